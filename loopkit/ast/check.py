@@ -17,26 +17,27 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
     """Check the names and the barriers of *function*.
 
     :arg outside: names that a caller gives a value: arguments and global temporaries.
-    :arg divergent: names that may differ between the threads of a block; what is computed from them may too.
-    :raises InternalError: a name is used where it has no value, is defined twice in one scope or by itself, hides the
-        variable of a loop around it; a barrier, or an instruction that several threads execute together, is under a
-        condition that may differ between threads; a barrier, or a region with an instruction, is in a region; or an
-        array in lanes is touched at another thread's element without an instruction that does so.
+    :arg divergent: names that may differ between the threads of a block, and so may all values computed from them.
+    :raises InternalError: a name is used without a value, is defined twice in one scope or by itself, or hides the
+        variable of a loop around it; a barrier, or an instruction of several threads, is under a condition that may
+        differ between threads; a barrier, or a region with an instruction, is in a region; or a thread accesses
+        another thread's element of an array in lanes without an instruction for it.
     """
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
-    _Check(function.name, {a.name: a.lanes for a in function.arrays if a.lanes}, {}).block(
-        function.body, _Scope(frozenset({*outside, *arrays, *axes, *function.coordinates}), frozenset(divergent)))
+    _Checker(function.name, {a.name: a.lanes for a in function.arrays if a.lanes}, {}).block(
+        function.body, _NameScope(frozenset({*outside, *arrays, *axes, *function.coordinates}), frozenset(divergent)))
 
 
 @dataclass(frozen=True)
-class _Scope:
-    """What holds at a place.
+class _NameScope:
+    """The facts that hold at a place of the program.
 
-    :ivar names: those that have a value; *divergent*: those that may differ between threads.
+    :ivar names: the names that have a value.
+    :ivar divergent: the names that may differ between threads.
     :ivar loops: the variables of the loops around it.
-    :ivar uniform: do all threads of the block come here?
-    :ivar together: it is the code of an instruction, whose elements are checked with it.
+    :ivar uniform: all threads of the block reach it.
+    :ivar together: it is the code of an instruction, whose elements are checked with the instruction.
     """
 
     names: frozenset[str]
@@ -47,32 +48,32 @@ class _Scope:
     together: bool = False
 
     def agree(self, *expressions: Expression) -> bool:
-        """Have all threads of the block the same values of *expressions*?"""
+        """Are the values of *expressions* equal in all threads of the block?"""
         return not any(variables(e) & self.divergent for e in expressions)
 
-    def naming(self, name: str, *values: Expression) -> _Scope:
-        """The scope behind a definition of *name* by *values*."""
+    def naming(self, name: str, *values: Expression) -> _NameScope:
+        """The scope after a definition of *name* by *values*."""
         divergent = self.divergent - {name} if self.agree(*values) else self.divergent | {name}
         return replace(self, names=self.names | {name}, divergent=divergent)
 
 
 @dataclass(frozen=True)
-class _Check:
-    """What is known of a function.
+class _Checker:
+    """The state of the check of one function.
 
-    :ivar lanes: its arrays in lanes, and how many subscripts say which thread's element it is.
-    :ivar own: these subscripts as the threads have them for their own elements, as far as they were seen.
+    :ivar lanes: the arrays in lanes, and the number of subscripts that name the thread of an element.
+    :ivar own: for each array in lanes, these subscripts in the first access to a thread's own element.
     """
 
     function: str
     lanes: Mapping[str, int]
     own: dict[str, tuple[Expression, ...]]
 
-    def block(self, block: Block, scope: _Scope) -> None:
-        """Check what is in braces of its own."""
+    def block(self, block: Block, scope: _NameScope) -> None:
+        """Check a block in a new scope."""
         self._nodes(block, scope, set())
 
-    def _nodes(self, block: Block, scope: _Scope, own: set[str]) -> None:
+    def _nodes(self, block: Block, scope: _NameScope, own: set[str]) -> None:
         for node in block.children:
             if isinstance(node, Define):
                 self._define(node, scope, own)
@@ -80,7 +81,7 @@ class _Check:
             else:
                 self._node(node, scope, own)
 
-    def _define(self, node: Define, scope: _Scope, own: set[str]) -> None:
+    def _define(self, node: Define, scope: _NameScope, own: set[str]) -> None:
         if node.name in own:
             raise self._fault(f"'{node.name}' is defined twice in one block")
         if node.name in scope.loops:
@@ -90,7 +91,7 @@ class _Check:
         self._use(node.value, scope)
         own.add(node.name)
 
-    def _node(self, node: Node, scope: _Scope, own: set[str]) -> None:
+    def _node(self, node: Node, scope: _NameScope, own: set[str]) -> None:
         match node:
             case Assign():
                 self._use(node.target, scope)
@@ -147,7 +148,7 @@ class _Check:
             if self.own.setdefault(name, index) != index:
                 raise self._fault(f"'{e}' is read from another lane without an instruction that does so")
 
-    def _use(self, expr: Expression, scope: _Scope) -> None:
+    def _use(self, expr: Expression, scope: _NameScope) -> None:
         missing = variables(expr) - scope.names
         if missing:
             raise self._fault(f"'{min(missing)}' has no value in '{expr}'")

@@ -22,8 +22,8 @@ class Scope(IntEnum):
 class Completion(Enum):
     """The event at which an access is performed; until then no other access may rely on it.
 
-    IMMEDIATE: where it is issued. GROUP: where the issuing thread waits for its commit group. FLAG: where a thread of
-    another block has seen the inter-block flag that is stored with the value.
+    IMMEDIATE: its issue. GROUP: a wait of the issuing thread for its commit group. FLAG: a thread of another block has
+    read the inter-block flag that is stored with the value.
     """
 
     IMMEDIATE = "immediate"
@@ -33,19 +33,19 @@ class Completion(Enum):
 
 @dataclass(frozen=True)
 class Instruction:
-    """What the hardware does in the place of the node on which it stands.
+    """A hardware instruction, which replaces the node that it belongs to.
 
-    The node is its meaning and its emulation: a target without the instruction runs the node as it stands, and the
-    checks compare the instruction with the node. A new instruction is one file of :mod:`loopkit.instructions`.
+    The node is its meaning and its emulation: a target without the instruction runs the node itself, and the checks
+    compare the instruction with the node. A new instruction is one file of :mod:`loopkit.instructions`.
 
-    :cvar noun: what messages call it.
-    :cvar scope: the threads that execute it together; all of them have to reach it.
+    :cvar noun: its name in messages.
+    :cvar scope: the threads that execute it together; all of them must reach it.
     :cvar completion: the event at which its accesses are performed.
-    :cvar loads_for_others: a thread may load an element for what another thread of its scope computes.
-    :cvar completes: the event that it brings about, for accesses of its thread that complete so; ``None``: no event.
-    :cvar memories: the address spaces on which it works, and ``"lanes"`` for arrays in registers of a warp; a statement
-        that writes elsewhere uses plain loads and stores.
-    :cvar commutes: updates of one array by one operation through it may come in any order, and at once.
+    :cvar loads_for_others: a thread may load an element for another thread of its scope.
+    :cvar completes: the event that it completes, for accesses of its thread; ``None``: no event.
+    :cvar memories: the address spaces on which it works, and ``"lanes"`` for arrays in registers of a warp; a
+        statement that writes elsewhere uses plain loads and stores.
+    :cvar commutes: updates of one array by one operation through it may run in any order, and at once.
     """
 
     noun: ClassVar[str] = "an instruction"
@@ -58,21 +58,21 @@ class Instruction:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What the printed loop program says of it, a line or an option each."""
+        """The lines or options of the printed loop program for it."""
         return (self.noun,)
 
     def accessing(self, *, stores: bool, loads: tuple[str, ...]) -> Instruction:
-        """Of a temporary's instruction: that of an assignment which stores to it, or loads from the arrays *loads*."""
+        """For a temporary's instruction: that of an assignment that stores to it, or loads from the arrays *loads*."""
         return self
 
     @property
     def operands(self) -> tuple[Expression, ...]:
-        """The expressions that a thread evaluates for it beside those of the node."""
+        """The expressions that a thread evaluates for it in addition to those of the node."""
         return ()
 
     @property
     def assumed(self) -> tuple[Assumed, ...]:
-        """What it assumes of the arguments of a call."""
+        """Its assumptions about the arguments of a call."""
         return ()
 
     @property
@@ -81,15 +81,15 @@ class Instruction:
         return frozenset()
 
     def claims(self, element: Expression, target: Expression) -> bool:
-        """Does it make the access to *element* itself, in an assignment to *target*, so that nothing else may?"""
+        """Does it access *element* in an assignment to *target*, so that no other instruction may?"""
         return False
 
     def foreign_elements(self, region: Region, lanes: Collection[str]) -> Iterable[Expression]:
-        """The elements of arrays in registers of a warp that it reads in other lanes of the warp."""
+        """The elements of arrays in lanes that it reads from other lanes."""
         return ()
 
     def faults(self, region: Region, lanes: Collection[str]) -> Iterator[str]:
-        """What is wrong with the code of *region*, which it stands for."""
+        """Messages about errors in the code of *region*, which it executes."""
         return iter(())
 
 
@@ -102,9 +102,9 @@ def completion_of(instructions: Iterable[Instruction]) -> Completion:
 class Assign:
     """``target = value``, or ``target op= value`` for the reduction operation *combine*.
 
-    :ivar statement: id of the statement it comes from.
-    :ivar instance: what each iname of that statement is here, which nothing prints: the program is checked by it.
-    :ivar instructions: those by which its accesses are made; ``()``: plain loads and stores.
+    :ivar statement: the id of its statement.
+    :ivar instance: the value of each iname of that statement; not printed, but checked by translation validation.
+    :ivar instructions: the instructions that make its accesses; ``()``: plain loads and stores.
     """
 
     target: p.Variable | p.Subscript
@@ -117,11 +117,11 @@ class Assign:
 
 @dataclass(frozen=True)
 class AlignedArray:
-    """An array argument begins at a multiple of *elements* elements, and so does each of its rows.
+    """The assumption that an array argument and each of its rows begin at a multiple of *elements* elements.
 
-    That is, its last stride is one element, and the others are such multiples.
+    That is: its last stride is 1 element, and its other strides are such multiples.
 
-    :ivar strides: in elements, of all axes but the last, where rows may begin anywhere: then it has exactly these.
+    :ivar strides: in elements, of all axes but the last: the array has exactly these, and rows may begin anywhere.
     """
 
     array: str
@@ -135,7 +135,7 @@ class AlignedArray:
 
 @dataclass(frozen=True)
 class DivisibleSize:
-    """An integer expression in the sizes is a multiple of *divisor*."""
+    """The assumption that an integer expression in the sizes is a multiple of *divisor*."""
 
     size: Expression
     divisor: int
@@ -149,9 +149,10 @@ Assumed = AlignedArray | DivisibleSize
 
 @dataclass(frozen=True)
 class For:
-    """``for (iname = start; iname < stop; iname += step) body``; *unroll* asks for it to be unrolled.
+    """``for (iname = start; iname < stop; iname += step) body``.
 
-    :ivar instruction: what the hardware may do in its place.
+    :ivar unroll: the emitted loop has an unroll directive.
+    :ivar instruction: an instruction that may execute it.
     """
 
     iname: str
@@ -165,7 +166,7 @@ class For:
 
 @dataclass(frozen=True)
 class If:
-    """``if (condition) then else otherwise``; *comment* says what the condition means to a reader."""
+    """``if (condition) then else otherwise``; *comment* explains the condition to a reader."""
 
     condition: Expression
     then: Block
@@ -198,7 +199,7 @@ class Sync:
 
 
 def sync_title(scope: Scope, instructions: tuple[Instruction, ...]) -> str:
-    """What threads do where they synchronise, in a few words."""
+    """A short description of a synchronisation."""
     own = [title for i in instructions for title in i.titles]
     if scope is not Scope.THREAD:
         own.append("warp barrier" if scope is Scope.WARP else "barrier")
@@ -209,8 +210,8 @@ def sync_title(scope: Scope, instructions: tuple[Instruction, ...]) -> str:
 class Region:
     """Code without a barrier, run by all threads of the block.
 
-    :ivar instruction: it is one assignment, perhaps under a guard, that the threads of the instruction's scope execute
-        at once: each reads what was there before any of them writes.
+    :ivar instruction: it executes *body*, which is one assignment, perhaps under a guard. The threads of its scope
+        execute it at once: each reads before any of them writes.
     """
 
     body: Block
@@ -219,7 +220,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Call:
-    """A launch of the function *name*; stands in what the host does only."""
+    """A launch of the function *name*; only in the host's part of a program."""
 
     name: str
 
@@ -236,11 +237,11 @@ Node = Assign | For | If | Define | Sync | Region | Call | Block
 
 @dataclass(frozen=True)
 class Swizzle:
-    """In a row *r* of shared memory, the element of column *c* lies where that of ``c ^ chunk*(r mod period)`` would.
+    """A permuted layout of shared memory: in row *r*, column *c* is stored at column ``c ^ chunk*(r mod period)``.
 
-    Rows are told apart by one axis, columns are the axis that is fastest. Both numbers are powers of two.
+    The column is the fastest axis. Both numbers are powers of two.
 
-    :ivar axis: the number of that axis, of all of an array's.
+    :ivar axis: the number of the row axis, among all axes of the array.
     """
 
     axis: int
@@ -254,14 +255,14 @@ class Swizzle:
 
 @dataclass(frozen=True)
 class Array:
-    """Cells that a function declares: shared by a block, or private to a thread.
+    """An array that a function declares: shared by a block, or private to a thread.
 
     :ivar shape: ``()`` for a scalar.
-    :ivar across_regions: a private one whose value lives from one region to another.
-    :ivar lanes: an array of as many trailing axes with an element for each thread of the block, which it holds in a
-        register, and instructions of a warp read elements of other lanes. It is not *shared*.
-    :ivar note: what a reader may want to know.
-    :ivar swizzle: how a shared one mixes its columns; that is for the text alone, all else counts cells by subscripts.
+    :ivar across_regions: it is private and keeps its value from one region to another.
+    :ivar lanes: if not 0, an array in lanes, and not *shared*: this many trailing axes have an element for each thread
+        of the block. The thread holds it in a register, and instructions of a warp read it from other lanes.
+    :ivar note: a comment for the reader of the text.
+    :ivar swizzle: the permutation of a shared array's columns. Only the emitted text uses it.
     """
 
     name: str
@@ -278,9 +279,9 @@ class Array:
 class Function:
     """One launch as a loop program.
 
-    :ivar extents: of the axes ``g.0`` ... ``l.2`` that are used.
+    :ivar extents: the extents of the axes ``g.0`` ... ``l.2`` that are used.
     :ivar coordinates: the hardware inames in terms of the axes (``p.Variable("g.0")``), in order.
-    :ivar arrays: what it declares.
+    :ivar arrays: the arrays that it declares.
     :ivar ticketed: its blocks are numbered in the order in which they start.
     """
 
@@ -294,9 +295,9 @@ class Function:
 
 @dataclass(frozen=True)
 class Program:
-    """The functions of a kernel, one a launch.
+    """The functions of a kernel, one for each launch.
 
-    :ivar order: what the host does: calls of the functions, in loops where an iteration has launches of its own.
+    :ivar order: the host's part: calls of the functions, and loops with launches in each iteration.
     """
 
     functions: tuple[Function, ...]
@@ -304,5 +305,5 @@ class Program:
 
     @property
     def host_order(self) -> Block | None:
-        """*order*, where it is more than a call of each function, whatever the sizes."""
+        """*order*, unless it is one call of each function."""
         return None if all(isinstance(node, Call) for node in self.order.children) else self.order

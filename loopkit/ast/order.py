@@ -9,7 +9,8 @@ from loopkit.expr.evaluate import evaluate
 
 
 def calls(order: Block, values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The functions to call under the sizes *values*, each with the values that it sees: those of the loops too.
+    """The functions to call at the sizes *values*, each with those values and the ones of the host's loops around its
+    call.
 
     >>> from pymbolic.primitives import Variable
     >>> order = Block((Call("begin"), For("t", 0, Variable("n"), 1, Block((Call("step"),)))))

@@ -53,7 +53,7 @@ def _function(function: Function) -> Iterator[str]:
 
 def _array(array: Array) -> str:
     extents = "".join(f"[{e}]" for e in array.shape)
-    # shared memory lives across regions anyway
+    # shared memory keeps its values across regions anyway
     lasting = " across regions" if array.across_regions and not (array.shared or array.lanes) else ""
     where = "lanes" if array.lanes else "shared" if array.shared else "private"
     return f"{where} {array.dtype} {array.name}{extents}{lasting}{f'  # {array.note}' if array.note else ''}"

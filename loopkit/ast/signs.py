@@ -1,4 +1,4 @@
-"""Signs of integers at a place in the program, by which ``/`` and ``%`` can be C's."""
+"""Lower bounds of integers at a place in the program, which decide whether ``/`` and ``%`` can be those of C."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -10,20 +10,20 @@ from pymbolic.typing import Expression
 
 @dataclass(frozen=True)
 class Signs:
-    """Lower bounds of integer variables, where they are known.
+    """Lower bounds of integer variables.
 
-    :ivar lower: the least value of a name.
+    :ivar lower: the least value of each name that has a known one.
     """
 
     lower: Mapping[str, int] = field(default_factory=dict)
 
     def nonnegative(self, expr: Expression) -> bool:
-        """Is *expr* certainly not negative?"""
+        """Is *expr* never negative?"""
         low = self.least(expr)
         return low is not None and low >= 0
 
     def least(self, expr: Expression) -> int | None:
-        """A lower bound of an integer expression, ``None`` where none is known."""
+        """A lower bound of an integer expression; ``None``: none is known."""
         match expr:
             case bool():
                 return int(expr)
@@ -69,7 +69,7 @@ class Signs:
         return replace(self, lower=others if low is None else {**others, name: low})
 
     def where(self, condition: Expression) -> Signs:
-        """Where *condition* holds."""
+        """The bounds at places that *condition* guards."""
         match condition:
             case p.LogicalAnd(children=children):
                 result = self

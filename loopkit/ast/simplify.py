@@ -17,7 +17,7 @@ Names = Mapping[str, Expression]
 def simplified(block: Block, names: Names | None = None) -> Block:
     """*block* with nested blocks flattened, empty parts dropped, and neighbours under one condition joined.
 
-    A block inside another keeps its braces only where it gives a name another value.
+    A nested block keeps its braces only if it gives a name another value.
 
     :arg names: the integers that are defined around the block.
     """
@@ -34,7 +34,7 @@ def simplified(block: Block, names: Names | None = None) -> Block:
             children.append(node)
             continue
         for x in _loop_names(node):
-            _forget(known, x)           # a constant of a loop's name is not meant again behind that loop
+            _forget(known, x)           # a constant with the name of the loop's variable has no meaning after the loop
         for new in _simplified(node, known):
             last = children[-1] if children else None
             if isinstance(new, If) and isinstance(last, If) and (one := _joined(last, new, known)) is not None:
@@ -45,14 +45,14 @@ def simplified(block: Block, names: Names | None = None) -> Block:
 
 
 def _forget(known: dict[str, Expression], name: str) -> None:
-    """*name* has another value from here on: what was computed from the old one would not be the same again."""
+    """Remove from *known* the name *name*, which gets another value, and all values computed from it."""
     known.pop(name, None)
     for x in [x for x, value in known.items() if name in variables(value)]:
         _forget(known, x)
 
 
 def _joined(first: If, second: If, known: Names) -> If | None:
-    """Two neighbours as one ``if``: under one condition, or under a condition and its opposite."""
+    """Two neighbours as one ``if``: under one condition, or under a condition and its negation."""
     if second.otherwise is not None or variables(first.condition) & assigned(first.then):
         return None
     if second.condition == first.condition:
@@ -66,7 +66,7 @@ def _joined(first: If, second: If, known: Names) -> If | None:
 
 
 def with_regions_apart(block: Block) -> Block:
-    """*block* with braces in the regions whose constants would meet another of their name.
+    """*block* with braces in regions that define a constant of the same name as another region.
 
     A target may print regions one after another in one scope.
     """
@@ -91,9 +91,9 @@ def _defined(block: Block) -> frozenset[str]:
 
 
 def without_unused_names(block: Block) -> Block:
-    """*block* without constants that nothing behind them mentions.
+    """*block* without constants that no later node mentions.
 
-    The instances of statements may mention them; there the value takes the place of the name.
+    In the instances of statements, the value replaces the name.
     """
     return _used(block)[0]
 
@@ -130,7 +130,7 @@ def _used_in(node: Node) -> tuple[Node, frozenset[str]]:
 
 
 def _with_dependences(nodes: Iterable[Node], name: str, value: Expression) -> Iterator[Node]:
-    """*nodes*, one after another, with *value* for *name* in the instances of statements, as far as *name* is meant."""
+    """*nodes* with *value* for *name* in the instances of statements, up to a redefinition of *name*."""
     meant = True
     for node in nodes:
         yield _with_instance(node, name, value) if meant else node

@@ -1,4 +1,4 @@
-"""Unrolling: loops that ask for it, and each iteration of an ``unr`` loop written out, for those who want that."""
+"""Unrolling: marks on loops for an unroll directive, and loops written out iteration by iteration."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -16,37 +16,39 @@ from loopkit.poly.affine import add
 Values = Mapping[str, Expression]
 
 
-def asking(block: Block, unrolled: AbstractSet[str]) -> Block:
-    """*block*, whose loops of constant trip count over the inames *unrolled* ask to be unrolled; regions stay."""
-    def asked(node: Node) -> Node:
+def marked_for_unrolling(block: Block, unrolled: AbstractSet[str]) -> Block:
+    """*block* with an unroll directive on loops of constant trip count over the inames *unrolled*; regions keep
+    theirs.
+    """
+    def marked(node: Node) -> Node:
         match node:
             case For(start=int(), stop=int()) if node.iname in unrolled:
-                return replace(node, body=asking(node.body, unrolled), unroll=True)
+                return replace(node, body=marked_for_unrolling(node.body, unrolled), unroll=True)
             case Region():
                 return node
             case _:
-                return map_child_nodes(node, asked)
-    return map_child_nodes(block, asked)
+                return map_child_nodes(node, marked)
+    return map_child_nodes(block, marked)
 
 
-def written_out(node: Node, values: Values | None = None, kept: frozenset[str] = frozenset()) -> Node:
-    """*node* with every loop that asks for unrolling as its iterations one after another.
+def unrolled_loops(node: Node, values: Values | None = None, kept: frozenset[str] = frozenset()) -> Node:
+    """*node* with each loop that has an unroll directive replaced by its iterations, one after another.
 
-    :arg values: what the loop variables around it stand for.
-    :arg kept: variables of loops that stay as they are.
+    :arg values: the values of the loop variables around it.
+    :arg kept: variables of loops that are not replaced.
     """
     known = values or {}
     match node:
         case For(unroll=True, start=int() as start, stop=int() as stop) if node.iname not in kept:
-            return Block(tuple(written_out(node.body, {**known, node.iname: i}, kept)
+            return Block(tuple(unrolled_loops(node.body, {**known, node.iname: i}, kept)
                                for i in range(start, stop, node.step)))
         case For():
-            body = written_out(node.body, known, kept)
+            body = unrolled_loops(node.body, known, kept)
             return For(node.iname, _put(node.start, known), _put(node.stop, known), node.step, as_block(body),
                        node.unroll)
         case If():
-            otherwise = None if node.otherwise is None else as_block(written_out(node.otherwise, known, kept))
-            then = as_block(written_out(node.then, known, kept))
+            otherwise = None if node.otherwise is None else as_block(unrolled_loops(node.otherwise, known, kept))
+            then = as_block(unrolled_loops(node.then, known, kept))
             return If(_put(node.condition, known), then, otherwise, node.comment)
         case Assign():
             target = _put(node.target, known)
@@ -56,7 +58,7 @@ def written_out(node: Node, values: Values | None = None, kept: frozenset[str] =
         case Define():
             return Define(node.name, add(_put(node.value, known)))
         case Region() | Block() | Sync() | Call():
-            return map_child_nodes(node, lambda child: written_out(child, known, kept))
+            return map_child_nodes(node, lambda child: unrolled_loops(child, known, kept))
 
 
 def _put(expr: Expression, values: Values) -> Expression:

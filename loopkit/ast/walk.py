@@ -16,7 +16,7 @@ Change = Callable[[Node], Node]
 
 
 def child_nodes(node: Node) -> tuple[Node, ...]:
-    """The nodes directly in *node*, in textual order: a block's own, or the block of a loop, say.
+    """The nodes directly in *node*, in textual order: the children of a block, or the block of a loop.
 
     >>> child_nodes(For("i", 0, 4, 1, Block((Call("f"),))))
     (Block(children=(Call(name='f'),)),)
@@ -70,7 +70,7 @@ def nodes_in(node: Node) -> Iterator[Node]:
 
 
 def instructions_in(node: Node) -> Iterator[Instruction]:
-    """The instructions that stand on *node* and the nodes in it."""
+    """The instructions of *node* and of the nodes in it."""
     for inner in nodes_in(node):
         match inner:
             case Assign() | Sync():
@@ -89,9 +89,9 @@ def map_child_nodes(node: Block, f: Change) -> Block: ...
 @overload
 def map_child_nodes(node: Node, f: Change) -> Node: ...
 def map_child_nodes(node: Node, f: Change) -> Node:
-    """*node* with *f* applied to each node directly in it, in textual order; *node* itself where *f* changes none.
+    """*node* with *f* applied to each node directly in it, in textual order; *node* itself if *f* changes none.
 
-    Where *f* gives another node for the block of a loop, a branch or a region, that node is in a block.
+    If *f* replaces the block of a loop, a branch or a region by another node, the result has that node in a block.
     """
     match node:
         case Block():
@@ -116,7 +116,7 @@ def rewritten(node: Block, f: Change) -> Block: ...
 @overload
 def rewritten(node: Node, f: Change) -> Node: ...
 def rewritten(node: Node, f: Change) -> Node:
-    """*node* with *f* applied to every node in it, the inner ones first; *node* itself where *f* changes none.
+    """*node* with *f* applied to every node in it, the inner ones first; *node* itself if *f* changes none.
 
     >>> twice = rewritten(Block((Call("f"),)), lambda node: Block((node, node)) if isinstance(node, Call) else node)
     >>> [type(node).__name__ for node in nodes_in(twice)]
@@ -127,5 +127,5 @@ def rewritten(node: Node, f: Change) -> Node:
 
 
 def as_block(node: Node) -> Block:
-    """*node* as a block of its own."""
+    """*node* as a block."""
     return node if isinstance(node, Block) else Block((node,))

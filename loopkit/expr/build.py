@@ -1,7 +1,7 @@
 """Arithmetic nodes of any expressions.
 
-pymbolic's types keep truth values out of arithmetic; in the kernel language, as in C and numpy, they may
-stand there. These functions are the one place where the two meet.
+pymbolic's types keep truth values out of arithmetic; the kernel language allows them there, as C and numpy do. These
+functions convert between the two.
 """
 from __future__ import annotations
 

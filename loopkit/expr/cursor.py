@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from loopkit.errors import ParseError
 from loopkit.expr.tokens import Tokens
 
-#: Words that are syntax and can name nothing.
+#: Reserved words of the syntax.
 KEYWORDS = frozenset({"and", "or", "not", "if", "elif", "else", "for", "end", "true", "false", "True", "False"})
 
 _CHOICE = "a choice is written if(condition, a, b)"
 _LOGIC = "conditions are joined by and, or, not"
 _BITS = "there are no operations on bits: 2**n, x // 2 and x % 2 are powers, quotients and remainders"
 
-#: What other languages have here, and how it is said.
+#: Operators of other languages, and their form in the kernel language.
 _ELSEWHERE: Mapping[str, str] = {
     "if": _CHOICE, "?": _CHOICE, "&": _LOGIC, "|": _LOGIC, "!": _LOGIC, "^": _BITS, "~": _BITS,
     ";": "each statement stands on a line of its own",
@@ -43,7 +43,7 @@ class Cursor:
 
     def error(self, expected: str, *, at: int | None = None, message: str | None = None,
               hint: str | None = None) -> ParseError:
-        """The error for the token at *at* (the current one), of which *expected* should stand there."""
+        """The error for the token at *at* (the current one), in the place of which *expected* is allowed."""
         at = self.at if at is None else at
         if message is None:
             kind, what = self.tokens.kinds[at], self.tokens.source.what
@@ -55,20 +55,20 @@ class Cursor:
         return self.tokens.error(at, message, expected, hint=hint)
 
     def _elsewhere(self, at: int) -> str | None:
-        """How the language says what the token at *at* means in Python or C."""
+        """The kernel language's form of the token at *at*, if that has a meaning in Python or C."""
         text = self.tokens.texts[at]
         if text in ("<", ">") and at and self.tokens.texts[at - 1] == text:
             return _BITS
         return _ELSEWHERE.get(text)
 
     def take(self, text: str, expected: str | None = None) -> None:
-        """Step over *text*; :raises ParseError: something else stands here."""
+        """Step over *text*; :raises ParseError: the current token is another."""
         if self.tokens.texts[self.at] != text:
             raise self.error(expected or f"'{text}'")
         self.at += 1
 
     def accept(self, text: str) -> bool:
-        """Step over *text* if it stands here."""
+        """Step over *text* if it is the current token."""
         if self.tokens.texts[self.at] == text:
             self.at += 1
             return True

@@ -1,13 +1,13 @@
 """Dtype rules: numpy's promotion, in which Python's scalars, literals, inames and value arguments are weak.
 
-A weak operand brings its kind (int, float, complex) but not its width: ``i*a[j]`` and ``2.5*a[j]`` have the dtype
-of ``a``. Where an expression is weak as a whole it gets the dtype of its value arguments, else int32, float64 or
-complex128. Three rules depart from numpy on purpose: ``/`` of integers gives float64 whatever their width, truth
-values count as weak integers in arithmetic (numpy's ``True + True`` is ``True``), and a negative literal as the
-exponent of an integer gives float64, as ``/`` does.
+A weak operand contributes its kind (int, float, complex) but not its width: ``i*a[j]`` and ``2.5*a[j]`` have the dtype
+of ``a``. An expression that is weak as a whole gets the dtype of its value arguments, else int32, float64 or
+complex128.
 
-Where numpy has no common dtype for bfloat16 (with float16, with integers of 16 bits and more) there is the one of
-:func:`loopkit.expr.kinds.promote`.
+Three rules differ from numpy on purpose: ``/`` of integers gives float64 whatever their width, truth values count as
+weak integers in arithmetic (numpy's ``True + True`` is ``True``), and a negative literal as the exponent of an integer
+gives float64, as ``/`` does. If numpy has no common dtype for bfloat16 (with float16, with integers of 16 bits and
+more), :func:`loopkit.expr.kinds.promote` gives it.
 """
 from __future__ import annotations
 
@@ -200,9 +200,9 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
 # {{{ expressions
 
 def type_of(expr: Expression, lookup: Lookup) -> Type | None:
-    """The type of an expression, weak or not; ``None`` where a name's type that decides it is not known yet.
+    """The type of an expression, weak or not; ``None`` if it depends on a name whose type is not known yet.
 
-    :raises TypeInferenceError: an operation that its operands do not have.
+    :raises TypeInferenceError: an operation does not exist for its operands.
     """
     return type_of_node(expr, lookup, lambda e: type_of(e, lookup))
 

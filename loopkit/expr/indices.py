@@ -1,7 +1,7 @@
-"""Subscripts are integers: what is read in one is as wide as an index before anything is computed from it.
+"""Subscripts are integers: every value read in a subscript is converted to the index type before it is used.
 
-So a subscript has the value that its text has for integers, whatever the dtypes of what it reads. No step can change
-that: neither one that moves terms, nor one that puts a literal in the place of a size.
+So a subscript has the value that its text has for integers, whatever the dtypes of the values read. No step can change
+that by moving terms or by replacing a size by a literal.
 """
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Typed = Callable[[Expression], Type | None]
 
 
 def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
-    """The subscript *expr* with all that it reads converted to integers of the dtype *index*.
+    """The subscript *expr* with all values read in it converted to integers of the dtype *index*.
 
-    A cast that was written gives its own value, and its operand is computed as everywhere. An operation that needs more
-    of its operands than their last 32 bits gets ones of 64 where they may have them.
+    An explicit cast keeps its value, and its operand is computed as in any expression. An operation that depends on
+    more than the last 32 bits of its operands gets operands of 64 bits if these may need them.
 
     >>> from loopkit.expr.dtypes import type_of
     >>> types = {"s": np.dtype("uint8"), "t": np.dtype("int32"), "i": Weak(1, np.dtype("int32"))}
@@ -76,7 +76,7 @@ def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
 
 
 def _converted(expr: Expression, given: Type | None, index: np.dtype) -> Expression:
-    """What is read, as an index; sizes and inames are ones."""
+    """A value that is read, converted to an index. Sizes and inames already are indices."""
     if given is None:
         return TypeCast(index.name, expr)
     if isinstance(given, Weak) or rank_of(given) != 1 or given == index:
@@ -108,7 +108,7 @@ def _is_no_integer(expr: Expression, typed: Typed) -> bool:
 
 
 def index_value(expr: Expression, typed: Typed) -> Expression:
-    """A part of a subscript as a value of its own: an int64 where it is computed, else what is read.
+    """A part of a subscript as a separate value: an int64 if it is computed, else the value read.
 
     >>> types = {"s": np.dtype("uint8")}
     >>> for e in (p.Variable("s"), p.Variable("s")*4):
@@ -123,7 +123,7 @@ def index_value(expr: Expression, typed: Typed) -> Expression:
 
 
 def index_type(expr: Expression, lookup: Lookup) -> Type | None:
-    """The type of a subscript, in which integers of all dtypes are indices; ``None`` where it is not known yet.
+    """The type of a subscript, in which integers of all dtypes are indices; ``None`` if it is not known yet.
 
     >>> str(index_type(p.Variable("s") + p.Variable("u"), {"s": np.dtype("int32"), "u": np.dtype("uint64")}.get))
     'int64'

@@ -32,12 +32,12 @@ class Interval:
         return max(abs(self.low), abs(self.high))
 
 
-#: More than any integer of 64 bits: nothing is known.
+#: The interval of an unknown value: wider than that of any integer of 64 bits.
 _ANY = Interval(-2**64, 2**64)
 
 
 def of_dtype(dtype: np.dtype) -> Interval:
-    """What an integer *dtype* holds.
+    """The interval of the values of an integer *dtype*.
 
     >>> of_dtype(np.dtype("uint8"))
     Interval(low=0, high=255)
@@ -65,7 +65,7 @@ def is_linear(expr: Expression) -> bool:
 
 
 def interval(expr: Expression, leaf: Callable[[Expression], Interval]) -> Interval:
-    """Which values an integer expression may have, each operation computed without an end.
+    """The interval of the values of an integer expression, without overflow in its operations.
 
     :arg leaf: the interval of a name, an element or a cast.
 

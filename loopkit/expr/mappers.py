@@ -121,7 +121,7 @@ def _map_index(index: Expression, f: Callable[[Expression], Expression]) -> Expr
 
 
 def head_of(expr: Expression) -> object:
-    """What of a node is not among its children."""
+    """The parts of a node that are not among its children."""
     match expr:
         case p.Comparison():
             return expr.operator

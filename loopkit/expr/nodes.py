@@ -12,8 +12,8 @@ from loopkit.expr.build import product_of, sum_of
 from loopkit.expr.kinds import kind_of, named_dtype
 
 
-class _Text(StringifyMapper[[]]):
-    """What ``str()`` of our nodes gives: enough for a message, also where they stand inside pymbolic's."""
+class _NodeStringifier(StringifyMapper[[]]):
+    """Gives our nodes a ``str``: enough for a message, also for nodes inside pymbolic's."""
 
     def map_reduction(self, expr: Reduction, enclosing_prec: int) -> str:
         inames = expr.inames[0] if len(expr.inames) == 1 else f"[{', '.join(expr.inames)}]"
@@ -30,15 +30,15 @@ class _Node(p.ExpressionNode):
     """Base of our nodes; it teaches them to print."""
 
     def make_stringifier(self, originating_stringifier: object = None) -> StringifyMapper[[]]:
-        return _Text()
+        return _NodeStringifier()
 
 
 @p.expr_dataclass()
 class Reduction(_Node):
     """``sum([i, j], expr)``: *operation* over *inames* of *expr*.
 
-    It exists between parsing and the making of the kernel only: a kernel holds its reductions as
-    statements (init, update, final), see :class:`loopkit.kernel.statement.ReductionNode`.
+    It exists only between parsing and the making of the kernel. A kernel has its reductions as statements (init,
+    update, final): :class:`loopkit.kernel.statement.ReductionNode`.
     """
 
     operation: str
@@ -67,11 +67,11 @@ class Neutral(_Node):
 
 @dataclass(frozen=True)
 class Operation:
-    """What a reduction combines with; a new one is one frozen value.
+    """The operation of a reduction; a new one is one frozen value.
 
     :ivar name: its name in the language.
-    :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``; of an operation of
-        the user's own, an expression.
+    :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``; for a user's
+        operation, an expression.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Reduction operations of the user's own, each one frozen value."""
+"""User-defined reduction operations, each one frozen value."""
 from __future__ import annotations
 
 import itertools
@@ -19,7 +19,7 @@ from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.expr.nodes import Operation
 from loopkit.expr.parsing import parse_expression
 
-#: What the claim of a free order is tried on.
+#: The operands that test a claim of a free order.
 _SAMPLES = (-3, -2, 0, 1, 2, 3)
 
 
@@ -121,7 +121,7 @@ class ReductionOperation(Operation):
 
 
 def _comparable(number: complex) -> tuple[object, ...]:
-    """What is equal for equal numbers: a NaN equals another here, and zeros of two signs differ."""
+    """A key that is equal for equal numbers: all NaNs are equal here, and zeros of two signs differ."""
     parts = (number, 0) if isinstance(number, int) else (complex(number).real, complex(number).imag)
     return tuple("nan" if x != x else (x, x == 0 and math.copysign(1, x)) for x in parts)
 
@@ -132,7 +132,7 @@ def _parsed(name: str, combine: str) -> Expression:
 
 
 def _require_reorderable(operation: ReductionOperation) -> None:
-    """:raises PreconditionError: small integers contradict the claim; what they cannot compute stands on its own."""
+    """:raises PreconditionError: small integers contradict the claim. A claim that they cannot test is accepted."""
     name, start = operation.name, operation.neutral
     for x, y in itertools.product(_SAMPLES, repeat=2):
         _require_equal(operation, ((x, y), f"{name}({x}, {y})"), ((y, x), f"{name}({y}, {x})"))
@@ -142,7 +142,7 @@ def _require_reorderable(operation: ReductionOperation) -> None:
     if start != start:
         return                              # what is made of a NaN is no matter of integers
     for pair in itertools.product(_SAMPLES, repeat=2):
-        # what was combined already goes into another part
+        # a combined pair becomes part of another pair
         x = _combined(operation, pair)
         if x is not None:
             _require_equal(operation, ((start, x), f"each part starts from {start}, but {name}({start}, {x})"),
@@ -150,14 +150,14 @@ def _require_reorderable(operation: ReductionOperation) -> None:
 
 
 def _combined(operation: ReductionOperation, nest: Any) -> Any:
-    """What a nest of pairs is combined to; ``None``: integers cannot tell."""
+    """The result of combining a nest of pairs; ``None``: it has no value in integers."""
     if not isinstance(nest, tuple):
         return nest
     a, b = (_combined(operation, part) for part in nest)
     try:
         return None if a is None or b is None else evaluate(operation.expression, {"a": a, "b": b})
     except (NoValueError, TypeError, ValueError, ArithmeticError):
-        return None                         # infinity's remainder, say
+        return None                         # such as infinity's remainder
 
 
 def _require_equal(operation: ReductionOperation, first: tuple[Any, str], second: tuple[Any, str]) -> None:

@@ -41,7 +41,7 @@ class NameUse:
     """One mention of a name in the text.
 
     :ivar rank: the number of its subscripts, :data:`BARE` for a bare name, :data:`RULE` for a substitution rule.
-    :ivar start: where it stands.
+    :ivar start: its place in the text.
     """
 
     name: str
@@ -322,7 +322,7 @@ class ExpressionParser(Cursor):
         raise self.error(f"an iname and an expression: {operation}(k, expression)", at=first)
 
     def _iname_list(self) -> tuple[str, ...] | None:
-        """``[i, j],`` or ``(i, j),`` before the operand, or ``None`` (and no step) where none stands here."""
+        """``[i, j],`` or ``(i, j),`` before the operand; ``None``, without a step, if there is none."""
         opener, start, texts = self.text, self.at, self.tokens.texts
         if opener not in ("[", "("):
             return None
@@ -353,7 +353,7 @@ class ExpressionParser(Cursor):
         return Reduction(operation, inames, operand)
 
     def _bind(self, inames: tuple[str, ...], at: int, uses: int, bound: int) -> None:
-        """Forget the mentions of *inames* since *uses*; :raises ParseError: one was bound since *bound*."""
+        """Remove the mentions of *inames* since *uses*; :raises ParseError: one was bound since *bound*."""
         for name, place in self._bound[bound:]:
             if name in inames:
                 raise self.error(f"an iname other than '{name}'", at=place,
@@ -386,7 +386,7 @@ class ExpressionParser(Cursor):
 
 
 def _is_name_tuple(tokens: Tokens, at: int) -> bool:
-    """Does ``(i, j),`` stand here?"""
+    """Are the tokens at *at* ``(i, j),``?"""
     kinds, texts = tokens.kinds, tokens.texts
     at += 1
     names = 0
@@ -412,7 +412,7 @@ def parse_expression(text: str, *, inames: Collection[str] = (), rules: dict[str
     >>> print(parse_expression("2*x[i, j] - 1"))
     2*x[i, j] + -1
 
-    :arg inames: names that may stand as reduction inames.
+    :arg inames: the names allowed as reduction inames.
     :arg rules: the number of arguments of each substitution rule.
     :raises ParseError: *text* is no expression.
     :raises UnknownNameError: it calls an unknown function.

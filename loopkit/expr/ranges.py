@@ -1,7 +1,7 @@
 """Lower bounds of real expressions as a machine computes them, from their form alone.
 
-Rounding is monotonic, so a sum that starts from 0.01 and only grows is at least 0.01, contracted or not. A NaN has no
-place in any of this: a bound says of a value that it is a NaN or not below.
+Rounding is monotonic, so a sum that starts from 0.01 and only grows is at least 0.01, contracted or not. A bound does
+not exclude a NaN: a value is a NaN or at least its bound.
 """
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NEVER_NEGATIVE = frozenset({"abs", "fabs", "sqrt", "exp", "exp2", "exp10", "hyp
 
 @dataclass(frozen=True)
 class Bounds:
-    """Lower bounds of what is computed in *dtype*.
+    """Lower bounds of values computed in *dtype*.
 
     :ivar type_of: the type of a subexpression.
-    :ivar nonnegative: is an integer expression certainly not negative?
+    :ivar nonnegative: is an integer expression never negative?
     """
 
     dtype: np.dtype
@@ -32,12 +32,12 @@ class Bounds:
     nonnegative: Callable[[Expression], bool]
 
     def is_normal(self, expr: Expression) -> bool:
-        """Is *expr* certainly no subnormal number, nor zero, nor negative?"""
+        """Is *expr* never subnormal, zero or negative?"""
         low = self.least(expr) if self._is_own(expr) else None
         return low is not None and low >= float(np.finfo(self.dtype).tiny)
 
     def least(self, expr: Expression) -> float | None:
-        """A lower bound of *expr*, ``None`` where none is known."""
+        """A lower bound of *expr*; ``None``: none is known."""
         if not isinstance(expr, p.ExpressionNode):
             with np.errstate(over="ignore"):
                 value = float(self.dtype.type(expr))
@@ -75,14 +75,14 @@ class Bounds:
                 return None
 
     def _each(self, operands: tuple[Expression, ...]) -> list[float | None]:
-        """Of each operand; beside one of another dtype a literal may be of that, where a small one is 0."""
+        """The bound of each operand. In another operand's dtype, a small literal may be 0."""
         lows = [self.least(e) for e in operands]
         if all(map(self._is_own, operands)):
             return lows
         return [low if low is None else min(low, 0.0) for low in lows]
 
     def _all(self, operands: tuple[Expression, ...]) -> list[float]:
-        """Of each operand, or nothing if one has none."""
+        """The bounds of all operands; empty if one has none."""
         known = [low for low in self._each(operands) if low is not None]
         return known if len(known) == len(operands) else []
 

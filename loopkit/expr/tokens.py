@@ -9,21 +9,21 @@ from loopkit.errors import ParseError
 
 @dataclass(frozen=True)
 class Source:
-    """A piece of the user's text; its errors know line and column.
+    """A piece of the user's text; its errors have a line and a column.
 
     :ivar text: the text as the user gave it.
-    :ivar what: what the text is, for messages (``"the instructions"``).
+    :ivar what: its name in messages (``"the instructions"``).
     """
 
     text: str
     what: str
 
     def line_of(self, offset: int) -> int:
-        """The line, from 1, in which the character at *offset* stands."""
+        """The number of the line, from 1, of the character at *offset*."""
         return self.text.count("\n", 0, offset) + 1
 
     def error(self, offset: int, message: str, expected: str, *, hint: str | None = None) -> ParseError:
-        """The error whose caret stands under the character at *offset*."""
+        """The error with its caret under the character at *offset*."""
         offset = min(offset, len(self.text))
         start = self.text.rfind("\n", 0, offset) + 1
         stop = self.text.find("\n", offset)

@@ -1,7 +1,7 @@
-"""Asynchronous copy (``cp.async``): a thread starts a copy from global to shared memory and goes on.
+"""Asynchronous copy (``cp.async``): a thread starts a copy from global to shared memory and continues.
 
-A copy is performed where its thread waits for the commit group that holds it. A commit group holds the copies that a
-thread started since its last commit; a wait leaves the newest groups under way.
+A copy is performed when its thread waits for the commit group with the copy. A commit group has the copies that a
+thread started since its last commit; a wait may leave the newest groups pending.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZES = (4, 8, 16)
 
 @dataclass(frozen=True)
 class AsynchronousCopy(MemoryInstruction):
-    """The asynchronous copy of an array's element to shared memory, which an assignment makes."""
+    """An assignment that copies an element of an array to shared memory asynchronously."""
 
     noun: ClassVar[str] = "an asynchronous copy"
     memories: ClassVar[frozenset[str]] = frozenset({"local"})
@@ -45,7 +45,7 @@ class AsynchronousCopy(MemoryInstruction):
         return ("async",)
 
     def require_operands(self, kernel: LoopKernel, statement: Statement, expression: Expression) -> None:
-        """The statement copies the bits of one element, as far as dtypes are known.
+        """Check that the statement copies the bits of one element, as far as dtypes are known.
 
         :raises PreconditionError: it converts or computes, or copies elements of another size than 4, 8 or 16 bytes.
         """
@@ -57,7 +57,7 @@ class AsynchronousCopy(MemoryInstruction):
                 pass
         s = statement
         if s.combine is not None or s.written not in kernel.temporaries or argument is None or s.predicates:
-            raise PreconditionError(f"'{s.id}' cannot be asynchronous: it is no copy of an array's element.",
+            raise PreconditionError(f"'{s.id}' cannot be asynchronous: it is not a copy of an array's element.",
                                     subject=s.id, hint="copy it through registers, or compute where it is read")
         own, source = kernel.temporaries[s.written].dtype, argument.dtype
         if own is not None and source is not None and own != source:
@@ -77,7 +77,7 @@ def is_asynchronous_copy(assign: Assign) -> bool:
 
 # {{{ CUDA
 
-#: NVRTC has no header for it, so that it is spelled in PTX here and nowhere else.
+#: In PTX, as NVRTC has no header for it.
 _COPY_ASYNC = """
 // cp.async: BYTES bytes go to shared memory while the thread goes on; 16 pass by the first cache
 template <int BYTES> __device__ __forceinline__ void copy_async(void *shared, const void *global)
@@ -104,7 +104,7 @@ def _call(printer: Printer, target: str, source: str, size: int) -> str:
 
 
 def _vectors(printer: Printer, loop: For, signs: Signs) -> Iterator[str] | None:
-    """The copies of a loop, whole vectors at a time, where source and target have vectors of one length."""
+    """The copies of a loop, one vector at a time, if source and target have vectors of one length."""
     loaded = [v for v in vectors_of(loop) if v.loaded]
     stored = [v for v in vectors_of(loop) if v.stored]
     if len(loaded) == len(stored) == 1 and loaded[0].length == stored[0].length:

@@ -1,4 +1,4 @@
-"""Atomic update: an element is read, combined with an operand and written in one step that no thread can divide."""
+"""Atomic update: one indivisible step reads an element, combines it with an operand and writes it."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from loopkit.instructions.text import InstructionText, Printer
 
 @dataclass(frozen=True)
 class AtomicUpdate(MemoryInstruction):
-    """The atomic update that an assignment with an operation makes."""
+    """The atomic update of an element by an assignment with an operation."""
 
     noun: ClassVar[str] = "an atomic update"
     memories: ClassVar[frozenset[str]] = frozenset({"local", "lanes", "global"})
@@ -36,14 +36,14 @@ class AtomicUpdate(MemoryInstruction):
 # {{{ CUDA, and C with OpenMP
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
-#: CUDA's functions and their dtypes, by what combines.
+#: CUDA's functions and their dtypes, by operation.
 _FUNCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "+": ("atomicAdd", (*_INTEGERS, "float32", "float64")),
     "min": ("atomicMin", _INTEGERS), "max": ("atomicMax", _INTEGERS)}
 
 
 def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, signs: Signs) -> Iterator[str]:
-    """The update on a GPU; its old value is not used, so that nothing waits for it.
+    """The update on a GPU. Its old value is not used, so that the thread does not wait for it.
 
     :raises PreconditionError: CUDA has no such function.
     """
@@ -66,12 +66,12 @@ CUDA = InstructionText(assignment=_cuda)
 
 
 def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, signs: Signs) -> list[str]:
-    """The threads of one block run one after the other, so that only global memory is updated at once."""
+    """The update on the host: atomic for global memory, as the threads of one block run one after another."""
     plain = printer.plain(node, signs)
     return ["#pragma omp atomic", plain] if printer.is_global(node.target) else [plain]
 
 
-#: Of C's threads, for updates of memory that all of them see.
+#: For the threads of the host.
 OPENMP = InstructionText(assignment=_openmp)
 
 

@@ -23,13 +23,13 @@ class MemoryInstruction(Instruction):
     alternative: ClassVar[str] = ""
 
     def refuse_memory(self, statement: Statement, memory: str) -> None:
-        """Called where the assignee of *statement* lies in a *memory* on which it does not work.
+        """Called if the assignee of *statement* is in a *memory* on which the instruction does not work.
 
-        :raises PreconditionError: plain loads and stores are not what was asked for.
+        :raises PreconditionError: plain loads and stores cannot replace the instruction.
         """
 
     def require_operands(self, kernel: LoopKernel, statement: Statement, expression: Expression) -> None:
-        """Can it execute *statement*, whose *expression* has no calls of rules?
+        """Check that it can execute *statement*, whose *expression* has no calls of rules.
 
         :raises PreconditionError: it cannot.
         """

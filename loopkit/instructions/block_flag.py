@@ -1,7 +1,7 @@
-"""Inter-block flag: a value is stored together with a flag, and a thread of another block waits for the flag.
+"""Inter-block flag: a thread stores a value together with a flag, and a thread of another block waits for the flag.
 
-The value and its flag travel in one word, which a thread writes and another one reads at one go; no fence is needed.
-Whoever waits does so for a block that started earlier: blocks take tickets in the order in which they start.
+Each 8-byte access has 4 bytes of the value and a flag, and is atomic, so that no fence is needed. A block waits only
+for blocks that started earlier: blocks take tickets in the order in which they start.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loopkit.instructions.text import InstructionText, Printer, TicketText
 
 @dataclass(frozen=True)
 class BlockFlag(Instruction):
-    """How an assignment accesses temporaries whose elements have flags.
+    """The flags that an assignment sets and waits for.
 
     :ivar stores: it sets the flag of its target.
     :ivar loads: the arrays whose flags it waits for, in its value or in a subscript of its target.
@@ -43,7 +43,7 @@ class BlockFlag(Instruction):
 
 
 def flag_of(assign: Assign) -> BlockFlag:
-    """How *assign* accesses flags; it may access none."""
+    """The flags that *assign* accesses; perhaps none."""
     return next((i for i in assign.instructions if isinstance(i, BlockFlag)), BlockFlag())
 
 
@@ -61,7 +61,7 @@ def _storing(printer: Printer, node: Assign, flag: BlockFlag, signs: Signs) -> l
     return [f"publish(&{printer.place(node.target, signs, dtype)}, {printer.value(node.value, signs, dtype)});"]
 
 
-#: What the functions need of each other comes first; all of them stand here and nowhere else.
+#: In the order in which the functions need each other.
 CUDA = InstructionText({
     "handed": """
 // what blocks hand on: 4 bytes a word, below the mark that they are there

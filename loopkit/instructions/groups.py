@@ -1,4 +1,4 @@
-"""Commit groups and waits for them: how a thread completes the asynchronous accesses that it started."""
+"""Commit groups and waits for them, by which a thread completes the asynchronous accesses that it started."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -40,12 +40,12 @@ def commits(instructions: Iterable[Instruction]) -> bool:
 
 
 def pending(instructions: Iterable[Instruction]) -> int | None:
-    """How many groups may be under way behind *instructions*; ``None``: there is no wait among them."""
+    """The number of groups that may be pending after *instructions*; ``None``: there is no wait among them."""
     return next((i.pending for i in instructions if isinstance(i, WaitGroup)), None)
 
 
 def group_instructions(*, commit: bool, leaving: int | None) -> tuple[Instruction, ...]:
-    """A commit if *commit*, then a wait that leaves *leaving* groups under way, if that is a number."""
+    """A commit if *commit*, then a wait for all but *leaving* groups if that is a number."""
     return (*((CommitGroup(),) if commit else ()), *(() if leaving is None else (WaitGroup(leaving),)))
 
 

@@ -1,7 +1,7 @@
 """Matrix multiply-accumulate (mma): the lanes of a warp add the product of two small matrices to a third.
 
-The instruction stands on a nest of loops around one statement. The loops say what is computed, each thread for itself;
-a target has each lane load a few elements of both matrices, and one instruction for the whole warp.
+The instruction belongs to a nest of loops around one statement. The nest is its meaning, each thread for itself. A
+target loads a few elements of both matrices in each lane and issues one instruction for the warp.
 """
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _LANE, _REGISTER, _ROW, _COLUMN = map(p.Variable, ("lane", "register", "row", "c
 
 @dataclass(frozen=True)
 class Fragment:
-    """A fragment layout: which register of which lane holds which element of a matrix.
+    """A fragment layout: the lane and the register that hold each element of a matrix, and the inverse.
 
-    The two directions are inverse to each other.
-
-    :ivar row: of the element in register ``register`` of lane ``lane``; *column*: likewise.
-    :ivar lane: the lane that holds the element of ``row`` and ``column``; *register*: likewise.
+    :ivar row: the row of the element in register ``register`` of lane ``lane``.
+    :ivar column: the column of that element.
+    :ivar lane: the lane that holds the element at ``row`` and ``column``.
+    :ivar register: the register of that lane.
     """
 
     row: Expression
@@ -42,11 +42,12 @@ class Fragment:
     register: Expression
 
     def element(self, lane: Expression, register: Expression) -> tuple[Expression, Expression]:
-        """The row and the column of what a lane holds in a register."""
+        """The row and the column of the element that a lane holds in a register."""
         return _at((self.row, self.column), lane=lane, register=register)
 
     def holder(self, row: Expression, column: Expression) -> tuple[Expression, int]:
-        """The lane and the register that hold an element, whose place may depend on ``lane``; the register does not."""
+        """The lane and the register of an element, whose row and column may depend on ``lane``; the register must not.
+        """
         lane, register = _at((self.lane, self.register), row=row, column=column)
         number, = {evaluate(register, {"lane": t}) for t in range(_LANES)}
         return lane, number
@@ -58,7 +59,7 @@ def _at(ends: tuple[Expression, Expression], **values: Expression) -> tuple[Expr
 
 
 def fragments(rows: int) -> tuple[Fragment, Fragment, Fragment]:
-    """The layouts of the left matrix, of the right one, and of the sums; *rows*: how many rows of the sums a lane has.
+    """The layouts of the left matrix, of the right one, and of the sums; *rows*: rows of the sums in each lane.
 
     >>> left, _, sums = fragments(2)
     >>> [evaluate(e, {}) for e in sums.element(5, 3)], left.holder(9, 5)[1]        # a sum in row 9; of its operands one
@@ -79,15 +80,17 @@ def fragments(rows: int) -> tuple[Fragment, Fragment, Fragment]:
 
 @dataclass(frozen=True)
 class Mma(Instruction):
-    """A nest of loops, around one statement, that adds the product of two small matrices to a third.
+    """A nest of loops around one statement that adds the product of two small matrices to a third, by the lanes of a
+    warp.
 
-    The lanes of a warp compute it together. :func:`fragments` says which elements each lane holds. Of the sums these
-    are the elements that its own iterations add to.
+    :func:`fragments` gives the elements that each lane holds. The sums of a lane are the elements that its iterations
+        add to.
 
-    :ivar row: the iname of its rows, ``None`` if it has one; *column*: of its two columns; *depth*: the one along which
-        products are added up.
-    :ivar left: what it loads of the left matrix, all rows of the first column, then of the next; *right*: of the right
-        one.
+    :ivar row: the iname of the lane's rows; ``None``: it has one row.
+    :ivar column: the iname of its two columns.
+    :ivar depth: the iname along which products are added.
+    :ivar left: the elements of the left matrix that a lane loads: all rows of the first column, then of the next.
+    :ivar right: the elements of the right matrix that a lane loads.
     """
 
     row: str | None
@@ -102,7 +105,7 @@ class Mma(Instruction):
 
     @property
     def rows(self) -> int:
-        """How many rows of the sums a lane has."""
+        """The number of rows of the sums in each lane."""
         return len(self.left) // len(self.right)
 
     def __str__(self) -> str:
@@ -119,7 +122,7 @@ class Mma(Instruction):
 
 
 def nest_of(loop: For) -> tuple[tuple[For, ...], Assign | None]:
-    """*loop* and the loops in it, outermost first, with the one assignment that they are around, if it is one."""
+    """*loop* and the loops in it, outermost first, and the assignment in them, if it is the only one."""
     loops = [loop]
     while True:
         match loops[-1].body.children:
@@ -132,7 +135,7 @@ def nest_of(loop: For) -> tuple[tuple[For, ...], Assign | None]:
 
 
 def sums_of(loop: For, product: Mma) -> Iterator[p.Subscript]:
-    """What a lane adds up by *product*, which *loop* stands for: both columns of the first row, and so on."""
+    """The sums of a lane in *product*, which executes *loop*: both columns of the first row, then of the next."""
     loops, assign = nest_of(loop)
     assert assign is not None
     starts = {x.iname: x.start for x in loops}
@@ -150,7 +153,7 @@ def element_at(element: p.Variable | p.Subscript, values: Mapping[str, Expressio
     return p.Subscript(element.aggregate, tuple(add(substitute(i, values)) for i in element.index_tuple))
 
 
-# {{{ CUDA: functions that the lanes of a warp call together, spelled in PTX here alone
+# {{{ CUDA: functions in PTX that the lanes of a warp call together
 
 # One text serves all architectures: what one has no instruction for it does by several smaller ones, or by shuffles.
 

@@ -1,7 +1,7 @@
 """Warp shuffle: each lane of a warp reads a register of another lane.
 
-The instruction stands on a region, which is one assignment that reads an element of an array in lanes: an array of
-which each thread holds its own element in a register.
+The instruction belongs to a region with one assignment that reads an element of an array in lanes: each thread holds
+one element of such an array in a register.
 """
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from loopkit.poly.affine import add, affine_difference, floor_div, multiply
 
 @dataclass(frozen=True)
 class Shuffle(Instruction):
-    """How the lanes of a warp read a register of each other, all of them at once.
+    """A read of another lane's register, by all lanes of a warp at once.
 
-    :ivar offset: a lane reads from the one so many places further on, or back if it is negative; ``None``: from the
-        first of its group.
-    :ivar width: how many neighbouring lanes are a group; a power of two.
-    :ivar spare: nobody reads what the lanes hold afterwards that a guard leaves out; they may write as well.
+    :ivar offset: the distance of the lane that a lane reads from, negative: back; ``None``: the first lane of its
+        group.
+    :ivar width: the number of neighbouring lanes in a group; a power of two.
+    :ivar spare: no thread reads the values of lanes that a guard excludes afterwards; these lanes may write too.
     """
 
     offset: int | None
@@ -47,7 +47,7 @@ class Shuffle(Instruction):
         return (f"shuffle: {source}{', the others spare' if self.spare else ''}",)
 
     def source(self, thread: Expression) -> Expression:
-        """The thread that the one of number *thread* reads from."""
+        """The thread from which *thread* reads."""
         if self.offset is not None:
             return add(thread, self.offset)
         return multiply(self.width, floor_div(thread, self.width))
@@ -56,7 +56,7 @@ class Shuffle(Instruction):
         return (read_of_other_lane(region, lanes)[1],)
 
     def faults(self, region: Region, lanes: Collection[str]) -> Iterator[str]:
-        """The element that is read does not lie in the lane that its subscripts name."""
+        """A message if the element that is read is not in the lane that its subscripts name."""
         assign, read = read_of_other_lane(region, lanes)
         target = assign.target
         if self.offset is not None and (
@@ -67,7 +67,7 @@ class Shuffle(Instruction):
 
 
 def read_of_other_lane(region: Region, lanes: Collection[str]) -> tuple[Assign, p.Subscript]:
-    """The assignment in *region* and what it reads of another lane.
+    """The assignment in *region*, and the element that it reads from another lane.
 
     :arg lanes: the arrays in lanes.
     :raises InternalError: the region is not one assignment with one such read, perhaps under a guard.
@@ -83,7 +83,7 @@ def read_of_other_lane(region: Region, lanes: Collection[str]) -> tuple[Assign, 
 
 
 def with_assignment(block: Block, node: Assign) -> Block:
-    """*block* with *node* for its only assignment."""
+    """*block* with *node* as its only assignment."""
     return rewritten(block, lambda old: node if isinstance(old, Assign) else old)
 
 
@@ -108,8 +108,8 @@ _EVERY_LANE = "0xffffffff"
 class Lanes:
     """The arrays in lanes of one function.
 
-    :ivar others: for each array the name of what another lane holds; *variables*: those that need a variable for it,
-        because all lanes read and not all of them write.
+    :ivar others: for each array, the name of the value from another lane.
+    :ivar variables: the arrays for which that name is a variable, because all lanes read and not all write.
     """
 
     arrays: Mapping[str, Array]
@@ -122,9 +122,9 @@ class Lanes:
         return {self.others[name]: a.dtype for name, a in self.arrays.items()}
 
     def declarations(self) -> Iterator[str]:
-        """A register of each thread, and where it is needed one for what another lane holds.
+        """A register of each thread for each array, and one for the value from another lane if it is a variable.
 
-        Threads without an element take part in shuffles too: they pass a value, although no thread uses it.
+        Threads without an element take part in shuffles too; no thread uses the value that they pass.
         """
         for name, a in self.arrays.items():
             extents = "".join(f"[{e}]" for e in a.shape[:-a.lanes])
@@ -132,8 +132,10 @@ class Lanes:
             yield f"{self.type_name(a.dtype)} {name}{extents}{{}}{other};{f'  // {a.note}' if a.note else ''}"
 
     def shuffle(self, region: Region) -> tuple[list[str], Region, Mapping[str, str]]:
-        """The lines that read what *region* takes from another lane, if they are lines of their own; the region with a
-        name for it; and how the name is spelled.
+        """The text of a shuffle: lines before the region, the region with a name for the read, and the spelling of the
+        name.
+
+        The lines are empty if the spelling is the shuffle itself.
         """
         shuffle, (node, read) = region.instruction, read_of_other_lane(region, self.arrays)
         assert isinstance(shuffle, Shuffle)
@@ -148,7 +150,7 @@ class Lanes:
         return [f"{other} = {value};"], Region(with_assignment(region.body, node)), {}
 
     def _read(self, name: str, dtype: np.dtype, offset: int | None, width: int) -> str:
-        """What the lane holds that is *offset* further on (or back), or that is the first of *width*."""
+        """The value of the lane at distance *offset*, or of the first lane of *width*."""
         def one(value: str) -> str:
             if offset is None:
                 return f"__shfl_sync({_EVERY_LANE}, {value}, 0, {width})"
@@ -170,7 +172,7 @@ def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype]
 
 
 def _apart(region: Region) -> bool:
-    """Must lanes read that must not write? Then a guard stands between the two."""
+    """Must lanes read that must not write? Then a guard is between the two."""
     return isinstance(region.instruction, Shuffle) and not (
         region.instruction.spare or isinstance(region.body.children[0], Assign))
 

@@ -9,8 +9,8 @@ from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.groups import WaitGroup
 
-#: By the option in the braces behind an assignment.
+#: The instruction for each option in the braces after an assignment.
 STATEMENT_INSTRUCTIONS: Mapping[str, MemoryInstruction] = {"atomic": AtomicUpdate(), "async": AsynchronousCopy()}
 
-#: What brings about each event for all accesses that a thread started.
+#: The instruction that completes each event for all accesses that a thread started.
 WAITS: Mapping[Completion, Instruction] = {Completion.GROUP: WaitGroup(0)}

@@ -1,4 +1,4 @@
-"""Texts of instructions: the text that a language has for one, and the emitter as such a text sees it."""
+"""Texts of instructions in a language, and the interface of the emitter that they use."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,14 +14,14 @@ from loopkit.ast.signs import Signs
 
 
 class Printer(Protocol):
-    """The emitter of one function, as the text of an instruction sees it.
+    """The emitter of one function, for the text of an instruction.
 
-    Texts of expressions take the signs that are known where they stand.
+    The texts of expressions depend on the signs that are known at their place.
     """
 
     @property
     def used(self) -> set[str]:
-        """The helper functions that the text calls, to which a text adds its own."""
+        """The helper functions that the text calls. The text of an instruction adds its helpers."""
 
     @property
     def annotate(self) -> bool:
@@ -41,10 +41,10 @@ class Printer(Protocol):
         """A value of *dtype*."""
 
     def place(self, element: p.Variable | p.Subscript, signs: Signs, dtype: np.dtype | None = None) -> str:
-        """Where an element lies, and not what is loaded from there."""
+        """The element itself, and not a load from it."""
 
     def is_global(self, element: p.Variable | p.Subscript) -> bool:
-        """Does an element lie in global memory?"""
+        """Is the element in global memory?"""
 
     def condition(self, expr: Expression, signs: Signs) -> str:
         """A condition."""
@@ -53,7 +53,7 @@ class Printer(Protocol):
         """The assignment by plain loads and stores."""
 
     def loop(self, node: For, signs: Signs) -> Iterator[str]:
-        """The lines of a loop as it stands."""
+        """The lines of a loop without its instruction."""
 
     def policy_store(self, element: p.Variable | p.Subscript) -> str:
         """The function that stores to the element's array under its cache policy; ``""``: a plain store."""
@@ -62,26 +62,26 @@ class Printer(Protocol):
         """The function that loads from *array* under its cache policy; ``""``: a plain load."""
 
     def text_of(self, instruction: Instruction) -> InstructionText | None:
-        """What the language has for *instruction*."""
+        """The text of the language for *instruction*; ``None``: it has none."""
 
     def with_registers(self, dtypes: Mapping[str, np.dtype]) -> Printer:
-        """The same with small arrays of a thread, by name."""
+        """This emitter with small arrays of a thread, by name."""
 
     def loading(self, arrays: Collection[str], function: str) -> Printer:
-        """The same, which loads from *arrays* by the helper *function*."""
+        """This emitter with loads from *arrays* by the helper *function*."""
 
 
 @dataclass(frozen=True)
 class InstructionText:
-    """What a language has for one class of instructions.
+    """The text of a language for one class of instructions.
 
-    :ivar helpers: text of the functions that it calls, by name.
-    :ivar assignment: the lines of an assignment that the instruction makes.
+    :ivar helpers: the texts of the functions that it calls, by name.
+    :ivar assignment: the lines of an assignment by the instruction.
     :ivar loads: the printer of an assignment some of whose loads the instruction makes.
-    :ivar vectors: the lines of a loop over such assignments, several elements at a time; ``None``: it cannot.
-    :ivar loop: the lines of a loop that the instruction stands for.
-    :ivar sync: the lines that stand where threads synchronise.
-    :ivar assumes_layout: it serves only where arrays lie as the instruction assumes.
+    :ivar vectors: the lines of a loop over such assignments, several elements at a time; ``None``: not possible.
+    :ivar loop: the lines of a loop that the instruction executes.
+    :ivar sync: the lines at a synchronisation of threads.
+    :ivar assumes_layout: it is right only if arrays have the layout that the instruction assumes.
     :ivar element_type: the type of a temporary's element in global memory, from that of its values.
     :ivar element_bytes: the bytes of such an element, from those of a value.
     """
@@ -97,15 +97,16 @@ class InstructionText:
     element_bytes: Callable[[int], int] = int
 
 
-#: What a language has, by the class of the instruction; nodes with others are emitted as they stand.
+#: The texts of a language by the class of the instruction; nodes with other instructions are emitted without them.
 InstructionTexts = Mapping[type[Instruction], InstructionText]
 
 
 @dataclass(frozen=True)
 class TicketText:
-    """How a block learns its number among those of the launch, in the order in which they start.
+    """The text by which a block gets its number among those of the launch, in the order in which they start.
 
-    :ivar function: the helper function, of the counter of started blocks; *text*: its text.
+    :ivar function: the name of the helper function; its argument is the counter of started blocks.
+    :ivar text: the text of the function.
     :ivar shared_bytes: the shared memory that it declares.
     """
 
@@ -115,8 +116,7 @@ class TicketText:
 
 
 def or_else(lines: Sequence[str]) -> Iterator[str]:
-    """The end of an ``if`` with the *lines* of its other branch: none, or within braces, which one ``if`` does without.
-    """
+    """The end of an ``if``, with the *lines* of its other branch, if any. A single ``if`` there becomes ``else if``."""
     own = [line for line in lines if line and not line.startswith(" ")]
     if own and own[0].startswith("if (") and own[-1] == "}" \
             and all(line.startswith("} else ") for line in own[1:-1]):

@@ -1,7 +1,7 @@
-"""Vector access: consecutive elements that one thread loads or stores at once.
+"""Vector access: a thread loads or stores consecutive elements at once.
 
-The instruction stands on a loop over the elements. The loop says what is computed, element by element; a target moves
-what a :class:`Vector` names before and behind the loop, several elements an access.
+The instruction belongs to a loop over the elements. The loop is its meaning, element by element. A target loads and
+stores the elements of each :class:`Vector` before and after the loop, several elements an access.
 """
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ _ORDERS = ("<", "<=", ">", ">=")
 
 @dataclass(frozen=True)
 class Vector:
-    """The elements that the iterations of one loop touch at one place of its body.
+    """The elements that the iterations of one loop access by one subscript expression of its body.
 
-    :ivar name: of the registers that hold them.
-    :ivar element: as it stands in the body, in terms of the loop's variable, with which it moves one element on.
-    :ivar length: elements of one access; the first of the loop is a multiple of it.
-    :ivar loaded: they are read before the loop; *stored*: they are written behind it.
-    :ivar assumed: what must hold of a call, and is not known from the kernel.
-    :ivar inside: where all of it lies in its array, if lanes that are cut off may not; elsewhere it is loaded lane by
-        lane.
-    :ivar serves: what is read, if it is not *element* itself but elements next to it in the same row.
+    :ivar name: the name of the registers that hold them.
+    :ivar element: the access in the body, whose subscript grows by 1 with the loop's variable.
+    :ivar length: elements of one access; the first element of the loop is a multiple of it.
+    :ivar loaded: they are read before the loop.
+    :ivar stored: they are written after the loop.
+    :ivar assumed: the assumptions about the arguments of a call that do not follow from the kernel.
+    :ivar inside: the condition that all of it is in its array, if a partial vector may not be; else it is loaded
+        element by element.
+    :ivar serves: the access that it loads for, if that is not *element* but has elements next to it in the same row.
     """
 
     name: str
@@ -70,11 +71,11 @@ class Vector:
 
 @dataclass(frozen=True)
 class VectorAccess(Instruction):
-    """The vector loads before a loop and the vector stores behind it.
+    """The vector loads before a loop and the vector stores after it.
 
-    :ivar vectors: what is moved.
-    :ivar computes_all: iterations that a condition leaves out may be computed, too, and are not stored: all that they
-        read is in its array.
+    :ivar vectors: the loaded and stored elements.
+    :ivar computes_all: iterations that a condition excludes may be computed too, as all that they read is in its
+        array; they are not stored.
     """
 
     vectors: tuple[Vector, ...]
@@ -96,12 +97,12 @@ class VectorAccess(Instruction):
 
 
 def vectors_of(loop: For) -> tuple[Vector, ...]:
-    """What is moved in vector accesses around *loop*."""
+    """The vectors loaded and stored around *loop*."""
     return loop.instruction.vectors if isinstance(loop.instruction, VectorAccess) else ()
 
 
 def with_vector_access(loop: For, vectors: tuple[Vector, ...], *, computes_all: bool = False) -> For:
-    """*loop* with *vectors* moved around it."""
+    """*loop* with *vectors* loaded and stored around it."""
     return replace(loop, instruction=VectorAccess(vectors, computes_all) if vectors else None)
 
 
@@ -113,7 +114,7 @@ def vectors_in(block: Block) -> Iterator[Vector]:
 
 
 def assignment_of(loop: For) -> tuple[Assign | None, Expression | None]:
-    """The one assignment in *loop*, if it is one, and the condition under which it stands."""
+    """The assignment in *loop*, if it has only one, and its condition."""
     match loop.body.children:
         case (Assign() as assign,):
             return assign, None
@@ -124,19 +125,19 @@ def assignment_of(loop: For) -> tuple[Assign | None, Expression | None]:
 
 
 def for_all(condition: Expression, loop: For) -> Expression:
-    """*condition* for all iterations of *loop*, of which there are a constant number."""
+    """The condition that *condition* holds for all iterations of *loop*, which has a constant trip count."""
     assert isinstance(loop.start, int)
     assert isinstance(loop.stop, int)
     result: dict[Expression, None] = {}
     for part in condition.children if isinstance(condition, p.LogicalAnd) else (condition,):
         rise = _rise(part, loop.iname)
-        lanes = range(loop.start, loop.stop) if rise is None else [loop.start if rise > 0 else loop.stop - 1]
-        result.update((_at(part, loop.iname, lane), None) for lane in lanes)
+        elements = range(loop.start, loop.stop) if rise is None else [loop.start if rise > 0 else loop.stop - 1]
+        result.update((_at(part, loop.iname, x), None) for x in elements)
     return next(iter(result)) if len(result) == 1 else p.LogicalAnd(tuple(result))
 
 
 def _rise(condition: Expression, iname: str) -> int | None:
-    """By how much more *condition* holds with the next value of *iname*, if that is constant."""
+    """The growth of the slack of *condition* with the next value of *iname*, if that is constant."""
     match condition:
         case p.LogicalOr(children=(*others, last)) if not any(iname in variables(c) for c in others):
             return _rise(last, iname)
@@ -160,7 +161,7 @@ def _at(expr: Expression, iname: str, value: Expression) -> Expression:
 
 
 def certain_elements(expr: Expression) -> Iterator[p.Subscript]:
-    """The elements that *expr* reads whatever their values are, the inner ones first."""
+    """The elements that *expr* reads whatever their values, the inner ones first."""
     match expr:
         case p.If():
             yield from certain_elements(expr.condition)
@@ -177,23 +178,23 @@ def certain_elements(expr: Expression) -> Iterator[p.Subscript]:
 
 # {{{ CUDA: elements go through small arrays, which stay in registers
 
-#: The built-in type that is moved, by the bytes of an access: of some dtypes their own, for all else its bits.
+#: The built-in type of an access by dtype and bytes; for other dtypes, an unsigned type by bytes.
 _OWN = {("float32", 8): "float2", ("float32", 16): "float4", ("float64", 16): "double2", ("complex64", 16): "float4",
         ("int32", 8): "int2", ("int32", 16): "int4"}
 _BITS = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
 
 def access_type(dtype: np.dtype, length: int) -> str:
-    """The type by which *length* elements of *dtype* are moved at once."""
+    """The type by which *length* elements of *dtype* are loaded or stored at once."""
     size = length * dtype.itemsize
     return _OWN.get((dtype.name, size), _BITS[size])
 
 
 def in_registers(loop: For) -> For:
-    """*loop* with its vectors' elements in their registers, which count from the first iteration.
+    """*loop* with the elements of its vectors in registers, indexed from the first iteration.
 
-    Neighbours of what is loaded, and not written, are taken from there too as far as they are. What may not be read is
-    not there if lanes load it. Registers hold what iterations compute that a condition leaves out, where that does no
-    harm: then there is nothing to branch for.
+    Neighbours of elements that are loaded and not written come from registers too, as far as these hold them; not if
+    the vector may be loaded element by element. An excluded iteration is computed into registers if it has no effect,
+    so that there is no branch.
     """
     assign, condition = assignment_of(loop)
     assert assign is not None
@@ -220,11 +221,10 @@ def in_registers(loop: For) -> For:
     return replace(loop, body=body, instruction=None)
 
 
-def lane_by_lane(loop: For, vector: Vector) -> For:
-    """The loop that stores *vector* of *loop*, element by element, in the lanes that are in, where not all of them are.
+def stored_by_elements(loop: For, vector: Vector) -> For:
+    """The loop that stores the elements of *vector* in the iterations of *loop* that run, if not all of them do.
 
-    Each store has all of its condition to itself: it is a predicate then, and no branch that keeps the loads of what
-    follows behind it.
+    Each store has the full condition: so it is predicated, and no branch delays later loads.
     """
     assign, condition = assignment_of(loop)
     assert assign is not None
@@ -236,10 +236,10 @@ def lane_by_lane(loop: For, vector: Vector) -> For:
     return replace(loop, body=Block((If(alone, Block((store,))),)), instruction=None)
 
 
-def loaded_by_lanes(loop: For, vector: Vector) -> For:
-    """The loop that loads *vector* of *loop*, element by element, as far as a lane that is in needs it.
+def loaded_by_elements(loop: For, vector: Vector) -> For:
+    """The loop that loads the elements of *vector* that the iterations of *loop* that run need.
 
-    That may be an element beside its own, which a lane that is not in would have loaded.
+    An iteration may need the neighbour of its element, which an excluded iteration would have loaded.
     """
     assign, condition = assignment_of(loop)
     assert assign is not None
@@ -259,13 +259,15 @@ def loaded_by_lanes(loop: For, vector: Vector) -> For:
 
 
 def _certain_reads(assign: Assign) -> dict[p.Subscript, None]:
-    """The elements that *assign* reads wherever it runs."""
+    """The elements that *assign* reads whenever it runs."""
     index = assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()
     return dict.fromkeys(e for expr in (assign.value, *index) for e in certain_elements(expr))
 
 
 def _distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
-    """By how many iterations what *vector* has is ahead of *element*, if it has some of it."""
+    """The number of iterations by which *element* is ahead of the elements of *vector*, if the vector has some of
+    them.
+    """
     if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
         return None
     by = affine_difference(element.index_tuple[-1], vector.element.index_tuple[-1])
@@ -275,7 +277,7 @@ def _distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
 
 
 def _neighbour(loop: For, vector: Vector, element: p.Subscript, otherwise: Expression) -> Expression:
-    """*element*, from the registers of *vector* in the iterations whose element is there, in others *otherwise*."""
+    """*element* from the registers of *vector* in the iterations whose element is there, else *otherwise*."""
     by = _distance(loop, vector, element)
     if not by:
         return otherwise
@@ -285,7 +287,7 @@ def _neighbour(loop: For, vector: Vector, element: p.Subscript, otherwise: Expre
 
 
 def _held(loop: For, by: int) -> p.Comparison:
-    """The iterations whose element, *by* further than that of a vector, is in its registers."""
+    """The iterations for which the element that is *by* further than that of a vector is in its registers."""
     assert isinstance(loop.start, int)
     assert isinstance(loop.stop, int)
     x = p.Variable(loop.iname)
@@ -301,10 +303,11 @@ def registers(vector: Vector, loop: For, dtype: np.dtype, type_name: str) -> str
 
 def moves(vector: Vector, loop: For, dtype: np.dtype, first: str, each: str, index: str, *, load: bool,
           policy: str = "") -> Iterator[str]:
-    """All of *vector* between memory and its registers.
+    """The loads or stores of *vector* between memory and its registers.
 
-    :arg first: the first element as text; *each*: the element in terms of the loop's variable, of which *index* is the
-        type.
+    :arg first: the first element as text.
+    :arg each: the element in terms of the loop's variable.
+    :arg index: the type of the loop's variable.
     :arg policy: the function that loads or stores under the array's cache policy.
     """
     assert isinstance(loop.start, int)
@@ -329,7 +332,7 @@ def moves(vector: Vector, loop: For, dtype: np.dtype, first: str, each: str, ind
 
 
 def _moved(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> Iterator[str]:
-    """A loop with the vector loads before and the vector stores behind it."""
+    """A loop with the vector loads before and the vector stores after it."""
     assign, condition = assignment_of(loop)
     assert assign is not None
     for i in assign.instructions:
@@ -353,7 +356,7 @@ def _moved(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> I
         elif v.loaded and v.inside is not None:
             yield f"if ({printer.condition(v.inside, signs)}) {{"
             yield from indented(moved(v, load=True))
-            yield from or_else(list(emitter.loop(loaded_by_lanes(loop, v), signs)))
+            yield from or_else(list(emitter.loop(loaded_by_elements(loop, v), signs)))
     yield from emitter.loop(in_registers(loop), signs)
     for v in access.vectors:
         if v.stored and condition is None:
@@ -364,7 +367,7 @@ def _moved(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> I
             yield "}"
             if printer.annotate:
                 yield "// else those lanes that are in, by predicates: a branch would hold up what follows"
-            yield from emitter.loop(lane_by_lane(loop, v), signs)
+            yield from emitter.loop(stored_by_elements(loop, v), signs)
 
 
 CUDA = InstructionText(loop=_moved, assumes_layout=True)

@@ -33,10 +33,10 @@ Datum = GlobalArg | ValueArg | TemporaryVariable | str
 
 @dataclass(frozen=True)
 class Declared:
-    """kernel_data as given.
+    """The declarations of ``kernel_data``.
 
     :ivar items: declarations and bare names, in order.
-    :ivar rest_at: where in *items* the arguments that the text alone tells stand; ``None``: there must be none.
+    :ivar rest_at: the position in *items* of the arguments that only the text has; ``None``: there must be none.
     """
 
     items: tuple[Datum, ...]
@@ -304,7 +304,7 @@ def _arguments(program: ParsedProgram, declared: Declared, temporaries: Mapping[
 
 
 def _derived(name: str, ranks: Mapping[str, NameUse], written: Mapping[str, int], sizes: Sequence[str]) -> Argument:
-    """The argument that the text makes of *name*."""
+    """The argument *name* with the properties that follow from the text."""
     if name in ranks and name not in sizes:
         if ranks[name].rank != BARE:
             return GlobalArg(name)
@@ -315,7 +315,8 @@ def _derived(name: str, ranks: Mapping[str, NameUse], written: Mapping[str, int]
 
 
 def _checked_argument(source: Source, argument: Argument, use: NameUse | None, is_size: bool) -> Argument:
-    """*argument* as declared, with what the text tells; :raises ParseError: they contradict each other."""
+    """*argument* as declared, completed from the text; :raises ParseError: text and declaration contradict each other.
+    """
     name = argument.name
     if isinstance(argument, ValueArg):
         if use is not None and use.rank != BARE:

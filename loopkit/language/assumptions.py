@@ -15,12 +15,12 @@ _PARAMETERS = re.compile(r"\s*(?:\[[^\]]*\]\s*->\s*)?\{\s*(?:\[\s*\])?\s*:?(?P<c
 
 
 def read_assumptions(given: str | AnySet, values: Collection[str]) -> Set:
-    """``"n>=1 and m>=1"``, or a set of isl's that says it, as a parameter set.
+    """The parameter set of an assumption: ``"n>=1 and m>=1"`` or a set in isl's notation.
 
     :arg values: the names of the value arguments.
-    :raises ParseError: *text* is no condition.
-    :raises UnknownNameError: it names something else.
-    :raises PreconditionError: it contradicts itself.
+    :raises ParseError: *text* is not a condition.
+    :raises UnknownNameError: it names something other than a value argument.
+    :raises PreconditionError: it is a contradiction.
     """
     text = str(given)                                      # sets print in isl's notation
     if (whole := _PARAMETERS.fullmatch(text)) is not None:

@@ -30,7 +30,7 @@ def split(condition: Expression, names: Collection[str]) -> tuple[tuple[Expressi
 
 
 def opposite(condition: Expression, names: Collection[str]) -> Expression:
-    """``not condition``; comparisons that are affine in *names* turn around. Others may compare a NaN."""
+    """The negation of *condition*. Comparisons that are affine in *names* are inverted; others may compare a NaN."""
     if isinstance(condition, p.Comparison) and is_affine_condition(condition, names):
         return p.Comparison(condition.left, _NEGATED[condition.operator], condition.right)
     return condition.child if isinstance(condition, p.LogicalNot) else p.LogicalNot(condition)

@@ -20,7 +20,7 @@ from loopkit.expr.tokens import Source
 
 FUNCTIONS = frozenset({"floor", "ceil", "floord", "ceild", "min", "max"})
 KEYWORDS = FUNCTIONS | {"and", "or", "not", "exists", "mod", "true", "false", "implies"}
-#: isl reads its words in any case.
+#: isl ignores the case of its keywords.
 _WORDS_OF_ISL = KEYWORDS | {"infty", "infinity", "nan", "rat"}
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(->|<=|>=|==|!=|&&|\|\||//|[-+*/%<>=!()\[\]{},:;])|(\S)|\Z)", re.ASCII)
@@ -40,17 +40,17 @@ def free_names(condition: str) -> set[str]:
 
 
 def find_fault(source: Source, text: str, start: int) -> ParseError:
-    """The error for the domain *text* at *start*, which is known to be wrong."""
+    """The error for the domain *text* at *start*, which isl refuses."""
     try:
-        _Check(source, _tokens(text, start)).domain()
+        _DomainParser(source, _tokens(text, start)).domain()
     except ParseError as err:
         return err
     return source.error(start, "isl cannot read this domain.", "a set in isl's notation, { [i, j] : ... }")
 
 
 def find_condition_fault(source: Source) -> ParseError:
-    """The error for a condition on parameters (assumptions), which is known to be wrong."""
-    check = _Check(source, _tokens(source.text, 0))
+    """The error for a condition on parameters (assumptions), which isl refuses."""
+    check = _DomainParser(source, _tokens(source.text, 0))
     try:
         check.condition()
         if check.text:
@@ -73,7 +73,7 @@ def _tokens(text: str, start: int) -> list[tuple[str, int]]:
 
 
 @dataclass
-class _Check:
+class _DomainParser:
     source: Source
     tokens: list[tuple[str, int]]
     at: int = 0
@@ -164,7 +164,7 @@ class _Check:
 
     # }}}
 
-    # {{{ conditions: every method says whether it read a condition (True) or a form (False)
+    # {{{ conditions: every method returns whether it read a condition (True) or a form (False)
 
     def condition(self) -> None:
         while True:
@@ -215,7 +215,7 @@ class _Check:
             self.take(")", "'and', 'or' or ')'")
 
     def parenthesised_condition(self) -> bool:
-        """Step over ``( condition )``; no step where a form stands in the parentheses."""
+        """Step over ``( condition )``, unless the parentheses enclose a form."""
         start, depth, at = self.at, 0, self.at
         while True:
             text = self.tokens[at][0]
@@ -232,7 +232,7 @@ class _Check:
 
     # }}}
 
-    # {{{ affine forms: every method says whether the form is constant
+    # {{{ affine forms: every method returns whether the form is constant
 
     def forms(self) -> None:
         self.form()

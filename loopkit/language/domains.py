@@ -22,7 +22,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 class Domain:
     """One domain of the text.
 
-    :ivar start: where it stands in its source.
+    :ivar start: its position in its source.
     """
 
     points: InstanceSet
@@ -36,9 +36,9 @@ class Domain:
 # {{{ reading
 
 def read_domain(source: Source, text: str, start: int) -> Domain:
-    """The domain *text*, which stands at *start* in *source*.
+    """The domain *text* at the position *start* of *source*.
 
-    :raises ParseError: at the place that isl's notation does not allow, or where a name is refused.
+    :raises ParseError: isl refuses the text, or a name is refused; with the place.
     """
     shape = _SHAPE.fullmatch(text)
     if shape is None:
@@ -105,9 +105,9 @@ def _place(shape: re.Match[str], name: str) -> int:
 
 @dataclass
 class Domains:
-    """All domains of a kernel, the order of their inames, and the instance sets asked for so far.
+    """All domains of a kernel, the order of their inames, and a cache of instance sets.
 
-    Statements with the same inames and conditions get one and the same :class:`InstanceSet`.
+    Statements with the same inames and conditions share one :class:`~loopkit.poly.sets.InstanceSet`.
     """
 
     source: Source
@@ -157,9 +157,9 @@ class Domains:
 
     def instances(self, inames: tuple[str, ...], conditions: tuple[Expression, ...] = (),
                   inline: tuple[str, ...] = ()) -> InstanceSet:
-        """The instance set over *inames*, outermost first, where the affine *conditions* hold.
+        """The instance set over *inames*, outermost first, under the affine *conditions*.
 
-        :arg inline: texts of the domains of the reductions around.
+        :arg inline: texts of the domains of the reductions around it.
         """
         key = (inames, conditions, inline)
         result = self._sets.get(key)
@@ -189,7 +189,7 @@ def domain_texts(domains: str | AnySet | Iterable[str | AnySet]) -> str | list[s
 def read_domains(domains: str | Iterable[str]) -> Domains:
     """Read the domains of a kernel.
 
-    :raises ParseError: a domain cannot be read, or an iname stands in two.
+    :raises ParseError: a domain cannot be read, or an iname is in two.
     """
     texts = [domains] if isinstance(domains, str) else list(domains)
     source = Source("\n".join(texts), "the domains")

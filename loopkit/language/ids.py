@@ -1,4 +1,4 @@
-"""Statement ids: those given, those made up, and what ``dep=`` and ``nosync=`` say with them."""
+"""Statement ids: given or generated, and the statements that ``dep=`` and ``nosync=`` name by them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Ids:
         return self.by_start[node.start]
 
     def new(self, base: str) -> str:
-        """*base*, or *base* with the first free number behind it."""
+        """*base*, or *base* with the first free number appended."""
         name, number = base, 0
         while name in self.taken:
             name, number = f"{base}_{number}", number + 1
@@ -40,7 +40,7 @@ class Ids:
         """The statements that *node* names in ``dep=``.
 
         :raises UnknownNameError: there is no such statement.
-        :raises ParseError: it stands behind *node*; statements run in textual order.
+        :raises ParseError: it comes after *node*; statements run in textual order.
         """
         if not patterns:
             return frozenset()

@@ -25,12 +25,14 @@ class Mentions:
     in_rules: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def add_rules(self, rules: Mapping[str, Rule]) -> None:
-        """Note the inames of *rules*; a rule stands behind those that it calls."""
+        """Add the inames of *rules*, in which each rule comes after those that it calls."""
         for name, rule in rules.items():
             self.in_rules[name] = self.free(rule.rule.expr).difference(rule.rule.arguments)
 
     def free(self, expr: Expression) -> frozenset[str]:
-        """The inames that *expr* mentions outside the reductions over them, and those that their domains need."""
+        """The inames that *expr* mentions outside of reductions over them, and those that its reductions' domains
+        need.
+        """
         match expr:
             case p.Variable(name=name):
                 return frozenset((name,)) if name in self.domains.order else frozenset()
@@ -52,7 +54,7 @@ class Mentions:
         return found
 
     def in_uses(self, uses: Iterable[NameUse]) -> frozenset[str]:
-        """The inames among *uses*: what :meth:`free` finds in text without reductions, only faster."""
+        """The inames among *uses*: the result of :meth:`free` for text without reductions, computed faster."""
         order = self.domains.order
         found = frozenset([u.name for u in uses if u.name in order])
         for use in uses:

@@ -1,4 +1,4 @@
-"""Inames that come through temporaries: a statement that reads a value runs in the loops in which the value is made."""
+"""Inames inherited through temporaries: a statement that reads a value runs in the loops of the value's writer."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,13 +25,13 @@ _NONE: frozenset[str] = frozenset()
 class ProgramPart:
     """An assignment, or the condition of a block.
 
-    :ivar own: its inames but for those that come through temporaries.
-    :ivar opened: those of them that have their loop from a ``for`` block.
+    :ivar own: its inames except inherited ones.
+    :ivar opened: the ones of *own* with a loop from a ``for`` block.
     :ivar reducing: the inames of its reductions.
-    :ivar written: the temporary that it writes; ``None`` for conditions, and where it writes an argument.
-    :ivar subscripts: the inames in the subscripts of what it writes.
-    :ivar above: the conditions around it, in whose loops it stands too.
-    :ivar final: ``inames=`` says that it has no others.
+    :ivar written: the temporary that it writes; ``None`` for a condition or if it writes an argument.
+    :ivar subscripts: the inames in the subscripts of its assignee.
+    :ivar above: the conditions around it, whose loops are around it too.
+    :ivar final: ``{inames=}`` excludes further inames.
     """
 
     start: int
@@ -47,7 +47,7 @@ class ProgramPart:
 
 @dataclass(frozen=True)
 class Around:
-    """What the blocks around a statement say."""
+    """The properties that a statement gets from the blocks around it."""
 
     inames: frozenset[str] = _NONE
     opened: frozenset[str] = _NONE
@@ -56,17 +56,18 @@ class Around:
 
 def inherited(program: ParsedProgram, mentions: Mentions, temporaries: Collection[str], rules: Mapping[str, Rule]
               ) -> dict[int, frozenset[str]]:
-    """The inames that come through temporaries, by the place of the assignment or the block that gets them.
+    """The inherited inames of each assignment or block, by its place.
 
-    A temporary hands on the inames that all of its writers have and none of them subscripts it with. A statement that
-    needs its own value to be made takes part as far as the others allow: the solution is the largest one.
+    A statement inherits through a temporary the inames that all writers of the temporary have and that none uses in
+    its subscript. If a statement is needed to make a value that it reads, the result is the largest consistent
+    solution.
 
     :arg rules: all substitution rules.
-    :raises ParseError: the reader stands in a ``for`` block that leaves two readings, or reduces over the iname.
+    :raises ParseError: the reader is in a ``for`` block that leaves two readings, or reduces over the iname.
     """
     if not temporaries:
         return {}
-    finder = _Finder(program, mentions, temporaries, rules)
+    finder = _PartCollector(program, mentions, temporaries, rules)
     parts = list(finder.parts(program.body, Around()))
     writers: dict[str, list[ProgramPart]] = {}
     for part in parts:
@@ -83,13 +84,13 @@ def inherited(program: ParsedProgram, mentions: Mentions, temporaries: Collectio
 
 # {{{ the largest solution
 
-#: ``None`` stands for every iname: nothing bounds it yet.
+#: ``None`` means every iname: no bound was found yet.
 _Gains = dict[ProgramPart, frozenset[str] | None]
 
 
 def _largest(parts: Sequence[ProgramPart], writers: Mapping[str, Sequence[ProgramPart]]
              ) -> dict[ProgramPart, frozenset[str]]:
-    """What each part gains, from everything downwards until all agree."""
+    """The largest solution: starts from all inames and removes some until all parts agree."""
     readers = [part for part in parts if part.reads and not part.final]
     gained: _Gains = dict.fromkeys(parts, _NONE) | dict.fromkeys(readers)
     while True:
@@ -110,7 +111,7 @@ def _largest(parts: Sequence[ProgramPart], writers: Mapping[str, Sequence[Progra
 def _gain(part: ProgramPart, writers: Mapping[str, Sequence[ProgramPart]], gained: _Gains) -> frozenset[str] | None:
     result = _NONE
     for name, reducing in part.reads:
-        found = _handed_on(writers.get(name, ()), gained)
+        found = _inames_of_values(writers.get(name, ()), gained)
         if found is None:
             return None
         if part.opened:
@@ -130,8 +131,8 @@ def _inames(part: ProgramPart, gained: _Gains) -> frozenset[str] | None:
     return result
 
 
-def _handed_on(writers: Sequence[ProgramPart], gained: _Gains) -> frozenset[str] | None:
-    """The inames of a temporary's values: those that all of its writers have beside its subscripts."""
+def _inames_of_values(writers: Sequence[ProgramPart], gained: _Gains) -> frozenset[str] | None:
+    """The inames of a temporary's values: those that all of its writers have outside of its subscripts."""
     result: frozenset[str] | None = None if writers else _NONE
     for w in writers:
         own = _inames(w, gained)
@@ -142,10 +143,10 @@ def _handed_on(writers: Sequence[ProgramPart], gained: _Gains) -> frozenset[str]
 # }}}
 
 
-# {{{ what the text says
+# {{{ the parts of the text
 
-class _Finder:
-    """Reads the parts off the tree of the text."""
+class _PartCollector:
+    """Collects the parts of the program from the tree of the text."""
 
     def __init__(self, program: ParsedProgram, mentions: Mentions, temporaries: Collection[str],
                  rules: Mapping[str, Rule]) -> None:
@@ -201,7 +202,7 @@ class _Finder:
         return ProgramPart(start, own, around.opened, frozenset(reads), frozenset(reducing), above=around.above)
 
     def _in_uses(self, uses: Iterable[NameUse]) -> frozenset[str]:
-        """The temporaries among *uses*, in text without reductions, through the rules that it calls."""
+        """The temporaries among *uses*, in text without reductions, directly and through the rules that it calls."""
         result: set[str] = set()
         for use in uses:
             if use.name in self.temporaries:
@@ -213,7 +214,7 @@ class _Finder:
         return frozenset(result)
 
     def _reads(self, expr: Expression, around: frozenset[str]) -> Iterator[Read]:
-        """The temporaries in *expr*, in which rules are written out, with the reduction inames around each."""
+        """The temporaries in *expr*, in which rules are expanded, with the reduction inames around each."""
         match expr:
             case p.Variable(name=name):
                 if name in self.temporaries:
@@ -236,9 +237,9 @@ class _Finder:
 
 def _source_of(part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
                gained: Mapping[ProgramPart, frozenset[str]], *, inside: bool = False) -> tuple[str, ProgramPart]:
-    """A temporary through which *iname* comes to *part*, and its last writer above that has the iname."""
+    """A temporary through which *part* inherits *iname*, and its last writer above that has the iname."""
     for name, reducing in sorted(part.reads, key=lambda read: (read[0], sorted(read[1]))):
-        found = _handed_on(writers.get(name, ()), dict(gained))
+        found = _inames_of_values(writers.get(name, ()), dict(gained))
         shown = [w for w in writers.get(name, ()) if not inside or iname not in w.opened]
         if found and iname in found and iname not in reducing and shown:
             above = [w for w in shown if w.start < part.start]

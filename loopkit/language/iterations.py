@@ -1,4 +1,4 @@
-"""A temporary's value is that of the same iteration, also where another loop over the iname reads it."""
+"""Values of temporaries by iteration: a read in another loop over an iname gets the value of the same iteration."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,13 +19,14 @@ from loopkit.poly.relations import differing
 
 
 def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str]) -> LoopKernel:
-    """*kernel*, just made, with an axis for each iname over which a value is read in another loop than it is written.
+    """*kernel*, just made, with an axis of each temporary for each iname over which it is written in one loop and read
+    in another.
 
-    Such inames are those of all writers of the temporary that do not subscript it. In one loop the order of the text
-    says which value a read finds; from one loop to another over the same iname, and to a reduction over it, the value
-    of the same iteration goes.
+    Such an iname is one that all writers of the temporary have and do not use in its subscript. Within one loop, the
+    textual order decides the value of a read. In another loop or a reduction over the same iname, the read gets the
+    value of the same iteration.
 
-    :arg declared: the temporaries whose shape is declared.
+    :arg declared: the temporaries with a declared shape.
     :raises PreconditionError: a temporary cannot have such an axis, or is read as if it had none.
     """
     while True:
@@ -41,7 +42,7 @@ def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str]) -> 
 
 
 def _crossed(kernel: LoopKernel, name: str, accesses: Sequence[Access]) -> tuple[str, ...]:
-    """The inames of the values of *name* that stand in two loops between a value's writer and its reader."""
+    """The inames of the values of *name* whose loop around a value's writer is not the loop around its reader."""
     if name not in kernel.temporaries:
         return ()
     common = _inames_of_values(kernel, accesses)
@@ -52,7 +53,7 @@ def _crossed(kernel: LoopKernel, name: str, accesses: Sequence[Access]) -> tuple
 
 
 def _loops_over(kernel: LoopKernel, iname: str, accesses: Sequence[Access]) -> set[Path]:
-    """The loops over *iname* in which *accesses* stand, by the way to each."""
+    """The loops over *iname* around *accesses*, by the path to each."""
     ways = {reference_paths(kernel)[a.statement] for a in accesses}
     return {way[:k + 1] for way in ways for k, step in enumerate(way) if step.iname == iname}
 
@@ -66,7 +67,7 @@ def _inames_of_values(kernel: LoopKernel, accesses: Sequence[Access]) -> frozens
 
 
 def _apart(kernel: LoopKernel, writer: str, reader: str, inames: Collection[str]) -> frozenset[str]:
-    """Those of *inames* that both have in loops of their own."""
+    """The *inames* for which the two have separate loops."""
     shared = meeting_of(reference_paths(kernel), writer, reader).loops
     return frozenset(x for x in kernel.statement_by_id[reader].inames if x in inames and x not in shared) \
         if writer != reader else frozenset()
@@ -79,16 +80,16 @@ def _flows(kernel: LoopKernel, name: str) -> list[Dependence]:
 # {{{ several values under one name
 
 def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
-    """Refuse that one name stands for values in loops over an iname, and for others that are in none.
+    """Refuse a scalar temporary with two readings: a value for each iteration of an iname, or the last value.
 
-    All writers of a temporary say together which inames its values have. Those that reach a read may have further
-    ones, which the reader lacks or has in another loop, and it would mean the value of the same iteration, or the last
-    one. In another loop the same holds for each of them, written outside of ``for`` blocks. An array that is written
-    outside of the loops too has cells, as an argument has.
+    The inames of its values are those that all of its writers have. A read is ambiguous if the writers whose values
+    reach it have a further iname, and the reader lacks it or has it in another loop. It is also ambiguous if a single
+    such writer, outside of ``for`` blocks, has the iname and the reader has it in another loop. Temporaries with
+    subscripts are storage, as arguments are.
 
     :arg opened: the inames of the ``for`` blocks around each statement.
-    :arg final: the statements that have given all their inames.
-    :raises PreconditionError: a temporary should be two.
+    :arg final: the statements that declare all their inames.
+    :raises PreconditionError: a read of a temporary is ambiguous.
     """
     accumulators = {node.accumulator for node in kernel.reductions.values()}
     for name, accesses in accesses_by_array(kernel).items():
@@ -128,7 +129,7 @@ def _require_values_alike(kernel: LoopKernel, name: str, accesses: Sequence[Acce
 
 
 def _reaching(flows: Sequence[Dependence], reader: str) -> set[str]:
-    """The statements whose values *reader* may use, through those that update what they read, and their readers."""
+    """The statements whose values *reader* may use, directly or through updates, and the readers of those values."""
     found, before = {reader}, 0
     while len(found) > before:
         before = len(found)
@@ -137,7 +138,7 @@ def _reaching(flows: Sequence[Dependence], reader: str) -> set[str]:
 
 
 def _owner(kernel: LoopKernel, statement: str) -> str:
-    """The statement of the text that *statement*, which may be a part of its reductions, belongs to."""
+    """The statement of the text for *statement*, which may be a part of one of its reductions."""
     node = kernel.statement_by_id[statement].reduction
     return statement if node is None else _owner(kernel, kernel.reductions[node].final)
 

@@ -47,20 +47,20 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     >>> knl.statement("insn").domain.text
     '[n] -> { [i] : 0 <= i < n }'
 
-    :arg domains: one or several sets in isl's notation, or isl's sets; the parameters of a text need not be listed. A
-        parameter that is an iname of another domain nests the one in the other; one that is an integer temporary of
-        the kernel is a bound read from memory.
+    :arg domains: one or several sets in isl's notation, or isl's sets; a text need not list its parameters. A
+        parameter that is an iname of another domain nests its domain in that one; a parameter that is an integer
+        temporary of the kernel is a bound read from memory.
     :arg instructions: statements, blocks and substitution rules, one a line.
     :arg kernel_data: the arguments in order: ``GlobalArg``, ``ValueArg``, names, and ``TemporaryVariable`` for
-        temporaries. ``"..."`` (or nothing at all) stands for those that are found from the text, sorted by name. Size
+        temporaries. ``"..."`` (the default) stands for all arguments found in the text, sorted by name. Size
         parameters that are not listed are added.
-    :arg assumptions: what is known about the parameters, ``"n>=1 and m>=1"``, or a parameter set of isl's.
-    :arg reductions: operations beside ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
+    :arg assumptions: a condition on the parameters, ``"n>=1 and m>=1"``, or a parameter set of isl.
+    :arg reductions: operations in addition to ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
     :raises ParseError: the text cannot be read, contradicts itself, or leaves two readings of a temporary.
-    :raises UnknownNameError: an iname, function, statement or argument is not known.
-    :raises NameConflictError: a name is reserved, or means two things.
-    :raises PreconditionError: a declaration in *kernel_data* does not fit, or a temporary is read both as one value and
-        as one for each iteration.
+    :raises UnknownNameError: an iname, function, statement or argument does not exist.
+    :raises NameConflictError: a name is reserved, or has two meanings.
+    :raises PreconditionError: a declaration in *kernel_data* does not fit, or a temporary is read both as one value
+        and as one for each iteration.
     """
     require_kernel_name(name)
     domains, instructions, kernel_data = domain_texts(domains), _listed(instructions), _listed(kernel_data)
@@ -89,7 +89,7 @@ def _listed(given: Any) -> Any:
 
 
 def _made(domains: object, instructions: object, **given: object) -> History:
-    """The history of a kernel that is just made, with the arguments that are not as by default."""
+    """The history of a new kernel, with the arguments that differ from their defaults."""
     changed = [(k, v) for k, v in given.items() if v is not None and not (k == "name" and v == "kernel")
                and not (k in ("temporary_variables", "reductions") and not v)]
     return History((), HistoryStep("make_kernel", (domains, instructions), tuple(changed)))
@@ -137,7 +137,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
 
 def _affine_names(domains: Domains, arguments: Iterable[Argument],
                   temporaries: Mapping[str, TemporaryVariable]) -> frozenset[str]:
-    """Inames, and the value arguments known to be integers: the sizes, and those declared so."""
+    """The inames, and the value arguments that are integers: sizes, and arguments with an integer dtype."""
     integers = {a.name for a in arguments if isinstance(a, ValueArg) and a.dtype is not None
                 and np.dtype(a.dtype).kind in "iu"}
     return frozenset({*domains.order, *domains.inline_inames, *domains.params, *integers}).difference(temporaries)

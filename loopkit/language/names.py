@@ -38,7 +38,7 @@ atomicMax atomicAnd atomicOr atomicCAS load_evict_last LoadEvictLast"""
 #: The helpers of host C for halves.
 _HALVES = "from_f16 to_f16 round_f16 from_bf16 to_bf16 round_bf16 odd_f32"
 
-#: What C calls the functions of the language: with an f for float32, with a c for complex numbers, and by other names.
+#: The names of the language's functions in C: with an f for float32, with a c for complex numbers, and other names.
 _FUNCTIONS = [f"{lead}{name}{end}" for name in [*FUNCTIONS, "fabs", "fmin", "fmax", "rint", "llabs", "labs", "hypot"]
               for lead in ("", "c") for end in ("", "f")]
 
@@ -57,7 +57,7 @@ LIBRARY = frozenset([*(f"{name}{end}" for name in _MATH.split() for end in ("", 
 
 _CODE = re.compile(r"[iufc]\d{1,2}")
 
-#: Words of the language that mean something only before a parenthesis: arrays and sizes may be called so, too.
+#: Names with a meaning in the language only before a parenthesis: arrays and sizes may have them too.
 _CALLED = frozenset({*REDUCTIONS, "reduce", "cast"}) - {"min", "max"}
 
 RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_NAMES, *_HALVES.split(),
@@ -65,9 +65,9 @@ RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), 
 
 
 def fault(name: str, *, called: bool = False) -> str | None:
-    """Why nothing of the user's may be called *name*, as the end of "'name' ..."; ``None`` if it may.
+    """The reason why a user may not use *name*, as the end of "'name' ..."; ``None``: the user may.
 
-    :arg called: parentheses follow it, as behind the name of a rule.
+    :arg called: parentheses follow it, as after the name of a rule.
 
     >>> fault("threadIdx")
     'is a reserved word of the kernel language, C or CUDA'
@@ -91,12 +91,12 @@ def fault(name: str, *, called: bool = False) -> str | None:
 
 
 def is_id(name: str) -> bool:
-    """Whether a statement can have the id *name*."""
+    """Can a statement have the id *name*?"""
     return _IDENTIFIER.fullmatch(name) is not None and name not in KEYWORDS
 
 
 def name_list(names: str | Iterable[str]) -> tuple[str, ...]:
-    """``"i, j"`` or an iterable of names, as a tuple: the one reader of all lists of names.
+    """``"i, j"`` or an iterable of names, as a tuple. All functions read lists of names by it.
 
     >>> name_list("i, j"), name_list(["i"])
     (('i', 'j'), ('i',))
@@ -114,7 +114,7 @@ def require_free(name: str, taken: Collection[str], what: str, *, called: bool =
 
 
 def require_kernel_name(name: str) -> None:
-    """:raises NameConflictError: no function of a text can be called *name*."""
+    """:raises NameConflictError: *name* cannot be the name of a function in generated text."""
     reason = fault(name)
     if reason is None and (name in LIBRARY or name.removesuffix("l") in LIBRARY | RESERVED):
         reason = "is a function of C or CUDA"

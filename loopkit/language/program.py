@@ -14,7 +14,7 @@ from loopkit.kernel.data import SubstitutionRule
 
 @dataclass(frozen=True)
 class Pattern:
-    """A statement id or a glob of ids, and where it stands."""
+    """A statement id or a glob of ids, and its place in the text."""
 
     text: str
     start: int
@@ -22,9 +22,9 @@ class Pattern:
 
 @dataclass(frozen=True)
 class InstructionOptions:
-    """What stands in the braces behind an assignment.
+    """The options in the braces after an assignment.
 
-    :ivar inames: further inames; where the option is given, if only empty, none come through temporaries.
+    :ivar inames: further inames. If the option is given, even empty, the statement inherits none through temporaries.
     """
 
     id: str | None = None
@@ -43,10 +43,10 @@ NO_OPTIONS = InstructionOptions()
 class Assignment:
     """``assignee = expression``.
 
-    :ivar start: where it stands in the text.
-    :ivar temporary: the dtype's name, ``""`` for ``<>``, ``None`` where no temporary is declared.
+    :ivar start: its place in the text.
+    :ivar temporary: the dtype's name, ``""`` for ``<>``, ``None`` if no temporary is declared.
     :ivar uses: every mention of a name, the assignee's first.
-    :ivar reductions: how many reductions are in it.
+    :ivar reductions: the number of reductions in it.
     """
 
     start: int

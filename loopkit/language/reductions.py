@@ -23,13 +23,13 @@ from loopkit.poly.sets import InstanceSet
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Where an expression is evaluated.
+    """The place of an evaluation.
 
-    :ivar owner: id of the statement it belongs to.
+    :ivar owner: the id of its statement.
     :ivar inames: the loops around it, outermost first.
     :ivar conditions: affine conditions on its instances.
     :ivar predicates: the other conditions.
-    :ivar inline: texts of the domains of the reductions around it.
+    :ivar inline: the texts of the domains of the reductions around it.
     """
 
     owner: str
@@ -39,12 +39,12 @@ class Evaluation:
     inline: tuple[str, ...] = ()
 
     def under(self, condition: Expression, affine_names: frozenset[str]) -> Evaluation:
-        """This place where *condition* holds too."""
+        """This place under *condition* as a further one."""
         affine, others = split(condition, affine_names)
         return replace(self, conditions=self.conditions + affine, predicates=self.predicates + others)
 
     def under_affine(self, condition: Expression, affine_names: frozenset[str]) -> Evaluation:
-        """This place where the affine part of *condition* holds too."""
+        """This place under the affine part of *condition* as a further one."""
         return replace(self, conditions=self.conditions + split(condition, affine_names)[0])
 
 
@@ -52,11 +52,11 @@ class Evaluation:
 class Hoister:
     """Takes the reductions out of the expressions of one kernel.
 
-    :ivar affine_names: names that may stand in the conditions of an instance set.
-    :ivar fresh: gives an unused name for a variable.
-    :ivar fresh_id: gives an unused id for a statement.
+    :ivar affine_names: the names allowed in conditions of an instance set.
+    :ivar fresh: makes an unused name for a variable.
+    :ivar fresh_id: makes an unused id for a statement.
     :ivar nodes: the reductions found so far, by name.
-    :ivar temporaries: those that hold their results, and the answers of conditions.
+    :ivar temporaries: the temporaries of their results and of the values of conditions.
     """
 
     domains: Domains
@@ -68,9 +68,9 @@ class Hoister:
 
     def hoist(self, expr: Expression, place: Evaluation, template: Statement,
               fail: Callable[[str, str], ParseError]) -> tuple[Expression, list[Statement], list[Tree]]:
-        """*expr* with accumulators for its reductions, and what must run before it.
+        """*expr* with accumulators for its reductions, and the tree of the statements that must run before it.
 
-        :arg template: the statement whose dependences and tags the new ones share.
+        :arg template: the statement from which the new ones take dependences and tags.
         :arg fail: the error for an iname that is bound twice, and the operation that binds it.
         """
         statements: list[Statement] = []
@@ -100,7 +100,7 @@ class Hoister:
                 parts = []
                 for child in e.children:
                     parts.append(part := walk(child, here))
-                    # the operands behind it are evaluated where it leaves the value open
+                    # later operands are evaluated if it does not decide the value
                     here = here.under_affine(part if isinstance(e, p.LogicalAnd) else opposite(part, names), names)
                 return e if all(map(operator.is_, parts, e.children)) else type(e)(tuple(parts))
             return map_children(e, lambda child: walk(child, here))
@@ -108,11 +108,10 @@ class Hoister:
 
     def answer(self, condition: Expression, place: Evaluation, around: Evaluation, template: Statement,
                fail: Callable[[str, str], ParseError]) -> tuple[p.Variable, tuple[list[Statement], Tree]]:
-        """A temporary with the answer of *condition* at *place*, for all who ask, and what must run before them.
+        """A temporary with the value of *condition* at *place*, and the statements and the tree that compute it.
 
-        An accumulator has one reader; a condition that stands around other reductions is asked by each of them, and
-        computed once. It is false where the conditions of *place* are not met, so that it has a value in every
-        instance of *around*.
+        Several readers may use it. So it is computed in every instance of *around*: it is false if the conditions of
+        *place* do not hold.
         """
         flag = p.Variable(self.fresh("cond"))
         self.temporaries[flag.name] = TemporaryVariable(flag.name, np.dtype(bool), ())
@@ -126,9 +125,9 @@ class Hoister:
 
     def _reduction(self, e: Reduction, around: Evaluation, place: Evaluation, template: Statement,
                    fail: Callable[[str, str], ParseError]) -> tuple[p.Variable, list[Statement], Tree]:
-        """The reduction *e* at *place*, which is *around* with the conditions of the branches that it stands in.
+        """The reduction *e* at *place*: the place *around*, under the conditions of the branches around *e*.
 
-        The init runs without those: the accumulator has a value in every instance that reads it.
+        The init is not under those conditions: the accumulator has a value in every instance that reads it.
         """
         for iname in e.inames:
             if iname in place.inames:

@@ -1,4 +1,4 @@
-"""Substitution rules as they are read: refused where recursive, written out where they hold a reduction."""
+"""Substitution rules of the text: recursive ones are refused, those with a reduction are expanded at every use."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from loopkit.language.program import Rule
 
 
 def in_calling_order(source: Source, rules: Sequence[Rule]) -> list[Rule]:
-    """*rules* with every rule behind those that it calls; :raises ParseError: one calls itself."""
+    """*rules* with every rule after those that it calls; :raises ParseError: one calls itself."""
     by_name = {r.rule.name: r for r in rules}
     done: dict[str, Rule] = {}
     calling: list[str] = []
@@ -42,9 +42,9 @@ def in_calling_order(source: Source, rules: Sequence[Rule]) -> list[Rule]:
 
 
 def split_rules(source: Source, rules: Sequence[Rule], domains: Domains) -> tuple[dict[str, Rule], dict[str, Rule]]:
-    """The rules to keep and those to write out at every use, because they hold a reduction.
+    """The rules to keep, and the rules to expand at every use because they have a reduction.
 
-    A reduction is made of statements of its own, which a rule cannot hold.
+    A reduction needs separate statements, which a rule cannot have.
     """
     kept: dict[str, Rule] = {}
     written_out: dict[str, Rule] = {}

@@ -29,10 +29,10 @@ from loopkit.language.rules import write_out
 
 @dataclass(frozen=True)
 class Context:
-    """What the blocks around a statement say.
+    """The properties that a statement gets from the blocks around it.
 
-    :ivar order: inames that stand outermost, in this order: those of ``for`` blocks and of conditions.
-    :ivar opened: how many of them have their loop from a ``for`` block already.
+    :ivar order: the outermost inames, in this order: those of ``for`` blocks and of conditions.
+    :ivar opened: the number of them that already have a loop from a ``for`` block.
     :ivar mentions: inames that every statement inside has.
     :ivar conditions: the affine conditions.
     :ivar predicates: the other conditions.
@@ -75,13 +75,13 @@ def group(items: Sequence[Item], depth: int = 0) -> Tree:
 class StatementMaker:
     """Makes the statements of one kernel.
 
-    :ivar affine_names: names that may stand in the conditions of an instance set.
-    :ivar rules_written_out: rules that are replaced by their bodies; in conditions and subscripts that are written,
-        *rules*: all of them are.
-    :ivar inherited: the inames that come through temporaries, by the place of the assignment or the condition.
+    :ivar affine_names: the names allowed in conditions of an instance set.
+    :ivar rules_written_out: the rules that are expanded in expressions. In conditions and subscripts of assignees, all
+        *rules* are.
+    :ivar inherited: the inames inherited through temporaries, by the place of the assignment or the condition.
     :ivar taken: every variable name in use.
     :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
-    :ivar final: the statements of which ``inames=`` names all inames that they do not mention.
+    :ivar final: the statements with ``{inames=}``, which inherit none.
     :ivar blocks: the inames of the ``for`` blocks around one another, outermost first.
     """
 
@@ -106,7 +106,7 @@ class StatementMaker:
                                 self.temporaries)
 
     def fresh(self, base: str) -> str:
-        """*base*, or *base* with the first free number behind it; taken from now on."""
+        """An unused name: *base*, or *base* with the first free number appended. Marks it as used."""
         name, number = base, 0
         while name in self.taken:
             name, number = f"{base}_{number}", number + 1
@@ -191,8 +191,8 @@ class StatementMaker:
     def _shared_loops(self, node: IfBlock, context: Context) -> tuple[str, ...]:
         """The loops in which the value of a condition is computed and used.
 
-        They are the condition's own inames and, where the block has no ``for``, all further ones that its
-        statements have in common: what the condition reads may be computed in them.
+        They are the condition's own inames. If its block has no ``for`` block, they are also all further inames that
+        its statements share, as loops over these may compute values that the condition reads.
         """
         own = self._nest(frozenset(), context)
         direct = _direct_statements((*node.then, *node.otherwise))
@@ -259,7 +259,7 @@ class StatementMaker:
         return Item(place.inames[context.opened:], body)
 
     def _update(self, statement: Statement, start: int) -> Statement:
-        """*statement* as an update by an operation; :raises ParseError: it is none."""
+        """*statement* as an update by an operation; :raises ParseError: it is not one."""
         found = update_of(statement.assignee, statement.expression)
         if found is None:
             target = to_text(statement.assignee)
@@ -272,7 +272,9 @@ class StatementMaker:
 
     def _hoisted(self, statement: Statement, place: Evaluation,
                  fail: Callable[[str, str], ParseError]) -> tuple[Statement, Tree]:
-        """*statement* with accumulators for its reductions, whose statements are added, and all their tree."""
+        """*statement* with accumulators for its reductions, and the tree of it and of their statements, which are
+        added.
+        """
         trees: list[Tree] = []
 
         def without(expr: Expression, here: Evaluation) -> Expression:
@@ -300,7 +302,7 @@ class StatementMaker:
         return final, seq(*trees, Leaf(final.id))
 
     def _bound_twice(self, iname: str, operation: str, start: int, uses: Sequence[NameUse]) -> ParseError:
-        """A reduction over an iname that the statement has anyway."""
+        """The error for a reduction over an iname that the statement already has."""
         places = [u.start for u in uses if u.name == iname]
         return self.source.error(
             places[0] if places else start, f"The iname '{iname}' is a reduction iname and used outside its reduction.",
@@ -312,7 +314,7 @@ class StatementMaker:
 
 
 def _direct_statements(nodes: Sequence[Node]) -> list[Assignment] | None:
-    """The assignments in *nodes*, or ``None`` where a ``for`` block stands among them."""
+    """The assignments in *nodes*; ``None`` if a ``for`` block is among them."""
     found: list[Assignment] = []
     for node in nodes:
         match node:

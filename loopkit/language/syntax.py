@@ -55,14 +55,14 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
     """Read the instructions.
 
     :arg inames: the inames of the kernel's domains.
-    :arg operations: the reductions of the user's own.
+    :arg operations: the user's reduction operations.
     :arg read_domain: checks the domain of a reduction (text, place) and returns its inames.
     :raises ParseError: at the first place that cannot be read.
     """
     tokens = tokenize(source)
     parser = ExpressionParser(tokens, inames=inames, rules=_rule_arities(tokens),
                               operations=(*REDUCTIONS, *operations), read_domain=read_domain)
-    reader = _Reader(parser)
+    reader = _StatementParser(parser)
     body = reader.block(None)
     return ParsedProgram(source, body, tuple(reader.rules))
 
@@ -86,14 +86,14 @@ def _rule_arities(tokens: Tokens) -> dict[str, int]:
 
 
 @dataclass
-class _Reader:
+class _StatementParser:
     """Statements from the parser's place on."""
 
     parser: ExpressionParser
     rules: list[Rule] = field(default_factory=list)
 
     def block(self, opened_at: int | None) -> tuple[Node, ...]:
-        """Statements up to the word that ends the block (not over it), or to the end of the text."""
+        """Statements up to the keyword that ends the block (not over it), or to the end of the text."""
         parser = self.parser
         nodes: list[Node] = []
         while True:
@@ -128,7 +128,7 @@ class _Reader:
                 return self._other()
 
     def _other(self) -> Assignment | None:
-        """An assignment, or a rule, which is put aside."""
+        """An assignment, or a rule, which is stored separately."""
         if self._at_rule():
             self.rules.append(self._rule())
             return None
@@ -250,7 +250,7 @@ class _Reader:
             raise parser.error("an array or a temporary", at=name_at,
                                message=f"The substitution rule '{name}' cannot be written.")
         assignee = parser.reference(name, name_at)
-        # the subscripts were noted before their owner; the owner goes first
+        # the uses in subscripts were added before their array, which must come first
         parser.uses.insert(0, parser.uses.pop())
         operator = parser.text
         parser.at += 1
@@ -332,7 +332,7 @@ class _Reader:
         return tuple(found)
 
     def read_inames(self) -> tuple[Pattern, ...]:
-        """``i:j:k``, or nothing: no iname but those that the statement mentions."""
+        """``i:j:k``, or nothing: only the inames that the statement mentions."""
         return () if self.parser.text in (",", "}") else self.read_names()
 
     def read_tags(self) -> frozenset[str]:
@@ -344,10 +344,10 @@ class _Reader:
     # }}}
 
 
-_OPTION_READERS: dict[str, Callable[[_Reader], object]] = {
-    "id": _Reader.read_id, "dep": _Reader.read_patterns, "inames": _Reader.read_inames,
-    "if": _Reader.read_condition, "tags": _Reader.read_tags, "nosync": _Reader.read_patterns,
-    **dict.fromkeys(STATEMENT_INSTRUCTIONS, _Reader.read_flag)}
+_OPTION_READERS: dict[str, Callable[[_StatementParser], object]] = {
+    "id": _StatementParser.read_id, "dep": _StatementParser.read_patterns, "inames": _StatementParser.read_inames,
+    "if": _StatementParser.read_condition, "tags": _StatementParser.read_tags, "nosync": _StatementParser.read_patterns,
+    **dict.fromkeys(STATEMENT_INSTRUCTIONS, _StatementParser.read_flag)}
 
 
 def _assignment_hint(name: str, operator: str) -> str | None:

@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names, origin
 from loopkit.analysis.ranges import constant_range
 from loopkit.ast.nodes import Assign, Block, For, If, Node, Region, Sync
-from loopkit.ast.unroll import asking
+from loopkit.ast.unroll import marked_for_unrolling
 from loopkit.ast.walk import as_block
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import substitute
@@ -82,7 +82,7 @@ class Coder:
         if not has_barrier(self.launch.tree):
             return Block((Region(self.region(self.launch.tree, level)),))
         unrolled = frozenset(x for x, tag in self.kernel.tags.items() if is_unrolled(tag))
-        return asking(self._build(self.launch.tree, level, self._skeleton_leaf), unrolled)
+        return marked_for_unrolling(self._build(self.launch.tree, level, self._skeleton_leaf), unrolled)
 
     def region(self, tree: Tree, level: Level) -> Block:
         """Code without barriers, run by each thread."""

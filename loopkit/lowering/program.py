@@ -11,7 +11,7 @@ from loopkit.analysis.dependences import shared_loops, with_assumed
 from loopkit.analysis.legality import iname_range, iname_span
 from loopkit.ast.nodes import Array, Block, Function, If
 from loopkit.ast.simplify import simplified
-from loopkit.ast.unroll import written_out
+from loopkit.ast.unroll import unrolled_loops
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, seq
@@ -40,7 +40,7 @@ def generate_loops(launch: Launch, storages: Mapping[str, Storage], cut: Mapping
 
 def unrolled(body: Block, knl: LoopKernel) -> Block:
     """*body* with the iterations of unrolled loops written one after the other, but for those of vectors and mma."""
-    return simplified(Block((written_out(body, kept=vector_inames(knl) | mma_inames(knl)),)))
+    return simplified(Block((unrolled_loops(body, kept=vector_inames(knl) | mma_inames(knl)),)))
 
 
 def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], level: Level,

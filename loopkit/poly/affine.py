@@ -149,16 +149,16 @@ def affine_difference(a: Expression, b: Expression) -> int | None:
 
 @p.expr_dataclass()
 class TruncatedQuotient(p.FloorDiv):
-    """``a // b`` of which isl knows that C's ``/`` gives it: the operands are not negative."""
+    """``a // b`` for which isl has shown that C's ``/`` is right: the operands are not negative."""
 
 
 @p.expr_dataclass()
 class TruncatedRemainder(p.Remainder):
-    """``a % b`` of which isl knows that C's ``%`` serves: not negative, or only compared with zero."""
+    """``a % b`` for which isl has shown that C's ``%`` is right: not negative, or only compared with zero."""
 
 
 _T = isl.ast_expr_op_type
-# by name where islpy's stub lacks the member: it is a word of the language plus "_"
+# by name, as islpy's stub lacks members that are a Python keyword plus "_"
 _AND = (isl.ast_expr_op_type["and_"], _T.and_then)
 _OR = (isl.ast_expr_op_type["or_"], _T.or_else)
 
@@ -303,14 +303,14 @@ def subtract(a: Expression, b: Expression) -> Expression:
 
 
 def floor_div(a: Expression, b: Expression) -> p.FloorDiv:
-    """``a // b`` as it stands."""
+    """``a // b``, not simplified."""
     return p.FloorDiv(arithmetic(a), arithmetic(b))
 
 
 def rounded_once(expr: Expression) -> Expression:
-    """``k - (15*k + 14) // 16`` as ``(k + 1) // 16``: what isl makes of a quotient that is rounded up.
+    """``k - (15*k + 14) // 16``, isl's form of a quotient that is rounded up, as ``(k + 1) // 16``.
 
-    *expr* itself, where that is not shorter.
+    *expr* itself if that is not shorter.
     """
     for term in expr.children if isinstance(expr, p.Sum) else ():
         match term:
@@ -323,18 +323,18 @@ def rounded_once(expr: Expression) -> Expression:
 
 
 def _weight(form: Expression) -> int:
-    """How large the coefficients of *form* are together."""
+    """The sum of the absolute values of the coefficients of *form*."""
     terms = form.children if isinstance(form, p.Sum) else (form,)
     return sum(abs(t) if isinstance(t, int) else abs(_coefficient(t)) for t in terms)
 
 
 def remainder(a: Expression, b: Expression) -> p.Remainder:
-    """``a % b`` as it stands."""
+    """``a % b``, not simplified."""
     return p.Remainder(arithmetic(a), arithmetic(b))
 
 
 def arithmetic(expr: Expression) -> ArithmeticExpression:
-    """*expr*, a number or a node (no tuple): what pymbolic's arithmetic nodes say that they take."""
+    """*expr*, a number or a node and not a tuple, with the type that pymbolic's arithmetic nodes take."""
     return cast(ArithmeticExpression, expr)
 
 # }}}
@@ -345,7 +345,7 @@ def arithmetic(expr: Expression) -> ArithmeticExpression:
 def from_pw_aff(value: isl.PwAff, context: isl.Set | None = None) -> Expression:
     """A piecewise affine form as an expression in the names of its parameters and dimensions.
 
-    :arg context: what is known about the parameters; it drops pieces that cannot occur.
+    :arg context: facts about the parameters; pieces that contradict them are dropped.
     """
     parameters = _to_params(value)
     build = isl.AstBuild.from_context(context if context is not None else isl.Set.universe(

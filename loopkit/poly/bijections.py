@@ -1,4 +1,4 @@
-"""One-to-one affine maps between inames, and the parts of a loop: what transformations of inames ask of isl."""
+"""One-to-one affine maps between inames, and the parts of a loop, for transformations of inames."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -72,8 +72,9 @@ def affine_ends(points: InstanceSet, context: isl.Set) -> tuple[Expression, Expr
 def parted(points: InstanceSet, first: int, last: int) -> tuple[InstanceSet, InstanceSet, InstanceSet] | None:
     """The innermost iname's first values, the others, and its last values, for each value of the outer inames.
 
-    A point is of the *first* ones if the iname is less than its least value there plus *first*; likewise of the *last*.
-    ``None`` if the iname has no such end. Where there are fewer values than asked for, the first ones go before.
+    A point is one of the *first* ones if the iname is less than its least value there plus *first*; likewise of the
+    *last*. ``None`` if the iname has no such bound. If there are fewer values than *first* and *last* together, the
+    first ones take precedence.
     """
     outer = len(points.inames) - 1
     values = isl.Map.from_range(points.set).move_dims(DIM.in_, 0, DIM.out, 0, outer)

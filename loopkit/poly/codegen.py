@@ -21,7 +21,7 @@ from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
 from loopkit.poly.pieces import has_unknowns, in_polyhedra
 from loopkit.poly.sets import InstanceSet, params_of
 
-# {{{ what goes in: the order, by names of leaves
+# {{{ input: the order, by names of leaves
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ CodeTree = str | CodeLoop | CodeSeq
 # }}}
 
 
-# {{{ what comes out
+# {{{ output
 
 @dataclass(frozen=True)
 class ForNode:
@@ -93,16 +93,15 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
              fresh_name: Callable[[str], str]) -> Node:
     """Code that runs exactly the points of *domains*, in the order of *tree*.
 
-    Each loop of *tree* becomes at most one loop. Where leaves of one loop have strides, isl may shift them into one
-    iteration (``j`` and ``j + 1`` for even and odd ones); such a loop counts by a variable of its own.
-
-    Where strides leave one value of a loop only, which isl writes as a form of others, isl 0.27 misses some of the
-    points, and of unions of many pieces it takes minutes to find the loops. There the loops go over a polyhedron around
-    each leaf's points, and the leaf stands under a condition.
+    Each loop of *tree* becomes at most one loop. If leaves of one loop have strides, isl may shift them into one
+    iteration (``j`` and ``j + 1`` for even and odd ones); such a loop has a separate counter. isl 0.27 misses points
+    if strides leave only one value of a loop and isl writes it as a form of others, and it takes minutes for unions of
+    many pieces. In these cases the loops go over a polyhedron around each leaf's points, and the leaf is under a
+    condition.
 
     :arg domains: by leaf; the inames of a leaf are the loops around it, outermost first.
-    :arg context: what is known about the parameters.
-    :arg fresh_name: makes a name that nothing has from a proposal.
+    :arg context: facts about the parameters.
+    :arg fresh_name: makes an unused name from a proposal.
     """
     if isinstance(tree, str):
         domain = domains[tree]
@@ -157,7 +156,7 @@ def _each_call(node: Node, f: Callable[[CallNode], Node]) -> Node:
 
 
 def _with_values(node: Node, values: Mapping[str, Expression]) -> Node:
-    """A call, under conditions on the inames at which it stands."""
+    """A call under conditions on the inames at its place."""
     if isinstance(node, IfNode):
         return IfNode(_replaced(node.condition, values), node.then, node.otherwise)
     return node
@@ -195,7 +194,7 @@ def guarded(condition: isl.Set, context: isl.Set, body: Node) -> Node:
 
 
 def _beyond(condition: isl.Set, context: isl.Set) -> isl.Set:
-    """The part of *condition* that *context* does not imply; all of it where that costs too much."""
+    """The part of *condition* that *context* does not imply; all of it if isl's budget ends."""
     whole = coalesced(condition)
     return affordable(lambda: whole.gist(context), otherwise=whole)
 
@@ -298,7 +297,7 @@ def _loops_of_leaves(tree: CodeTree) -> dict[str, tuple[str, ...]]:
 # {{{ from isl
 
 _AST = isl.ast_node_type
-# by name where islpy's stub lacks the member: it is a word of the language plus "_"
+# by name, as islpy's stub lacks members that are a Python keyword plus "_"
 _FOR, _IF = isl.ast_node_type["for_"], isl.ast_node_type["if_"]
 
 
@@ -312,10 +311,10 @@ def _expr_kind(expr: isl.AstExpr) -> isl.ast_expr_type:
 
 @dataclass(frozen=True)
 class _Conversion:
-    """isl's nodes as ours.
+    """Converts isl's nodes to loopkit's.
 
     :ivar loops: the inames of the loops around each leaf, outermost first.
-    :ivar context: what is known about the parameters.
+    :ivar context: facts about the parameters.
     """
 
     loops: Mapping[str, tuple[str, ...]]

@@ -34,10 +34,10 @@ def unbounded_iname(domain: InstanceSet) -> str | None:
 
 
 def restricted(domain: InstanceSet, inames: Collection[str]) -> InstanceSet:
-    """*domain* seen from *inames*: the others projected away, or just left out where they are independent.
+    """The projection of *domain* on *inames*, without constraints on parameters from independent inames.
 
-    ``{[i,k]: 0<=i<n and 0<=k<l}`` seen from ``i`` is ``0<=i<n`` and says nothing about ``l``: a sum over no ``k``
-    is 0, and the statement that stores it runs all the same. Where ``k`` depends on ``i`` this is the projection.
+    ``{[i,k]: 0<=i<n and 0<=k<l}`` becomes ``0<=i<n`` for ``i``, without a condition on ``l``: a sum over no ``k`` is
+    0, and the statement that stores it runs anyway. If ``k`` depends on ``i``, the result is the projection.
     """
     rest = [x for x in domain.inames if x not in inames]
     kept = [x for x in domain.inames if x in inames]
@@ -76,7 +76,7 @@ def is_affine_condition(condition: Expression, names: Collection[str]) -> bool:
             return True
         case p.Comparison(left=left, right=right):
             try:
-                # each on its own: the difference of x[i] and x[i] is 0, yet x[i] == x[i] fails for a NaN
+                # each separately: the difference of x[i] and x[i] is 0, yet x[i] == x[i] fails for a NaN
                 to_aff(left, (), names)
                 to_aff(right, (), names)
             except NotAffineError:

@@ -1,4 +1,4 @@
-"""Sets of array elements: how large an array must be, what lies outside it, what a tile touches."""
+"""Sets of array elements: the extents that an array needs, the elements outside of it, the elements of a tile."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -17,60 +17,60 @@ from loopkit.poly.sets import InstanceSet, constant_max, constant_min
 
 
 def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:
-    """The smallest number that is an extent for every subscript at all sizes, or ``None`` where there is none."""
-    touched = _touched(accesses)
-    last = None if touched is None else constant_max(touched, 0)
+    """The least constant extent that holds every subscript at all sizes; ``None``: there is none."""
+    accessed = _accessed(accesses)
+    last = None if accessed is None else constant_max(accessed, 0)
     return None if last is None else last + 1
 
 
-def _touched(accesses: Sequence[tuple[InstanceSet, Expression]]) -> isl.Set | None:
+def _accessed(accesses: Sequence[tuple[InstanceSet, Expression]]) -> isl.Set | None:
     images = [domain.set.apply(subscripts_on(domain, (subscript,))) for domain, subscript in accesses]
     return reduce(isl.Set.union, images) if images else None
 
 
 def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions: isl.Set) -> Expression | None:
-    """The smallest extent that holds every subscript, or ``None`` where there is no bound."""
-    touched = _touched(accesses)
-    if touched is None:
+    """The least extent that holds every subscript; ``None``: there is no bound."""
+    accessed = _accessed(accesses)
+    if accessed is None:
         return None
-    touched = touched.intersect_params(assumptions)
-    if touched.is_empty():
+    accessed = accessed.intersect_params(assumptions)
+    if accessed.is_empty():
         return 0
-    if not touched.dim_has_upper_bound(DIM.set, 0):
+    if not accessed.dim_has_upper_bound(DIM.set, 0):
         return None
-    touched = in_few_pieces(touched)
-    last = _one_bound(touched) if touched.n_basic_set() > 1 else None
+    accessed = in_few_pieces(accessed)
+    last = _one_bound(accessed) if accessed.n_basic_set() > 1 else None
     if last is None:
-        last = _simplest(coalesced(touched.dim_max(0)), touched.params(), assumptions)
+        last = _simplest(coalesced(accessed.dim_max(0)), accessed.params(), assumptions)
     return add(from_pw_aff(last, assumptions), 1)
 
 
 def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
-    """Does *subscript* start above 0, so that the first elements along its axis are never touched?"""
+    """Does *subscript* start above 0, so that no access uses the first elements along its axis?"""
     low = constant_min(domain.set.apply(subscripts_on(domain, (subscript,))), 0)
     return low is not None and low > 0
 
 
-def _one_bound(touched: isl.Set) -> isl.PwAff | None:
-    """The largest of *touched* where it is one affine form, in however many pieces the set comes; else ``None``."""
-    sizes, local = touched.params(), isl.LocalSpace.from_space(touched.get_space())
+def _one_bound(accessed: isl.Set) -> isl.PwAff | None:
+    """The greatest element of *accessed* as one affine form, however many pieces it has; ``None``: there is none."""
+    sizes, local = accessed.params(), isl.LocalSpace.from_space(accessed.get_space())
     own = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, DIM.set, 0))
     seen: set[str] = set()
-    for constraint in (c for piece in touched.get_basic_sets() for c in piece.get_constraints()):
+    for constraint in (c for piece in accessed.get_basic_sets() for c in piece.get_constraints()):
         if constraint.is_upper_bound(DIM.set, 0) and not constraint.involves_dims(DIM.div, 0, constraint.dim(DIM.div)):
             bound = _bound(constraint, local)
             if str(bound) in seen:
                 continue
             seen.add(str(bound))
             largest = isl.PwAff.from_aff(bound)
-            if touched.intersect(own.gt_set(largest)).is_empty() \
-                    and sizes.is_subset(touched.intersect(own.eq_set(largest)).params()):
+            if accessed.intersect(own.gt_set(largest)).is_empty() \
+                    and sizes.is_subset(accessed.intersect(own.eq_set(largest)).params()):
                 return largest.project_domain_on_params()
     return None
 
 
 def _bound(constraint: isl.Constraint, local: isl.LocalSpace) -> isl.Aff:
-    """What the one dimension of *constraint*, which has no other unknowns, is at most."""
+    """The upper bound in *constraint* of the one dimension, which has no other unknowns."""
     form = isl.Aff.zero_on_domain(local).set_constant_val(constraint.get_constant_val())
     for i in range(constraint.dim(DIM.param)):
         form = form.set_coefficient_val(DIM.param, i, constraint.get_coefficient_val(DIM.param, i))
@@ -78,9 +78,9 @@ def _bound(constraint: isl.Constraint, local: isl.LocalSpace) -> isl.Aff:
 
 
 def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwAff:
-    """*value* as one affine form, or the greater or lesser of two, if these serve all *sizes* that occur.
+    """*value* as one affine form, or as the maximum or minimum of two, if that is right for all *sizes*.
 
-    For other sizes nothing is touched, and what has several pieces asks for no element.
+    At other sizes no element is accessed, so that any value is right.
     """
     if value.n_piece() == 1:
         return affordable(lambda: value.gist(sizes), otherwise=value)
@@ -96,8 +96,8 @@ def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwA
 
 
 def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set | None:
-    """The instances whose element lies outside an array of *shape*; ``None`` if there are none."""
-    # one end at a time: a difference would ask for each unknown of the relation as a quotient, which may take for ever
+    """The instances whose element is outside of an array of *shape*; ``None``: there are none."""
+    # one end at a time: a difference needs each unknown of the relation as a quotient, which may never end
     every = isl.Set.universe(relation.range().get_space())
     ends = [_at_least(every, axis) for axis in range(len(shape))]
     for axis, extent in enumerate(shape):
@@ -113,24 +113,24 @@ def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: 
 
 
 def read_beyond(relation: isl.Map, known: isl.Set) -> isl.Set:
-    """The instances whose one element is none of the *known* ones."""
+    """The instances whose element is not in *known*."""
     if has_unknowns(known):                 # whose complement would ask for each of them as a quotient
         return relation.domain().subtract(relation.intersect_range(known).domain())
     return relation.intersect_range(known.complement()).domain()
 
 
 def covered(relations: Sequence[isl.Map], shape: Sequence[Expression], assumptions: isl.Set) -> bool:
-    """Do *relations* together reach every element of an array of *shape*, whatever the sizes?
+    """Do *relations* together access every element of an array of *shape*, whatever the sizes?
 
-    :raises NotAffineError: an extent is no affine form.
+    :raises NotAffineError: an extent is not affine.
     """
     return missed(relations, shape, assumptions) is None
 
 
 def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumptions: isl.Set) -> isl.Set | None:
-    """The elements of an array of *shape* that none of *relations* reaches; ``None`` if there are none.
+    """The elements of an array of *shape* that no relation of *relations* accesses; ``None``: there are none.
 
-    :raises NotAffineError: an extent is no affine form.
+    :raises NotAffineError: an extent is not affine.
     """
     reached = reduce(isl.Set.union, (relation.range() for relation in relations))
     gaps = _box(reached.get_space(), shape).intersect_params(assumptions).subtract(in_few_pieces(reached))
@@ -138,8 +138,7 @@ def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumption
 
 
 def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set:
-    """The elements that *relations* reach, none outside of an array of *shape*: all or none of it where isl finds that.
-    """
+    """The elements that *relations* access within an array of *shape*: all or none of it if isl can show that."""
     reached = reduce(isl.Set.union, (relation.range() for relation in relations))
     extents = [e for e in shape if e is not None]
     if (reached.n_basic_set() > 1 or has_unknowns(reached)) and len(extents) == len(shape):
@@ -152,7 +151,8 @@ def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | No
 
 def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence[Expression], assumptions: isl.Set
                  ) -> isl.Set:
-    """*reached* as the whole array of *shape* for the sizes at which anything is, where that is what it is."""
+    """The whole array of *shape* at the sizes at which *reached* is not empty, if that is equal to it; else *reached*.
+    """
     gaps = missed(relations, shape, assumptions)
     without = isl.Set.empty(assumptions.get_space()) if gaps is None else gaps.params()
     if not without.is_disjoint(reached.params()):

@@ -1,4 +1,4 @@
-"""Subscripts and conditions that are affine for each single value of a form: exact where it has few values."""
+"""Subscripts and conditions that are affine for each single value of a form: exact if the form has few values."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
@@ -15,7 +15,7 @@ from loopkit.poly.piecewise import piecewise
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet, condition_set, constant_max, constant_min
 
-#: Values of forms that are looked at one by one; isl's questions about the union grow with their square.
+#: The greatest number of values of a form that are enumerated; isl's cost for the union grows with its square.
 MOST_VALUES = 32
 
 
@@ -35,7 +35,7 @@ def subscripts_on(domain: InstanceSet, subscripts: tuple[Expression, ...]) -> is
 
 
 def affine_on(domain: InstanceSet, subscripts: tuple[Expression, ...]) -> bool:
-    """Can :func:`subscripts_on` say what *subscripts* are?"""
+    """Can :func:`subscripts_on` express *subscripts*?"""
     try:
         subscripts_on(domain, subscripts)
     except NotAffineError:

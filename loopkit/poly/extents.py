@@ -1,7 +1,8 @@
-"""Where a range begins and how long it is, in the form in which a reader would write it.
+"""The least value and the extent of a range, in the form in which a reader would write them.
 
-isl brings forms to a common shape: ``(n - m + 255)/256`` comes as ``-m + (255*m + n + 255)/256``, whose parts are far
-larger than the whole. Here a term outside of a quotient goes into it where that makes its coefficients smaller.
+isl's normal form may have parts far larger than the value: ``(n - m + 255)/256`` becomes
+``-m + (255*m + n + 255)/256``. Here a term outside of a quotient is moved into it if that makes its coefficients
+smaller.
 """
 from __future__ import annotations
 
@@ -29,9 +30,9 @@ from loopkit.poly.sets import InstanceSet, at_least, constant_max
 
 
 def first_value(points: InstanceSet, context: isl.Set) -> Expression:
-    """The least value of the one iname of *points*, where it has values.
+    """The least value of the one iname of *points*, at the sizes at which it has values.
 
-    :arg context: what is known about the parameters.
+    :arg context: facts about the parameters.
     """
     known = points.set.params().intersect(context)
     if known.is_empty():
@@ -40,12 +41,12 @@ def first_value(points: InstanceSet, context: isl.Set) -> Expression:
 
 
 def extent_from(points: InstanceSet, low: Expression, context: isl.Set) -> Expression:
-    """How many values there are from *low* to the greatest of the one iname of *points*.
+    """The number of values from *low* to the greatest of the one iname of *points*, if it has values.
 
-    Right where there are values. Divisions round down, or are C's where the *number* is the same: both may be given
-    for a range that is empty, and are not positive then.
+    Divisions round down, or are C's if the *number* is the same. For an empty range the two may differ; then neither
+    is positive.
 
-    :arg context: what is known about the parameters.
+    :arg context: facts about the parameters.
     """
     if points.set.params().intersect(context).is_empty():
         return 0
@@ -73,13 +74,13 @@ def couples(params: isl.Set, names: Collection[str]) -> bool:
 
 
 def is_at_least(expr: Expression, low: int, params: isl.Set) -> bool:
-    """Is ``expr >= low`` at all points of the parameter set *params*? ``False`` where that is not known."""
+    """Is ``expr >= low`` at all points of the parameter set *params*? ``False`` if it is not known."""
     points = at_least(expr, low)
     return points is not None and bool(params.is_subset(points))
 
 
 def _count(expr: Expression, context: isl.Set) -> Expression:
-    """The number *expr*: what is not positive says that there is nothing, whatever it is."""
+    """The number *expr*; every value that is not positive means that there are no values."""
     if isinstance(expr, p.Min | p.Max):
         return type(expr)(tuple(_count(c, context) for c in expr.children))
     if isinstance(expr, p.If):
@@ -139,9 +140,9 @@ class _Quotient:
 
 
 def _shaped(expr: Expression, known: isl.Set) -> Expression:
-    """The same integer with smaller coefficients, wherever ``//`` rounds down.
+    """The same integer with smaller coefficients, if ``//`` rounds down everywhere.
 
-    :arg known: the parameters at which C's division may take the place of that.
+    :arg known: the parameters at which C's division may replace ``//``.
     """
     terms = expr.children if isinstance(expr, p.Sum) else (expr,)
     quotients = [q for q in map(_quotient, terms) if q is not None]
@@ -170,7 +171,9 @@ def _shaped(expr: Expression, known: isl.Set) -> Expression:
 
 
 def _rounding_down(expr: Expression, known: isl.Set) -> Expression:
-    """*expr* with C's divisions only where *known* says that nothing is negative: isl knows more, within a domain."""
+    """*expr* with C's divisions only if *known* implies that no operand is negative. isl assumes more, within a
+    domain.
+    """
     match expr:
         case p.Sum() | p.Product():
             return type(expr)(tuple(arithmetic(_rounding_down(c, known)) for c in expr.children))

@@ -1,4 +1,4 @@
-"""Footprints: the box of elements that a reference touches while some inames sweep."""
+"""Footprints: the box of elements that a reference accesses while some inames sweep."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -82,7 +82,7 @@ def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:
 
 
 def _between_ends(points: isl.Set) -> isl.Set:
-    """*points* with all that lies between two of them along the last dimension."""
+    """*points* with all points between two of them along the last dimension."""
     hull, whole = isl.Set.from_basic_set(points.simple_hull()), coalesced(points)
     if whole.n_basic_set() == 1 and not any(piece.dim(DIM.div) for piece in whole.get_basic_sets()):
         return hull
@@ -95,7 +95,7 @@ def _between_ends(points: isl.Set) -> isl.Set:
 
 
 def _beyond(points: isl.Set, ends: Callable[[isl.Map], isl.Map], order: isl.Map) -> isl.Set:
-    """What lies on one side of some of *points*: of all of them, or of the *ends*, whichever has fewer pieces."""
+    """The points on one side of some of *points*: of all of them, or of the *ends*, whichever has fewer pieces."""
     every = coalesced(points.apply(order))
     if every.n_basic_set() < 2:
         return every

@@ -1,16 +1,16 @@
-"""isl's questions can grow without bound: a budget of operations, and an error or a plainer answer instead of a hang.
+"""Budgets for isl: a bounded number of operations, and an error or a simpler answer in the place of a hang.
 
-isl counts allocations and pivots: a million a second as a rule, but a pivot of a large tableau takes thirty times as
-long, so that the budget is half a minute for most questions, and ten for the worst that are known. Everything that
-users call asks isl within one; its context is not limited in between, as it is the one that their own sets live in.
+isl counts allocations and pivots: about a million a second, but a pivot of a large tableau takes thirty times as long.
+So :data:`BUDGET` is half a minute for most computations, and ten minutes for the worst known ones. Every function that
+users call runs isl within one. isl's context has no limit in between, as it is also the context of the users' sets.
 
-A question whose answer is needed is asked as it is: the end of the budget is an error (:func:`bounded`). A question
-whose answer only makes code nicer or faster has a small budget of its own, and an answer that is right in any case
+A required computation ends in an error when the budget is used up (:func:`bounded`). An optional computation, whose
+result only makes code simpler or faster, has a small separate budget and a fallback that is always right
 (:func:`affordable`).
 
-An optional question may have no answer only because others have used up what it would have had. An answer that rests
-on such a one holds for the step that asked, and is not kept for later ones (:func:`kept`), so that no answer is worse
-for what was asked before. (One that is needed may come where it did not: what is known already asks isl nothing.)
+An optional computation may be cut short only because others in its step used up the budget. A result that rests on one
+that was cut short holds for its step and is not kept for later ones (:func:`kept`), so that no result is worse because
+of earlier computations.
 """
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ from loopkit.errors import UndecidedError
 #: Operations of isl that one step may take; the largest cases of the tests need a fifth.
 BUDGET = 20_000_000
 
-#: Operations of isl that one optional question may take: a fifth of a second, as a rule.
+#: Operations of isl that one optional computation may take: a fifth of a second, as a rule.
 OPTIONAL = 200_000
 
-#: Operations that all optional questions of one step may take together, beside :data:`BUDGET`.
+#: Operations that all optional computations of one step may take together, in addition to :data:`BUDGET`.
 ALL_OPTIONAL = 8_000_000
 
 
 class _Running(threading.local):
     """The bounded step that runs in this thread.
 
-    :ivar optional: operations that optional questions may still take in it.
-    :ivar cut_short: had a question, since this was last reset, no answer because others had used up its budget?
-    :ivar passing: answers that rest on such a question, by the memo that they are no part of and their key in it.
+    :ivar optional: operations left for its optional computations.
+    :ivar cut_short: since its last reset, others had used up the budget of an optional computation.
+    :ivar passing: results that rest on such a computation, by their memo, which does not have them, and their key in
+        it.
     """
 
     step: str | None = None
@@ -50,23 +51,23 @@ class _Running(threading.local):
         self.passing: dict[tuple[int, Hashable], Any] = {}
 
     def forget(self, number: int) -> None:
-        """Leave the first *number* of the passing answers only."""
+        """Keep only the first *number* of the passing results."""
         while len(self.passing) > number:
             self.passing.popitem()
 
 
 _running = _Running()
-#: For each bounded step that runs, of any thread, the limit that there was before it.
+#: The limit before each bounded step that runs, in any thread.
 _limits: list[int] = []
 
 
 def gave_up(error: isl.Error) -> bool:
-    """Did isl reach the end of its budget? (Other errors say that it cannot do what it was asked for.)"""
+    """Did isl use up its budget? (Other errors mean that it cannot do the computation.)"""
     return "maximal number of operations" in str(error)
 
 
 def _at_the_end(error: isl.Error | TypeError) -> bool:
-    """Did isl reach the end of its budget, or fail? Texts of its numbers and sets are ``None`` there, and no error."""
+    """Did isl use up its budget, or fail? Texts of its numbers and sets are ``None`` then, without an error."""
     if isinstance(error, isl.Error):
         return True
     try:
@@ -80,14 +81,14 @@ A = TypeVar("A")
 
 
 def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = None) -> A:
-    """The answer to an optional *question*, or *otherwise* if isl gives up or fails.
+    """The result of the optional computation *question*, or *otherwise* if isl gives up or fails.
 
-    Meant for questions whose answer makes code nicer or faster only: a simpler condition, fewer pieces, a version
-    for full tiles. The enclosing step loses nothing of its budget, whatever the question takes; the optional questions
-    of one step share :data:`ALL_OPTIONAL` operations, and have no answer once those are used up.
+    For results that only make code simpler or faster: a simpler condition, fewer pieces, a version for full tiles. The
+    cost does not count against the enclosing step's budget. The optional computations of one step share
+    :data:`ALL_OPTIONAL` operations, and fall back once these are used up.
 
-    :arg otherwise: what is right without an answer.
-    :arg budget: operations of isl, :data:`OPTIONAL` if none are given.
+    :arg otherwise: a result that is always right.
+    :arg budget: operations of isl, :data:`OPTIONAL` by default.
 
     >>> points = isl.Set("{ [i] : 0 <= i < 4 or 4 <= i < 8 }")
     >>> affordable(points.coalesce, otherwise=points)
@@ -124,7 +125,7 @@ def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = 
         taken = _used(start, context.get_max_operations(), limit) - start
         _running.optional = shared - taken    # of which questions within this one took a part
         context.set_max_operations(limit and limit + taken)
-        # an answer within the whole of its own budget is what it would be at any time
+        # a computation with its full budget would have the same result at any time
         _running.cut_short = before or (allowed < own and (_running.cut_short or not answered))
         _running.forget(passing)
 
@@ -132,7 +133,7 @@ def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = 
 def _used(least: int, most: int, limit: int) -> int:
     """The number of operations that isl has counted under its *limit*, or somewhat more; the limit stays.
 
-    isl does not tell. It refuses an operation once it has reached its limit, so the limit is moved until it does.
+    isl does not report it, but refuses an operation at its limit. So the limit is moved until isl refuses.
     """
     context = isl.DEFAULT_CONTEXT
     while most - least > limit // _PRECISION:
@@ -147,16 +148,16 @@ def _used(least: int, most: int, limit: int) -> int:
     return most
 
 
-# {{{ answers that are kept
+# {{{ results that are kept
 
 _MISSING: Any = object()
 
 
 def kept(memo: MutableMapping[Any, Any], key: Hashable, answer: Callable[[], A]) -> A:
-    """The entry *key* of *memo*, which is *answer* if there is none yet.
+    """The entry *key* of *memo*, computed by *answer* if there is none yet.
 
-    An answer for which a question was cut short by what others had used up is no entry of *memo*: it serves what is
-    being asked, and is found anew later.
+    A result for which an optional computation was cut short by others is not stored in *memo*: only the current step
+    uses it.
     """
     # one look each: isl's sets, which keys may hold, change while they are compared
     found: A = memo.get(key, _MISSING)
@@ -204,10 +205,10 @@ S = TypeVar("S", isl.Set, isl.Map)
 
 
 def coalesced(points: T) -> T:
-    """*points* in fewer pieces, where isl finds them and can afford it.
+    """*points* in fewer pieces, if isl finds them within an optional budget.
 
-    isl 0.27 fails on some unions with an error of its own ("original tableau does not correspond to original basic
-    map"). Those stay as they are: they mean the same.
+    isl 0.27 fails on some unions with an internal error ("original tableau does not correspond to original basic
+    map"). These stay unchanged, which is right too.
     """
     domain = points if isinstance(points, isl.Set | isl.Map) else points.domain()
     if len(_pieces(domain)) < 2:
@@ -224,11 +225,10 @@ JOINING = 500_000
 
 
 def empty_pieces_marked(points: S) -> S:
-    """*points*, of which isl knows each piece that has no point for an empty one.
+    """*points* with each empty piece marked as empty in isl's representation.
 
-    isl finds out that a piece is empty when it is asked, and remembers it with the piece. A piece that is empty without
-    isl's knowledge is a fault of isl 0.27 waiting to happen: when isl joins pieces, it may come upon one of which no
-    constraint is left, look for a facet of that, and end the process.
+    isl tests a piece on demand and stores the result with the piece. An empty piece without that mark triggers a fault
+    of isl 0.27: when isl joins pieces, it may look for a facet of a piece without constraints, and end the process.
     """
     if len(pieces := _pieces(points)) > 1:
         for piece in pieces:
@@ -237,15 +237,16 @@ def empty_pieces_marked(points: S) -> S:
 
 
 def without_empty_pieces(points: S) -> S:
-    """*points* for those functions of isl that trip over an empty piece that is not known as such.
+    """*points* for functions of isl that fail on an unmarked empty piece.
 
-    Minima and maxima take it for a 0; loops and transitive closures join pieces on their way, and may end the process.
+    Minima and maxima take such a piece for a 0. Loop generation and transitive closure join pieces and may end the
+    process.
     """
     pieces = _pieces(empty_pieces_marked(points))
     if len(pieces) < 2 or not any(piece.plain_is_empty() for piece in pieces):
         return points
     result: S = type(points).empty(points.get_space())
-    for piece in pieces:                      # isl leaves those out that it knows to be empty
+    for piece in pieces:                      # isl leaves out pieces that are marked as empty
         result = result.union(piece)
     return result
 

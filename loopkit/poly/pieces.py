@@ -1,4 +1,4 @@
-"""The pieces of isl's sets: fewer of them, and one around them all."""
+"""Pieces of isl's sets: joining them, and a polyhedron around them."""
 from __future__ import annotations
 
 from typing import TypeVar
@@ -12,29 +12,29 @@ S = TypeVar("S", isl.Set, isl.Map)
 
 
 def in_few_pieces(points: isl.Set) -> isl.Set:
-    """*points* with pieces joined; where there are many, isl finds more to join once it knows their equalities."""
+    """*points* with pieces joined; if there are many, with equalities detected first, by which isl joins more."""
     return coalesced(points.detect_equalities() if points.n_basic_set() > _FEW else points)
 
 
 def plain_hull(points: S) -> S:
-    """A polyhedron without unknowns around *points*, from their own constraints: not the least, but found at once."""
+    """A polyhedron without unknowns around *points*, from their constraints: not the least, but fast."""
     hull: S = type(points)(points.remove_divs().simple_hull())
     return hull
 
 
 def in_polyhedra(points: isl.Set, context: isl.Set) -> isl.Set:
-    """A polyhedron around *points*, or several where one would not end, without unknowns."""
+    """A polyhedron without unknowns around *points*, or several if one would be unbounded."""
     hull = plain_hull(points.intersect_params(context))
     return hull if hull.is_bounded() else points.remove_divs()
 
 
 def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
-    """*points*, or a polyhedron around them where they are a union with strides.
+    """*points*, or a polyhedron around them if they are a union with strides.
 
-    Such a union ends at many forms of the parameters, one for each remainder that they leave: isl takes minutes to find
-    them, and nobody can read them. The polyhedron begins and ends some values beyond.
+    The bounds of such a union are many forms of the parameters, one for each remainder: isl takes minutes to find
+    them, and they are unreadable. The polyhedron begins and ends some values beyond.
 
-    :arg context: what is known about the parameters.
+    :arg context: facts about the parameters.
     """
     if points.n_basic_set() == 1 or not has_unknowns(points):
         return points
@@ -45,7 +45,7 @@ def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
 
 
 def has_unknowns(points: isl.Set) -> bool:
-    """Do integers that are no coordinates stand in the conditions on *points*?"""
+    """Do the conditions on *points* have existentially quantified integers?"""
     return any(piece.dim(DIM.div) for piece in points.get_basic_sets())
 
 

@@ -43,17 +43,17 @@ def holds(params: isl.Set, values: Mapping[str, int]) -> bool:
 
 
 def least_params(params: isl.Set, usual: int, names: Sequence[str]) -> dict[str, int]:
-    """The smallest values of the parameters *names* in *params*; *usual* for one that nothing is said of."""
+    """The least values of the parameters *names* in *params*; *usual* for unconstrained ones."""
     point = lexmin_point(params.from_params(), ())
     assert point is not None
     return {x: point[0].get(x, usual) for x in names}
 
 
 def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:
-    """A function of parameter values that gives the text of a violated condition, or ``None``.
+    """A function of parameter values that returns the text of a violated condition, or ``None``.
 
-    A conjunction without existentially quantified variables becomes plain integer arithmetic (isl takes
-    20 us a call); anything else is asked of isl.
+    A conjunction without existentially quantified variables becomes plain integer arithmetic, as a call of isl takes
+    20 us; other conditions are evaluated by isl.
     """
     points = drop_unused_params(coalesced(params))
     if points.plain_is_universe():
@@ -91,7 +91,7 @@ def _constraint(constraint: isl.Constraint, space: isl.Space) -> _Constraint:
 
 
 def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> tuple[int | None, ...]:
-    """How far the dimensions *dims* of a set reach at the parameter *values*; ``None``: without end."""
+    """The extents of the dimensions *dims* of a set at the parameter *values*; ``None``: unbounded."""
     fixed = fix_params(points, values)
     if fixed.is_empty():
         return (0,) * len(dims)
@@ -142,7 +142,7 @@ def _boxes(fixed: isl.Set, most: int) -> Iterator[list[tuple[int, ...]] | None]:
 
 
 def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequence[int], Sequence[int]], bool]:
-    """A function that tells whether two points are a pair of *relation* at the parameter *values*."""
+    """A function that returns whether two points are a pair of *relation* at the parameter *values*."""
     n, m = relation.dim(DIM.in_), relation.dim(DIM.out)
     names = (*(f"s{i}" for i in range(n)), *(f"t{i}" for i in range(m)))
     flat = fix_params(relation, values).move_dims(DIM.in_, n, DIM.out, 0, m).domain()
@@ -156,7 +156,7 @@ def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequenc
 
 
 def image(relation: isl.Map, point: Sequence[int], inames: Sequence[str]) -> InstanceSet:
-    """What *relation* pairs with the one *point*."""
+    """The points that *relation* pairs with one *point*."""
     for i, value in enumerate(point):
         relation = relation.fix_val(DIM.in_, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
     return InstanceSet(tuple(inames), relation.range())

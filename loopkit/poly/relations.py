@@ -50,7 +50,7 @@ def restrict(relation: isl.Map, domain: InstanceSet) -> isl.Map:
 
 
 def same_element(source: isl.Map, sink: isl.Map) -> isl.Map:
-    """Pairs (source instance, sink instance) that touch one element."""
+    """Pairs (source instance, sink instance) that access one element."""
     return source.apply_range(sink.reverse())
 
 
@@ -72,10 +72,10 @@ def identity_on(source: InstanceSet, sink: InstanceSet, shared: Sequence[str]) -
 # {{{ time
 
 def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map:
-    """Those *pairs* whose source runs before their sink.
+    """The *pairs* whose source runs before their sink.
 
-    :arg shared: the loops that both stand in, outermost first.
-    :arg before: in one iteration of them, the source stands textually before the sink.
+    :arg shared: the loops around both, outermost first.
+    :arg before: in one iteration of these, the source is textually before the sink.
     """
     result = isl.Map.empty(pairs.get_space())
     for a, b in shared:
@@ -116,7 +116,7 @@ def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
 
 
 def differing_first_at(pairs: isl.Map, shared: Sequence[SharedLoop], level: int) -> isl.Map:
-    """Those *pairs* that agree in the first *level* shared loops, and whose source is earlier in the next one."""
+    """The *pairs* that agree in the first *level* shared loops and whose source is earlier in the next one."""
     pairs = in_one_iteration(pairs, shared[:level])
     return pairs if level == len(shared) else pairs.order_lt(DIM.in_, shared[level][0], DIM.out, shared[level][1])
 
@@ -131,7 +131,7 @@ def neighbouring(pairs: isl.Map, loop: SharedLoop) -> isl.Map:
 
 
 def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[str]) -> isl.Map:
-    """Those *pairs* that agree in the *shared* dimensions, which become parameters called *names*."""
+    """The *pairs* that agree in the *shared* dimensions; these become parameters called *names*."""
     pairs = in_one_iteration(pairs, shared)
     for _, b in sorted(shared, key=lambda dims: -dims[1]):
         pairs = pairs.project_out(DIM.out, b, 1)
@@ -176,7 +176,7 @@ def equal_coordinates(source_inames: tuple[str, ...], source: Sequence[Expressio
 
 def smaller_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
                         sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
-    """Pairs of instances of which the first's list of coordinates comes before the second's, as words do."""
+    """Pairs of instances of which the first's coordinates are lexicographically less than the second's."""
     first, second = at_coordinates(source_inames, source), at_coordinates(sink_inames, sink)
     order = isl.Map.lex_lt(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(source)))
     return first.apply_range(order).apply_range(second.reverse())
@@ -219,7 +219,7 @@ def pairs_in_order(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...
 
 
 def points_as_pairs(points: isl.Set) -> isl.Map:
-    """``{ [] -> [x] : points(x) }``, for what is said of pairs."""
+    """``{ [] -> [x] : points(x) }``, for functions of pairs."""
     return isl.Map.from_domain_and_range(isl.Set.universe(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, 0)), points)
 
 
@@ -243,7 +243,7 @@ def at_sink(pairs: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> 
 
 
 def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:
-    """Those *pairs* whose source has the smaller value of *dim*, and those whose sink has."""
+    """The *pairs* whose source has the lesser value of *dim*, and those whose sink has it."""
     return pairs.order_lt(DIM.in_, dim, DIM.out, dim), pairs.order_gt(DIM.in_, dim, DIM.out, dim)
 
 
@@ -309,7 +309,7 @@ def other_instance(pairs: isl.Map) -> isl.Map:
 
 
 def overlap(first: isl.Map, second: isl.Map, *, one: bool = False) -> bool:
-    """Have two access relations an element in common? Of *one* relation: do two instances share an element?"""
+    """Do two access relations share an element? Given *one* relation: do two of its instances share one?"""
     pairs = same_element(first, second)
     return not (other_instance(pairs) if one else pairs).is_empty()
 

@@ -14,7 +14,7 @@ _REST = "rest'"
 
 
 def is_multiple(expr: Expression, divisor: int) -> bool:
-    """Is *expr* a multiple of *divisor*, whatever the names in it stand for? ``False`` where that is not known."""
+    """Is *expr* a multiple of *divisor* for all values of its names? ``False`` if it is not known."""
     try:
         return bool(points_where(p.Comparison(remainder(expr, divisor), "!=", 0), ()).is_empty())
     except NotAffineError:

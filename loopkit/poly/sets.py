@@ -1,6 +1,6 @@
-"""Instance sets: the integer points that a statement runs at, with the names of their dimensions.
+"""Instance sets: the integer points at which a statement runs, with the names of their dimensions.
 
-isl ignores dimension names in comparisons, so the names stand beside the set here.
+isl ignores dimension names in comparisons, so an instance set stores the names beside isl's set.
 """
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class InstanceSet:
         def text() -> str:
             plain = coalesced(self.set).remove_redundancies()
             return str(with_dim_names(drop_unused_params(plain), self.inames))
-        # isl simplifies in place, so that what a set prints would depend on what was asked of it
+        # isl simplifies in place, so that the text of a set would depend on earlier computations
         return kept(self.__dict__, "text", text)
 
     def is_empty(self) -> bool:
@@ -129,7 +129,7 @@ class InstanceSet:
         return self.named(self.set.intersect_params(params))
 
     def without_params(self, names: Collection[str]) -> InstanceSet:
-        """Forget everything about the parameters *names* (fresh unknowns for each instance)."""
+        """Remove all constraints on the parameters *names*, which become unknowns of each instance."""
         points = self.set
         for i in reversed(range(points.dim(DIM.param))):
             if points.get_dim_name(DIM.param, i) in names:
@@ -151,9 +151,10 @@ class InstanceSet:
         return InstanceSet(tuple(inames), with_dim_names(points.apply(relation), tuple(inames)))
 
     def with_quotients(self) -> InstanceSet:
-        """These points with each unknown that decides over them as a quotient of inames and parameters.
+        """These points with each unknown as a quotient of inames and parameters, if it decides over them.
 
-        Subtracting a set asks for that, each time anew and the longer the more the set is joined with others.
+        Subtracting a set needs that form, and would compute it each time, at a cost that grows as the set is joined
+        with others.
         """
         known = self.set.compute_divs()
         return self if known.plain_is_equal(self.set) else self.named(in_few_pieces(known))
@@ -205,7 +206,7 @@ def at_most_one(points: InstanceSet, iname: str) -> bool:
 
 
 def runs_first(first: InstanceSet, second: InstanceSet, iname: str) -> bool:
-    """Does every point of *first* come before every one of *second* that differs in *iname* alone, upwards?"""
+    """Is every point of *first* before every one of *second* that differs in *iname* alone, upwards?"""
     others = [x for x in first.inames if x != iname]
     pairs = isl.Map.from_domain_and_range(second.onto((*others, iname)).set, first.onto((*others, iname)).set)
     for i in range(len(others)):
@@ -298,7 +299,7 @@ def condition_set(op: str, expr: Expression, inames: Sequence[str]) -> isl.Set:
 
 
 def at_least(expr: Expression, low: int) -> isl.Set | None:
-    """Where ``expr >= low``, in the parameters; ``None`` if *expr* is no minimum or maximum of quasi-affine forms."""
+    """The parameters with ``expr >= low``; ``None`` if *expr* is not a minimum or maximum of quasi-affine forms."""
     if isinstance(expr, p.Min | p.Max):
         parts = [at_least(c, low) for c in expr.children]
         known = [part for part in parts if part is not None]
@@ -364,11 +365,11 @@ def params_text(params: isl.Set) -> str:
 
 def lexmin_point(points: isl.Set, inames: Sequence[str], parameters: Sequence[str] = ()
                  ) -> tuple[dict[str, int], dict[str, int]] | None:
-    """The smallest point in the order parameters, then *inames*; ``None`` if the set is empty.
+    """The least point in the order parameters, then *inames*; ``None`` if the set is empty.
 
-    A parameter that nothing bounds from below is asked to be at least 0, and if it cannot, is as near to 0 as it may.
+    A parameter without a lower bound is at least 0 if possible, else as near to 0 as possible.
 
-    :arg parameters: the parameters in order; those that are not named follow by name.
+    :arg parameters: the parameters in order; others follow by name.
     """
     return next(points_in_order(points, inames, parameters), None)
 
@@ -435,7 +436,7 @@ def parse_relation(text: str) -> isl.Map:
 
 
 def _isl_reason(err: isl.Error) -> str:
-    """isl's own sentence, without islpy's frame around it."""
+    """The sentence of isl's error, without islpy's additions."""
     text = str(err)
     for line in text.splitlines():
         if ":" in line and "isl_" not in line:

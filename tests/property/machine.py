@@ -47,7 +47,7 @@ from loopkit.instructions.vector_access import (
     assignment_of,
     for_all,
     in_registers,
-    loaded_by_lanes,
+    loaded_by_elements,
     vectors_of,
 )
 from loopkit.interpreter.values import function_value
@@ -463,7 +463,7 @@ class _Text:
                 lines += [f"{inner}if {'True' if v.inside is None else self.text(v.inside)}:",
                           f"    {lanes}", f"{inner}        {held} = {v.array}[{element}]"]
                 if v.inside is not None:
-                    lines += [f"{inner}else:", *self._node(loaded_by_lanes(node, v), depth + 2)]
+                    lines += [f"{inner}else:", *self._node(loaded_by_elements(node, v), depth + 2)]
         self.anywhere = frozenset(v.array for v in vectors_of(node)
                                   if isinstance(node.instruction, VectorAccess) and node.instruction.computes_all)
         lines += self._node(in_registers(node), depth + 1)
