@@ -103,7 +103,7 @@ def refused(body: str, dtype: type = np.float32) -> lk.PreconditionError:
 
 
 def test_a_copy_moves_bits() -> None:
-    assert "'copy' cannot be asynchronous: it is no copy" in str(refused(BODY.replace("a[k, i]", "2*a[k, i]")))
+    assert "'copy' cannot be asynchronous: it is not a copy" in str(refused(BODY.replace("a[k, i]", "2*a[k, i]")))
     assert "elements of int16 have 2 bytes" in str(refused(BODY, np.int16))
     assert "converts float32 to float64" in str(refused(BODY.replace("<>", "<float64>")))
 
