@@ -63,29 +63,29 @@ def _storing(printer: Printer, node: Assign, flag: BlockFlag, signs: Signs) -> l
 
 #: In the order in which the functions need each other.
 CUDA = InstructionText({
-    "handed": """
-// what blocks hand on: 4 bytes a word, below the mark that they are there
-template <typename T> struct handed {
+    "flagged": """
+// a value that one block passes to another: 4 bytes of it in each word, below a flag that says they are there
+template <typename T> struct flagged {
     using type = T;
     static constexpr int count = (sizeof(T) + 3) / 4;
     unsigned long long words[count];
 };
 """,
     "publish": """
-template <typename T> __device__ __forceinline__ void publish(handed<T> *to, typename handed<T>::type value)
+template <typename T> __device__ __forceinline__ void publish(flagged<T> *to, typename flagged<T>::type value)
 {
-    unsigned int parts[handed<T>::count] = {};
+    unsigned int parts[flagged<T>::count] = {};
     memcpy(parts, &value, sizeof(T));
-    for (int i = 0; i < handed<T>::count; ++i)
+    for (int i = 0; i < flagged<T>::count; ++i)
         asm volatile("st.relaxed.gpu.global.u64 [%0], %1;"
                      :: "l"(&to->words[i]), "l"(1ull << 32 | parts[i]) : "memory");
 }
 """,
     "wait_for": """
-template <typename T> __device__ __forceinline__ T wait_for(const handed<T> *from)
+template <typename T> __device__ __forceinline__ T wait_for(const flagged<T> *from)
 {
-    unsigned int parts[handed<T>::count];
-    for (int i = 0; i < handed<T>::count; ++i) {
+    unsigned int parts[flagged<T>::count];
+    for (int i = 0; i < flagged<T>::count; ++i) {
         unsigned long long word;
         do
             asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(&from->words[i]) : "memory");
@@ -96,7 +96,7 @@ template <typename T> __device__ __forceinline__ T wait_for(const handed<T> *fro
     memcpy(&value, parts, sizeof(T));
     return value;
 }
-"""}, assignment=_storing, loads=_loading, element_type=lambda name: f"handed<{name}>",
+"""}, assignment=_storing, loads=_loading, element_type=lambda name: f"flagged<{name}>",
     element_bytes=lambda size: 8 * -(-size // 4))
 
 #: The ticket of a block.

@@ -366,7 +366,7 @@ def _moved(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> I
             yield from indented(moved(v, load=False))
             yield "}"
             if printer.annotate:
-                yield "// else those lanes that are in, by predicates: a branch would hold up what follows"
+                yield "// otherwise one element at a time, each under its guard: a branch would hold up what follows"
             yield from emitter.loop(stored_by_elements(loop, v), signs)
 
 

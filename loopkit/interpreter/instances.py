@@ -134,11 +134,11 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
                   sink: Instance) -> Iterator[Order]:
     """Orders that *knl* allows in which *sink* does not wait for *source*; all other instances follow the tree.
 
-    If the order of the loops does not swap the two, the order of threads and blocks does. Of two concurrent instances
-    the sink goes first. Of two blocks the sink's block goes first, up to the sink. If only a barrier separates two
-    threads, the sink's thread does not wait for it; one of the two may then also read before the other writes, and
-    write after it. There is no order if *knl* allows none, e.g. between two launches, since one ends before the next
-    begins.
+    If the order of the loops does not swap the two, the order of threads and blocks does. If the two instances are
+    concurrent, the sink runs first. If they belong to two blocks, the sink's block runs first, up to the sink. If only
+    a barrier separates two threads, the sink's thread does not wait for it; one of the two may then also read before
+    the other writes, and write after it. There is no order if *knl* allows none, e.g. between two launches, since one
+    ends before the next begins.
     """
     time, order = _clock(knl, execution_paths(knl)), execution_order(knl, found)
     first, second = order.index(source), order.index(sink)

@@ -1,7 +1,7 @@
 """The choice of tiles for a matrix product: an estimate of its cycles from the blocks of each multiprocessor.
 
-The costs are device data, measured on one device (``devices/h200.toml``, where they are explained). Of another GPU, the
-number of multiprocessors alone is taken.
+The costs are device data, measured on one device (``devices/h200.toml``, where they are explained). An estimate for
+another GPU takes its number of multiprocessors, and these costs.
 """
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from importlib.resources import files
 
 from loopkit.transform.step import require_positive
 
-#: Of a part of the sums over *k*.
+#: A part of the sums over *k* has at least so many strips.
 LEAST_STRIPS = 4
-#: Elements of a vector that a thread loads.
+#: A thread loads so many elements at once.
 VECTOR = 4
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What a block has of a product in float32, and what it costs a multiprocessor.
+    """The part of a float32 product that one block computes, and the cycles that it takes of a multiprocessor.
 
     :ivar tile: its rows and columns, and how many steps of *k* are copied at once; *warp*: a warp's rows and columns.
     :ivar min_blocks: blocks that share a multiprocessor.
@@ -41,7 +41,7 @@ class Tile:
     launch: float
 
     def cycles(self, depth: int, blocks: int, *, singly: bool, cut: bool, whole: bool, odd: bool) -> float:
-        """Of a multiprocessor that has so many *blocks* with *depth* steps each."""
+        """The cycles of a multiprocessor that runs *blocks* blocks of *depth* steps each."""
         step = self.padded_step if whole else self.single_step if singly else self.step
         latency = self.latency + self.partial*(cut and not singly and not whole)
         return self.launch + depth*latency + blocks*(self.block + self.stores*odd + depth*step)
@@ -80,7 +80,7 @@ class Plan:
 
     :ivar depth: how many steps of *k* a block adds up, with a launch behind that adds up the parts; ``None``: all.
     :ivar whole: is there a launch before, which copies *a* and *b* and fills them up to whole tiles?
-    :ivar cycles: that it is expected to take.
+    :ivar cycles: how many the product is expected to take.
     """
 
     tile: Tile
@@ -90,12 +90,13 @@ class Plan:
 
 
 def best_plan(shape: tuple[int, int, int], multiprocessors: int = H200.multiprocessors) -> Plan:
-    """What takes least cycles for ``c[n, m]`` from ``a[n, l]`` and ``b[l, m]``, *shape* being ``n, m, l``.
+    """The plan that takes fewest cycles for the product ``c[n, m]`` of ``a[n, l]`` and ``b[l, m]``.
 
     A multiprocessor gets a number of blocks, the same for all but for one block. So it counts how far the number of
     blocks is from a multiple of the number of multiprocessors, what a tile computes beyond the edge, and how many
     blocks there are at least to fill each other's waits.
 
+    :arg shape: the lengths ``n, m, l``.
     :raises PreconditionError: a length is no positive integer.
 
     >>> from loopkit.library.tiles import best_plan
@@ -103,7 +104,7 @@ def best_plan(shape: tuple[int, int, int], multiprocessors: int = H200.multiproc
     (128, 256, 16)
     >>> best_plan((6272, 5632, 4000)).tile.tile        # a ninth for some of them would leave the others idle
     (64, 128, 16)
-    >>> best_plan((256, 512, 16000)).depth is None        # of few tiles, each is computed by several blocks
+    >>> best_plan((256, 512, 16000)).depth is None        # few tiles: several blocks add up each of them
     False
     """
     for length in (*shape, multiprocessors):

@@ -113,7 +113,7 @@ def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
 
 
 def _of_whole_warps(knl: LoopKernel, threads: OverThreads, extents: Mapping[int, int]) -> bool:
-    """Are the threads of the block that take part, *extents* of them along its axes, whole warps?
+    """Do the threads that take part fill whole warps? There are *extents* of them along the axes of the block.
 
     If the block is longer along an axis, warps must end where a place along the axis does, and the lanes lie before. A
     statement outside of an axis has its lanes at the first place along it; all other places read its result.

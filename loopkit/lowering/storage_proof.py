@@ -134,7 +134,7 @@ def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
 
 def evidently_wrong(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
                     places: Mapping[str, SchedulePoint], space: AddressSpace, lead: tuple[str, ...]) -> bool:
-    """Does a write share its cell with another of the same statement at the same time, so that a reader may find that?
+    """Do two instances of a statement write one cell at the same time, so that a reader may find the wrong value?
 
     Most candidates that do not serve are of this kind, which is found without all values being followed.
     """

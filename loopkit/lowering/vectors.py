@@ -60,7 +60,7 @@ def with_vectors(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping
 def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Mapping[str, CutLanes]:
     """The statements of *launch* whose domain cuts lanes off their vectors, which are loaded whole all the same.
 
-    None whose sizes would have to be such that no lane is cut off: then its loads are vectors where all lanes are in.
+    A statement is left out if its vectors need sizes for which no lane is cut off; all its loads are whole then.
     """
     inames = vector_inames(knl)
     if not inames:

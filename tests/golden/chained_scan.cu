@@ -1,23 +1,23 @@
 // proven: order (15 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
 
-// what blocks hand on: 4 bytes a word, below the mark that they are there
-template <typename T> struct handed {
+// a value that one block passes to another: 4 bytes of it in each word, below a flag that says they are there
+template <typename T> struct flagged {
     using type = T;
     static constexpr int count = (sizeof(T) + 3) / 4;
     unsigned long long words[count];
 };
-template <typename T> __device__ __forceinline__ void publish(handed<T> *to, typename handed<T>::type value)
+template <typename T> __device__ __forceinline__ void publish(flagged<T> *to, typename flagged<T>::type value)
 {
-    unsigned int parts[handed<T>::count] = {};
+    unsigned int parts[flagged<T>::count] = {};
     memcpy(parts, &value, sizeof(T));
-    for (int i = 0; i < handed<T>::count; ++i)
+    for (int i = 0; i < flagged<T>::count; ++i)
         asm volatile("st.relaxed.gpu.global.u64 [%0], %1;"
                      :: "l"(&to->words[i]), "l"(1ull << 32 | parts[i]) : "memory");
 }
-template <typename T> __device__ __forceinline__ T wait_for(const handed<T> *from)
+template <typename T> __device__ __forceinline__ T wait_for(const flagged<T> *from)
 {
-    unsigned int parts[handed<T>::count];
-    for (int i = 0; i < handed<T>::count; ++i) {
+    unsigned int parts[flagged<T>::count];
+    for (int i = 0; i < flagged<T>::count; ++i) {
         unsigned long long word;
         do
             asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(&from->words[i]) : "memory");
@@ -39,7 +39,7 @@ __device__ __forceinline__ unsigned int next_block(unsigned int *started)
 }
 
 extern "C" __global__ void __launch_bounds__(64)
-chained_scan(const float *__restrict__ x, float *__restrict__ y, handed<float> *__restrict__ whole,
+chained_scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restrict__ whole,
     unsigned int *__restrict__ chained_scan_started, const int n)
 {
     const unsigned int block = next_block(chained_scan_started);

@@ -1,10 +1,10 @@
 void launch_chained_scan(const float *__restrict__ x, float *__restrict__ y, const int n)
 {
-    handed<float> *whole;
-    if (cudaMalloc(&whole, sizeof(handed<float>)*((n + 63) / 64)) != cudaSuccess) {
+    flagged<float> *whole;
+    if (cudaMalloc(&whole, sizeof(flagged<float>)*((n + 63) / 64)) != cudaSuccess) {
         return;  // nothing runs: see cudaGetLastError()
     }
-    cudaMemset(whole, 0, sizeof(handed<float>)*((n + 63) / 64));
+    cudaMemset(whole, 0, sizeof(flagged<float>)*((n + 63) / 64));
     unsigned int *chained_scan_started;
     if (cudaMalloc(&chained_scan_started, sizeof(unsigned int)*1) != cudaSuccess) {
         cudaFree(whole);

@@ -67,7 +67,7 @@ neighbours(const float *__restrict__ a, float *__restrict__ out, const int n)
                                 4*j_outer_inner - 2*i_outer % 4 - i_inner]) =
                             *reinterpret_cast<const float4 *>(out_vec);
                 }
-                // else those lanes that are in, by predicates: a branch would hold up what follows
+                // otherwise one element at a time, each under its guard: a branch would hold up what follows
                 #pragma unroll
                 for (int j_inner = 0; j_inner < 4; ++j_inner) {
                     if (!(2*(i_outer % 2) + i_inner < 8*j_outer_outer + 4*j_outer_inner &&
@@ -144,7 +144,7 @@ neighbours(const float *__restrict__ a, float *__restrict__ out, const int n)
                                 4*j_outer_inner - 2*i_outer % 4 - i_inner]) =
                             *reinterpret_cast<const float4 *>(out_vec);
                 }
-                // else those lanes that are in, by predicates: a branch would hold up what follows
+                // otherwise one element at a time, each under its guard: a branch would hold up what follows
                 #pragma unroll
                 for (int j_inner = 0; j_inner < 4; ++j_inner) {
                     if (!(i_inner + 3 <= 8*j_outer_outer + 4*j_outer_inner + 2*((i_outer + 1) % 2) &&

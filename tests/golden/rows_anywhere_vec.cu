@@ -38,7 +38,7 @@ anywhere(const float *__restrict__ a, float *__restrict__ out, const int n)
                 *reinterpret_cast<float4 *>(&out[25*i + 8*q_outer + 4*q_inner - 1*i % 4]) =
                         *reinterpret_cast<const float4 *>(out_vec);
             }
-            // else those lanes that are in, by predicates: a branch would hold up what follows
+            // otherwise one element at a time, each under its guard: a branch would hold up what follows
             #pragma unroll
             for (int v = 0; v < 4; ++v) {
                 if (!((0 < q_outer || i % 4 <= 8*q_outer + 4*q_inner) &&

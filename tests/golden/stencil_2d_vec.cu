@@ -69,7 +69,7 @@ stencil_2d_vec(const float *__restrict__ a, float *__restrict__ out, const int m
             *reinterpret_cast<float4 *>(&out[(4*i_outer + i_inner)*m + 32*j_outer_outer +
                         4*j_outer_inner]) = *reinterpret_cast<const float4 *>(out_vec);
         }
-        // else those lanes that are in, by predicates: a branch would hold up what follows
+        // otherwise one element at a time, each under its guard: a branch would hold up what follows
         #pragma unroll
         for (int j_inner = 0; j_inner < 4; ++j_inner) {
             if (!(32*j_outer_outer + 4*j_outer_inner + 5 <= m && 1 <= 32*j_outer_outer + 4*j_outer_inner) &&

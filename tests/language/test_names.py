@@ -51,7 +51,7 @@ def test_functions_of_the_texts_are_no_arrays() -> None:
              CUDA.evict_last_text, *CUDA.complex_text.values(), *C.half_text.values()]
     found = {name for text in texts for name in re.findall(r"inline\w* (?:[^(\n]*?\b)?(\w+)\(|struct (\w+)", text)}
     names = {name for pair in found for name in pair if name and name != "operator"} | {CUDA.evict_last_load}
-    assert {"copy_async", "load_evict_last", "LoadEvictLast", "cexp", "handed", "wait_for", "mma_m8n8k4_f64"} <= names
+    assert {"copy_async", "load_evict_last", "LoadEvictLast", "cexp", "flagged", "wait_for", "mma_m8n8k4_f64"} <= names
     assert [name for name in sorted(names) if fault(name) is None] == []
 
 

@@ -72,7 +72,7 @@ def as_plain_cpp(code: GeneratedCode) -> str:
         text = text.replace(f"{name}<<<", f"launched({number}, {name}, ")
     text = text.replace(">>>(", ")(").replace(includes, "")
     declarations = "".join(f"static void {name}({parameters}) {{}}\n" for name, parameters in kernels)
-    handed = CUDA.instructions[BlockFlag].helpers["handed"] if "handed<" in text else ""
+    handed = CUDA.instructions[BlockFlag].helpers["flagged"] if "flagged<" in text else ""
     return f'{includes}{RUNTIME}{handed}{declarations}extern "C"\n{text}'
 
 

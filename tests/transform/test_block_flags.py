@@ -49,7 +49,7 @@ def test_one_launch_where_there_were_two() -> None:
     assert len(code.kernels) == 1
     assert code.source.count("publish(&part[b], ") == code.source.count("wait_for(&part[q])") == 1
     assert "const int b = block;" in code.source
-    assert "cudaMemset(part, 0, sizeof(handed<float>)*n);" in code.host
+    assert "cudaMemset(part, 0, sizeof(flagged<float>)*n);" in code.host
     assert "#pragma omp" not in str(lk.generate_code(knl, target="c"))
     assert "part: ? between blocks" in str(knl)
     assert validate(lower_fully(knl)) == ()
