@@ -12,7 +12,7 @@ import graphlib
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +64,10 @@ class Module:
     @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
 
     @property
     def is_package(self) -> bool:
@@ -125,27 +129,32 @@ def _at(module: Module, line: int) -> str:
     return f"{module.path.relative_to(ROOT)}:{line}"
 
 
-each_module = pytest.mark.parametrize("module", MODULES.values(), ids=lambda m: m.name)
-each_floor_module = pytest.mark.parametrize("module", FLOOR_MODULES, ids=lambda m: m.name)
+def each_module(rule: Callable[[Module], Iterable[str]]) -> Callable[[], None]:
+    """The test that no place of any module breaks *rule*, which yields the places of one module that do."""
+    def test() -> None:
+        wrong = [place for module in MODULES.values() for place in rule(module)]
+        assert not wrong, "\n".join(wrong)
+    test.__name__, test.__doc__ = rule.__name__, rule.__doc__
+    return test
 
 
 def test_every_package_has_a_floor() -> None:
     assert {m.floor for m in FLOOR_MODULES} <= HEIGHT.keys()
 
 
-@each_floor_module
-def test_imports_go_down_only(module: Module) -> None:
+@each_module
+def test_imports_go_down_only(module: Module) -> Iterator[str]:
+    if module.name in ROOF:
+        return
     here = HEIGHT[module.floor]
-    wrong = []
     for i in module.imports:
         own = _own(i.target)
         if own in ROOF:
-            wrong.append(f"{_at(module, i.line)} imports {own}, which stands above every floor")
+            yield f"{_at(module, i.line)} imports {own}, which stands above every floor"
         elif own is not None:
             other = MODULES[own].floor
             if other != module.floor and HEIGHT[other] >= here:
-                wrong.append(f"{_at(module, i.line)} imports {own}: {other} does not stand below {module.floor}")
-    assert not wrong, "\n".join(wrong)
+                yield f"{_at(module, i.line)} imports {own}: {other} does not stand below {module.floor}"
 
 
 def test_no_import_cycles_between_modules() -> None:
@@ -157,14 +166,14 @@ def test_no_import_cycles_between_modules() -> None:
 
 
 @each_module
-def test_no_module_of_ours_is_imported_in_a_function(module: Module) -> None:
-    assert not [_at(module, i.line) for i in module.imports if i.in_function and _own(i.target)]
+def test_no_module_of_ours_is_imported_in_a_function(module: Module) -> list[str]:
+    return [_at(module, i.line) for i in module.imports if i.in_function and _own(i.target)]
 
 
 @each_module
-def test_only_poly_imports_islpy(module: Module) -> None:
-    if not module.name.startswith("loopkit.poly"):
-        assert not [_at(module, i.line) for i in module.imports if i.target.split(".")[0] == "islpy"]
+def test_only_poly_imports_islpy(module: Module) -> list[str]:
+    return [_at(module, i.line) for i in module.imports
+            if i.target.split(".")[0] == "islpy" and not module.name.startswith("loopkit.poly")]
 
 
 def test_only_the_library_and_targets_take_the_length_of_a_warp_from_the_table() -> None:
@@ -216,11 +225,10 @@ def _pattern_classes(node: ast.AST) -> Iterator[str]:
 
 
 @each_module
-def test_no_module_asks_which_target_it_has(module: Module) -> None:
+def test_no_module_asks_which_target_it_has(module: Module) -> Iterator[str]:
     """A target is asked for what it has; only a user's text is compared with names, where it becomes a target."""
     names, classes = set(lk.kernel.target.TARGETS), {cls.__name__ for cls in lk.kernel.target.TARGETS.values()}
-    wrong = []
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Compare(left=left, comparators=right):
                 sides = [left, *right]
@@ -228,12 +236,11 @@ def test_no_module_asks_which_target_it_has(module: Module) -> None:
                 asked = any((isinstance(x, ast.Attribute) and x.attr in ("name", "target"))
                             or (isinstance(x, ast.Name) and x.id == "target") for x in sides)
                 if told and asked:
-                    wrong.append(_at(module, node.lineno))
+                    yield _at(module, node.lineno)
             case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, cls]):
-                wrong += [_at(module, node.lineno) for name in _pattern_classes(cls) if name in classes]
+                yield from (_at(module, node.lineno) for name in _pattern_classes(cls) if name in classes)
             case ast.match_case(pattern=pattern):
-                wrong += [_at(module, pattern.lineno) for name in _pattern_classes(pattern) if name in classes]
-    assert not wrong
+                yield from (_at(module, pattern.lineno) for name in _pattern_classes(pattern) if name in classes)
 
 
 #: All of lowering that translation validation may know: the data that is checked, and the types of names.
@@ -255,23 +262,21 @@ def test_validation_knows_nothing_of_how_code_is_made() -> None:
 
 
 @each_module
-def test_optional_packages_are_imported_where_they_are_used(module: Module) -> None:
+def test_optional_packages_are_imported_where_they_are_used(module: Module) -> list[str]:
     """``import loopkit`` needs what is always installed and nothing else."""
     known = {"loopkit", *BASE_DEPENDENCIES, *sys.stdlib_module_names}
-    assert not [f"{_at(module, i.line)}: {i.target}" for i in module.imports
-                if not i.in_function and i.target.split(".")[0] not in known]
+    return [f"{_at(module, i.line)}: {i.target}" for i in module.imports
+            if not i.in_function and i.target.split(".")[0] not in known]
 
 
 @each_module
-def test_exceptions_are_caught_by_name(module: Module) -> None:
+def test_exceptions_are_caught_by_name(module: Module) -> Iterator[str]:
     broad = {"Exception", "BaseException"}
-    wrong = []
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ExceptHandler):
             caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
             if any(c is None or (isinstance(c, ast.Name) and c.id in broad) for c in caught):
-                wrong.append(_at(module, node.lineno))
-    assert not wrong
+                yield _at(module, node.lineno)
 
 
 #: They ask what others made, and only there does an error of Python's own mean no: isl, numpy, arrays of other
@@ -281,33 +286,35 @@ ASKS_OTHERS = ("loopkit.poly.limits", "loopkit.expr.kinds", "loopkit.runtime.kin
 
 
 @each_module
-def test_errors_of_pythons_own_decide_nothing(module: Module) -> None:
+def test_errors_of_pythons_own_decide_nothing(module: Module) -> list[str]:
     """Nothing of ours is tried to find out by a KeyError whether it will do."""
-    if module.name not in ASKS_OTHERS:
-        assert not {"KeyError", "AttributeError", "TypeError"}.intersection(
-            name.id for node in ast.walk(module.tree) if isinstance(node, ast.ExceptHandler) and node.type is not None
-            for name in ast.walk(node.type) if isinstance(name, ast.Name))
+    if module.name in ASKS_OTHERS:
+        return []
+    return [_at(module, node.lineno) for node in module.nodes
+            if isinstance(node, ast.ExceptHandler) and node.type is not None
+            and any(isinstance(name, ast.Name) and name.id in ("KeyError", "AttributeError", "TypeError")
+                    for name in ast.walk(node.type))]
 
 
 @each_module
-def test_a_file_is_one_thought(module: Module) -> None:
-    assert len(module.text.splitlines()) <= MOST_LINES_OF_A_FILE
+def test_a_file_is_one_thought(module: Module) -> list[str]:
+    return [module.name] if len(module.text.splitlines()) > MOST_LINES_OF_A_FILE else []
 
 
 @each_module
-def test_a_function_is_one_step(module: Module) -> None:
-    lengths = {_at(module, node.lineno): (node.end_lineno or node.lineno) - node.lineno + 1
-               for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    assert not {place: lines for place, lines in lengths.items() if lines > MOST_LINES_OF_A_FUNCTION}
+def test_a_function_is_one_step(module: Module) -> list[str]:
+    return [_at(module, node.lineno) for node in module.nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and (node.end_lineno or node.lineno) - node.lineno + 1 > MOST_LINES_OF_A_FUNCTION]
 
 
 @each_module
-def test_a_package_file_defines_nothing(module: Module) -> None:
+def test_a_package_file_defines_nothing(module: Module) -> list[str]:
     """``__init__.py`` has a docstring, imports, and (the topmost one) names for what it imports now or later."""
     if not module.is_package:
-        return
+        return []
     allowed = (ast.Import, ast.ImportFrom)
     if module.name == "loopkit":
         allowed = (*allowed, ast.Assign, ast.AnnAssign, ast.Expr, ast.If)
-    assert ast.get_docstring(module.tree), "a package says in its docstring what it is for"
-    assert not [_at(module, node.lineno) for node in module.tree.body[1:] if not isinstance(node, allowed)]
+    wrong = [] if ast.get_docstring(module.tree) else [f"{module.name} has no docstring"]
+    return wrong + [_at(module, node.lineno) for node in module.tree.body[1:] if not isinstance(node, allowed)]
