@@ -1,6 +1,7 @@
 """What every test may use: golden files and hypothesis' profiles."""
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,16 @@ settings.load_profile("ci")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true",
                      help="rewrite the files in tests/golden/ instead of comparing with them")
+
+
+def pytest_configure() -> None:
+    """Look for garbage less often: a tenth of the time went into that."""
+    gc.set_threshold(100_000, 20, 20)
+
+
+def pytest_collection_finish() -> None:
+    """Never look through the modules and the collected tests again."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -49,8 +60,9 @@ def golden(pytestconfig: pytest.Config) -> GoldenFiles:
 
 @pytest.fixture(autouse=True, scope="module")
 def _quick_compiles(request: pytest.FixtureRequest) -> Iterator[None]:
-    """C is compiled with ``-O1`` at most, which takes a third of the time, but in modules marked ``optimised``."""
+    """C is compiled with ``-O0``, in deep runs with ``-O1``, which takes twice the time, and as for users in modules
+    marked ``optimised``, where it takes six times that."""
     with pytest.MonkeyPatch.context() as patch:
         if request.node.get_closest_marker("optimised") is None:
-            patch.setattr(compiler, "SAFE", compiler.SAFE[-2:])
+            patch.setattr(compiler, "SAFE", compiler.SAFE[-2 if DEEP else -1:])
         yield

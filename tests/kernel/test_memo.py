@@ -133,6 +133,7 @@ PIPELINES = {f.__name__: f for f in (scattered, forced, fused, shared_cell, stag
 MADE = {**{c.name: c.make for c in CASES}, **{name: h.mapped for name, h in HOSTED.items()}, **PIPELINES}
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("name", MADE)
 def test_answers_are_those_without_forgetting(forgetting: Callable[[int, float], None], name: str) -> None:
     known = answers(MADE[name])
