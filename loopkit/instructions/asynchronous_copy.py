@@ -30,7 +30,7 @@ class AsynchronousCopy(MemoryInstruction):
     """An assignment that copies an element of an array to shared memory asynchronously."""
 
     noun: ClassVar[str] = "an asynchronous copy"
-    memories: ClassVar[frozenset[str]] = frozenset({"local"})
+    memories: ClassVar[frozenset[str]] = frozenset({"shared"})
     completion: ClassVar[Completion] = Completion.GROUP
     capability: ClassVar[int] = 80
     alternative: ClassVar[str] = ", or pipeline(..., asynchronous=False)"

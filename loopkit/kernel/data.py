@@ -11,10 +11,11 @@ from loopkit.ast.nodes import Completion, Instruction, Swizzle
 
 
 class AddressSpace(Enum):
-    """The memory of a temporary; the values are loopy's names."""
+    """The memory of a temporary: of a thread, of a block (loopy calls it local), or of the device."""
 
     PRIVATE = "private"
-    LOCAL = "local"
+    SHARED = "shared"
+    LOCAL = SHARED
     GLOBAL = "global"
 
     def __str__(self) -> str:
@@ -22,13 +23,13 @@ class AddressSpace(Enum):
 
 
 #: The names of address spaces, with synonyms.
-ADDRESS_SPACES = "the address spaces are private, local (or shared) and global"
+ADDRESS_SPACES = "the address spaces are private, shared (or local) and global"
 
 
 def address_space(space: object) -> AddressSpace | None:
     """An address space from its name, or the given one; ``None``: there is none of this name."""
     try:
-        return AddressSpace("local" if space == "shared" else space)
+        return AddressSpace("shared" if space == "local" else space)
     except ValueError:
         return None
 

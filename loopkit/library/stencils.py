@@ -146,8 +146,8 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
 
     >>> knl = lk.library.jacobi(sweeps=3, rows=4, threads=(32, 4))
     >>> print(lk.lower(knl, stop="storage"))
-    local float32 u1_tile[16][32]
-    local float32 u2_tile[14][30]
+    shared float32 u1_tile[16][32]
+    shared float32 u2_tile[14][30]
     >>> grid = np.zeros((6, 6), np.float32)
     >>> grid[0] = 64
     >>> knl(a=grid).out[:, 2]

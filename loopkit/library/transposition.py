@@ -45,7 +45,7 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
 
     >>> knl = lk.library.transpose()
     >>> print(lk.lower(knl, stop="storage"))
-    local float32 a_fetch[128][65]
+    shared float32 a_fetch[128][65]
     >>> knl(a=np.arange(6, dtype=np.float32).reshape(2, 3)).b
     array([[0., 3.],
            [1., 4.],

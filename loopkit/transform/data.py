@@ -110,7 +110,7 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
 @transform
 def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Iterable[str],
                                 address_space: str | AddressSpace) -> LoopKernel:
-    """Put temporaries into ``"private"``, ``"local"`` (shared by a block) or ``"global"`` memory.
+    """Put temporaries into ``"private"``, ``"shared"`` (loopy's ``"local"``) or ``"global"`` memory.
 
     Lowering checks the choice. Lowering refuses an address space that cannot hold all values alive at once.
 
@@ -118,8 +118,8 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
     :raises PreconditionError: there is no such address space.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<64}", "<> t = 2*x[i]\\ny[i] = t")
-    >>> lk.set_temporary_address_space(knl, "t", "local").temporaries["t"].address_space
-    <AddressSpace.LOCAL: 'local'>
+    >>> lk.set_temporary_address_space(knl, "t", "shared").temporaries["t"].address_space
+    <AddressSpace.SHARED: 'shared'>
     """
     names = name_list(temporary_names)
     for name in names:

@@ -79,7 +79,7 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, b
         so that the threads of a warp access different banks.
     :raises UnknownNameError: an unknown temporary or iname.
     :raises PreconditionError: the temporary is used outside the inames, by a rule or as a bound.
-    :raises StorageError: the number of cells depends on the sizes, and the temporary is declared private or local.
+    :raises StorageError: the number of cells depends on the sizes, and the temporary is declared private or shared.
     :raises IllegalTransformError: a value is carried from one iteration to another; with its witness.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "<> t = 2*x[i]\\ny[i] = t")

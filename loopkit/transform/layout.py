@@ -38,9 +38,9 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), {"i": "l.1", "j": "l.0"})
     >>> knl = lk.add_prefetch(knl, "a", ["i", "j"])
     >>> print(lk.lower(knl, stop="storage"))
-    local float32 a_fetch[8][32]
+    shared float32 a_fetch[8][32]
     >>> print(lk.lower(lk.tag_array_axes(knl, "a_fetch", "F"), stop="storage"))
-    local float32 a_fetch[32][8] axes 1, 0
+    shared float32 a_fetch[32][8] axes 1, 0
     """
     temporaries = dict(kernel.temporaries)
     shapes = array_shapes(kernel)
@@ -93,7 +93,7 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), {"i": "l.0", "j": "l.1"})
     >>> knl = lk.swizzle(lk.add_prefetch(knl, "a", ["i", "j"]), "a_fetch")
     >>> print(lk.lower(knl, stop="storage"))
-    local float32 a_fetch[32][32], columns ^ (axis 0 mod 32)
+    shared float32 a_fetch[32][32], columns ^ (axis 0 mod 32)
     """
     temporary = _temporary(kernel, variable)
     shape = constant_shape(kernel, temporary, "swizzled")

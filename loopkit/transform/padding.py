@@ -35,9 +35,9 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), {"i": "l.0", "j": "l.1"})
     >>> knl = lk.add_prefetch(knl, "a", ["i", "j"])
     >>> print(lk.lower(knl, stop="storage"))
-    local float32 a_fetch[32][32]
+    shared float32 a_fetch[32][32]
     >>> print(lk.lower(lk.add_padding(knl, "a_fetch", 0, by=1), stop="storage"))
-    local float32 a_fetch[32][33]
+    shared float32 a_fetch[32][33]
     """
     if variable not in kernel.temporaries:
         raise unknown("temporary", variable, kernel.temporaries)

@@ -156,7 +156,7 @@ def require_positive(value: object, what: str) -> int:
 
 
 def as_address_space(space: str | AddressSpace) -> AddressSpace:
-    """An address space from its name (``"shared"`` is ``"local"``); :raises PreconditionError: there is none."""
+    """An address space from its name (``"local"`` is ``"shared"``); :raises PreconditionError: there is none."""
     found = address_space(space)
     if found is None:
         raise PreconditionError(f"'{space}' is no address space.", subject=str(space), hint=ADDRESS_SPACES)

@@ -62,14 +62,14 @@ def test_temporaries() -> None:
 @pytest.mark.parametrize("space", [*AddressSpace, "private", "local", "shared", "global"])
 def test_address_spaces_by_name(space: Any) -> None:
     knl = make_kernel(LINE, "t = 1\nx[i] = t", [TemporaryVariable("t", address_space=space), "..."])
-    assert knl.temporaries["t"].address_space is AddressSpace("local" if space == "shared" else space)
+    assert knl.temporaries["t"].address_space is AddressSpace("shared" if space == "local" else space)
 
 
 @pytest.mark.parametrize("space", ["register", "LOCAL", 3, [], True])
 def test_what_is_no_address_space(space: Any) -> None:
     with pytest.raises(PreconditionError, match="'t' has the address space") as caught:
         make_kernel(LINE, "t = 1\nx[i] = t", [TemporaryVariable("t", address_space=space), "..."])
-    assert caught.value.hint == "the address spaces are private, local (or shared) and global"
+    assert caught.value.hint == "the address spaces are private, shared (or local) and global"
 
 
 def test_a_bound_read_from_memory() -> None:

@@ -211,7 +211,7 @@ def test_a_private_copy_is_no_storage_for_what_others_read() -> None:
     with pytest.raises(lk.StorageError, match=r"declared private, but upd writes values that \w+ reads in another"
                        ) as caught:
         lk.lower(knl)
-    assert caught.value.hint == "set_temporary_address_space(knl, 't', 'local')"
+    assert caught.value.hint == "set_temporary_address_space(knl, 't', 'shared')"
     lowered(lk.set_temporary_address_space(knl, "t", "local"))
 
 

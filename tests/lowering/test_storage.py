@@ -18,7 +18,7 @@ def test_what_only_its_own_thread_reads_is_private() -> None:
 
 
 def test_what_other_threads_of_the_block_read_is_shared() -> None:
-    assert storages(lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0")) == {"t": "local float32 t[64]"}
+    assert storages(lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0")) == {"t": "shared float32 t[64]"}
 
 
 def test_what_other_blocks_read_is_global() -> None:
@@ -213,7 +213,7 @@ def test_two_readers_of_one_array_one_of_them_across() -> None:
         """, x=F32)
     assert storages(plain) == {"t": "private float32 t[16]"}
     knl = lk.tag_inames(plain, "b:g.0, i:l.0")
-    assert storages(knl) == {"t": "local float32 t[16]"}
+    assert storages(knl) == {"t": "shared float32 t[16]"}
     assert_same(plain, knl, n=3)
 
 
@@ -229,7 +229,7 @@ def test_a_carried_value_stays_in_one_cell() -> None:
 
 def test_a_larger_space_than_needed_is_kept() -> None:
     plain = own_element()
-    for space, shown in (("local", "local float32 t[64]"), ("global", "global float32 t[n][64] expanded over b")):
+    for space, shown in (("shared", "shared float32 t[64]"), ("global", "global float32 t[n][64] expanded over b")):
         knl = lk.set_temporary_address_space(lk.tag_inames(plain, "b:g.0, i:l.0, j:l.0"), "t", space)
         assert storages(knl) == {"t": shown}
         assert_same(plain, knl, n=3)
@@ -251,7 +251,7 @@ def test_a_box_that_no_axis_is_left_for_may_be_private() -> None:
     """By default it is shared; the thread that wrote it reads it."""
     plain = make("{[i,k]: 0<=i<n and 0<=k<16}", "y[i] = sum(k, x[i,k]*w[k])", x=F32, w=F32)
     knl = lk.split_iname(plain, "i", 32, outer_tag="g.0", inner_tag="l.0")
-    assert storages(lk.add_prefetch(knl, "x", "k"))["x_fetch"] == "local float32 x_fetch[32][16] expanded over i_inner"
+    assert storages(lk.add_prefetch(knl, "x", "k"))["x_fetch"] == "shared float32 x_fetch[32][16] expanded over i_inner"
     private = lk.add_prefetch(knl, "x", "k", temporary_address_space="private")
     assert storages(private)["x_fetch"] == "private float32 x_fetch[16]"
     assert lk.verify(private, full=True).ok
@@ -278,7 +278,7 @@ def test_a_copy_inside_a_loop_that_all_of_it_is_made_in_has_no_cells_for_that_lo
         copied = knl
         for x in (first, second):
             copied = lk.add_prefetch(copied, x, ["j_inner", "e"] if x == "k" else "e")
-        assert storages(copied)["q_fetch"] == "local float32 q_fetch[32][16] expanded over i_inner"
+        assert storages(copied)["q_fetch"] == "shared float32 q_fetch[32][16] expanded over i_inner"
 
 
 @pytest.mark.parametrize("space", ["private", "local"])
@@ -335,7 +335,7 @@ def test_an_expanded_one_with_subscripts_that_are_affine_for_each_value_only() -
         end
         """, x=F32)
     knl = lk.tag_inames(lk.split_iname(plain, "b", 8, outer_tag="g.0", inner_tag="l.1"), "j:l.0, m:l.0")
-    assert storages(knl) == {"t": "local float32 t[8][23] expanded over b_inner"}
+    assert storages(knl) == {"t": "shared float32 t[8][23] expanded over b_inner"}
     assert lk.verify(knl, full=True).proven
     assert_same(plain, knl, n=17)
 

@@ -197,7 +197,7 @@ def test_other_refusals() -> None:
     knl = sums()
     with pytest.raises(lk.UnknownNameError):
         lk.add_block_flags(knl, "whole")
-    with pytest.raises(lk.StorageError, match="is declared local"):
+    with pytest.raises(lk.StorageError, match="is declared shared"):
         lk.generate_code(on_blocks(lk.set_temporary_address_space(knl, "part", "local")))
     updated = make("{[b, i]: 0<=b<n and 0<=i<4}", """
         for b

@@ -70,7 +70,7 @@ def test_tiles_of_a_scratch_array_in_shared_memory() -> None:
     knl = lk.tag_inames(line(), "i_outer:g.0, i_inner:l.0")
     knl = lk.buffer_array(knl, "t", "i_inner", within="work", temporary_address_space="local")
     storage = str(lk.lower(knl, stop="storage"))
-    assert "local float32 t_buf[4]" in storage
+    assert "shared float32 t_buf[4]" in storage
     assert "global float32 t[n]" in storage
     for n in (1, 4, 10):
         assert_same(line(), knl, n=n)

@@ -90,16 +90,16 @@ def test_rename_reaches_into_rules_and_shapes() -> None:
 
 # {{{ set_temporary_address_space
 
-@pytest.mark.parametrize("space", ["private", "local", "global", lk.AddressSpace.LOCAL])
+@pytest.mark.parametrize("space", ["private", "shared", "global", lk.AddressSpace.SHARED])
 def test_address_space(space: str | lk.AddressSpace) -> None:
     knl = step(with_temporary(), lk.set_temporary_address_space, "t", space)
     assert knl.temporaries["t"].address_space == lk.AddressSpace(space)
     assert_same(with_temporary(), knl)
 
 
-def test_shared_is_another_name_for_local() -> None:
-    knl = lk.set_temporary_address_space(with_temporary(), "t", "shared")
-    assert knl.temporaries["t"].address_space is lk.AddressSpace.LOCAL
+def test_local_is_another_name_for_shared() -> None:
+    knl = lk.set_temporary_address_space(with_temporary(), "t", "local")
+    assert knl.temporaries["t"].address_space is lk.AddressSpace.SHARED is lk.AddressSpace.LOCAL
 
 
 @pytest.mark.parametrize("space", ["private", "local", "global"])

@@ -137,7 +137,7 @@ def test_in_registers_and_padded() -> None:
     knl = step(registers(), lk.tag_array_axes, ["t"], "F")
     assert_same(registers(), knl, n=3)
     knl = lk.add_padding(lk.tag_array_axes(transposed(16, 8), "a_fetch", "F"), "a_fetch", 1, by=1)
-    assert str(lk.lower(knl, stop="storage")) == "local float32 a_fetch[8][17] axes 1, 0"
+    assert str(lk.lower(knl, stop="storage")) == "shared float32 a_fetch[8][17] axes 1, 0"
     assert_same(transposed(16, 8), knl, n=37, m=21)
     assert lk.add_padding(knl, "a_fetch", 1, 128).temporaries["a_fetch"].shape == (32, 8)
     with pytest.raises(lk.PreconditionError, match="Axis 0 of 'a_fetch' is its last"):

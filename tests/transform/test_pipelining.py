@@ -126,7 +126,7 @@ def test_a_thread_holds_its_part_of_a_tile() -> None:
     knl = lk.pipeline(tiled(), "k_outer")
     stored = lk.lower(knl, stop="storage")
     shown = {name: str(storage) for name, storage in stored.storages.items()}
-    assert shown["a_fetch"] == "local float32 a_fetch[2][4][6]"
+    assert shown["a_fetch"] == "shared float32 a_fetch[2][4][6]"
     assert shown["a_fetch_next"] == "private float32 a_fetch_next[2]"
     assert shown["b_fetch_next"] == "private float32 b_fetch_next[2]"
     assert lk.verify(knl).verdict is lk.Verdict.PROVEN

@@ -223,7 +223,7 @@ def test_an_address_space_that_cannot_serve_is_refused_in_lowering() -> None:
     with pytest.raises(lk.StorageError, match="reads in another thread") as caught:
         lk.lower(knl)
     assert caught.value.subject == "a_fetch"
-    assert caught.value.hint == "set_temporary_address_space(knl, 'a_fetch', 'local')"
+    assert caught.value.hint == "set_temporary_address_space(knl, 'a_fetch', 'shared')"
 
 # }}}
 
