@@ -43,8 +43,6 @@ class Instruction:
     :cvar completion: the event at which its accesses are performed.
     :cvar loads_for_others: a thread may load an element for another thread of its scope.
     :cvar completes: the event that it completes, for accesses of its thread; ``None``: no event.
-    :cvar memories: the address spaces on which it works, and ``"lanes"`` for arrays in registers of a warp; a
-        statement that writes elsewhere uses plain loads and stores.
     :cvar commutes: updates of one array by one operation through it may run in any order, and at once.
     """
 
@@ -53,7 +51,6 @@ class Instruction:
     completion: ClassVar[Completion] = Completion.IMMEDIATE
     loads_for_others: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None
-    memories: ClassVar[frozenset[str]] = frozenset()
     commutes: ClassVar[bool] = False
 
     @property

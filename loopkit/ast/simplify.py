@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
-from loopkit.ast.walk import expressions_of, map_child_nodes, nodes_in
+from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in
 from loopkit.expr.mappers import substitute, variables
 
 Names = Mapping[str, Expression]
@@ -91,16 +91,9 @@ def _defined(block: Block) -> frozenset[str]:
 
 
 def without_unused_names(block: Block) -> Block:
-    """*block* without constants that no later node mentions.
-
-    In the instances of statements, the value replaces the name.
+    """*block* without constants that no later node mentions; in the instances of statements, their values replace them.
     """
     return _used(block)[0]
-
-
-def mentioned(block: Block) -> frozenset[str]:
-    """The names that the expressions in *block* mention."""
-    return _used(block)[1]
 
 
 def _used(block: Block) -> tuple[Block, frozenset[str]]:
@@ -174,26 +167,16 @@ def _flattened(block: Block, known: Names, own: set[str]) -> Iterator[Node]:
 
 
 def _simplified(node: Node, names: Names) -> Iterator[Node]:
-    match node:
-        case Block():
-            inner = simplified(node, names)
-            if inner.children:
-                yield inner
-        case For():
-            inside = dict(names)
-            _forget(inside, node.iname)
-            body = simplified(node.body, inside)
-            if body.children:
-                yield For(node.iname, node.start, node.stop, node.step, body, node.unroll)
-        case If():
-            then = simplified(node.then, names)
-            otherwise = simplified(node.otherwise, names) if node.otherwise is not None else None
-            if then.children or (otherwise is not None and otherwise.children):
-                yield If(node.condition, then, otherwise if otherwise is not None and otherwise.children else None,
-                         node.comment)
-        case Region():
-            body = simplified(node.body, names)
-            if body.children:
-                yield replace(node, body=body)
-        case Assign() | Define() | Sync() | Call():
-            yield node
+    """*node* with its parts simplified, unless it is empty."""
+    if isinstance(node, Assign | Define | Sync | Call):
+        yield node
+        return
+    inside = dict(names)
+    if isinstance(node, For):
+        _forget(inside, node.iname)
+    new = simplified(node, inside) if isinstance(node, Block) else \
+        map_child_nodes(node, lambda part: simplified(as_block(part), inside))
+    if isinstance(new, If) and new.otherwise == Block():
+        new = replace(new, otherwise=None)
+    if any(part != Block() for part in child_nodes(new)):
+        yield new

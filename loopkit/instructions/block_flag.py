@@ -42,11 +42,6 @@ class BlockFlag(Instruction):
         return (*(("sets a flag",) if self.stores else ()), *waits)
 
 
-def flag_of(assign: Assign) -> BlockFlag:
-    """The flags that *assign* accesses; perhaps none."""
-    return next((i for i in assign.instructions if isinstance(i, BlockFlag)), BlockFlag())
-
-
 # {{{ CUDA
 
 def _loading(printer: Printer, flag: BlockFlag) -> Printer:

@@ -1,7 +1,7 @@
 """Commit groups and waits for them, by which a thread completes the asynchronous accesses that it started."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -51,14 +51,14 @@ def group_instructions(*, commit: bool, leaving: int | None) -> tuple[Instructio
 
 # {{{ CUDA
 
-def _commit(used: set[str], _: CommitGroup) -> Iterator[str]:
+def _commit(used: set[str], _: CommitGroup) -> list[str]:
     used.add("end_copy_group")
-    yield "end_copy_group();"
+    return ["end_copy_group();"]
 
 
-def _wait(used: set[str], wait: WaitGroup) -> Iterator[str]:
+def _wait(used: set[str], wait: WaitGroup) -> list[str]:
     used.add("wait_for_copies")
-    yield f"wait_for_copies<{wait.pending}>();"
+    return [f"wait_for_copies<{wait.pending}>();"]
 
 
 CUDA_COMMIT = InstructionText({"end_copy_group": """

@@ -127,14 +127,14 @@ class Emitter:
     def loop(self, node: For, signs: Signs) -> Iterator[str]:
         """The lines of a plain loop."""
         if node.unroll:
-            yield from self.dialect.unroll
+            yield from self.dialect.syntax.unroll
         step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
         stop = self.text(node.stop, signs)
         if isinstance(node.stop, p.If):
             stop = f"({stop})"                 # "?:" has lower precedence than "<"
         yield (f"for ({self.index} {node.iname} = {self.text(node.start, signs)}; "
                f"{node.iname} < {stop}; {step}) {{")
-        yield from indented(self.lines(node.body, signs.from_start(node.iname, node.start)))
+        yield from indented(self.lines(node.body, signs.defining(node.iname, node.start)))
         yield "}"
 
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
@@ -167,11 +167,11 @@ class Emitter:
         """The function that stores to the element's array under its cache policy; ``""``: a plain store."""
         array = element.aggregate if isinstance(element, p.Subscript) else element
         assert isinstance(array, p.Variable)
-        return self.dialect.streaming_store if self._has_policy(array.name, CachePolicy.STREAMING) else ""
+        return self.dialect.policies.streaming_store if self._has_policy(array.name, CachePolicy.STREAMING) else ""
 
     def policy_load(self, name: str) -> str:
         """The function that loads from the array *name* under its cache policy; ``""``: a plain load."""
-        loader, written = self.dialect.evict_last_load, self.lowered.kernel.written_names
+        loader, written = self.dialect.policies.evict_last_load, self.lowered.kernel.written_names
         if not loader or name in written or not self._has_policy(name, CachePolicy.EVICT_LAST):
             return ""
         self.used.add(loader)
@@ -183,7 +183,7 @@ class Emitter:
 
     def _has_operators(self, dtype: np.dtype) -> bool:
         """Does the language have ``+=`` and ``*=`` of *dtype*?"""
-        return dtype.kind != "c" and (self.dialect.half_operators or not is_half(dtype))
+        return dtype.kind != "c" and (self.dialect.halves.operators or not is_half(dtype))
 
     # }}}
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.ast.nodes import Function
-from loopkit.ast.simplify import mentioned
+from loopkit.ast.walk import mentioned
 from loopkit.errors import ShapeError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace, GlobalArg
@@ -129,7 +129,7 @@ def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:
     name = type_of(parameter, dialect)
     if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
         const = "" if parameter.written else "const "
-        return f"{const}{name} *{f'{dialect.restrict} ' if alone else ''}{parameter.name}"
+        return f"{const}{name} *{f'{dialect.syntax.restrict} ' if alone else ''}{parameter.name}"
     return f"const {name} {parameter.name}"
 
 
@@ -142,7 +142,7 @@ def _alone(parameter: Parameter, parameters: Sequence[Parameter], dialect: Diale
     therefore declared without it: the declaration of *a* alone separates loads from stores. Values between blocks are
     not read by loads of C++.
     """
-    return not dialect.constant_by_restrict or parameter.written or not any(
+    return not dialect.syntax.constant_by_restrict or parameter.written or not any(
         p.read and p.written and not p.cleared for p in parameters)
 
 
@@ -154,7 +154,7 @@ def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, 
     """
     items = [_declaration(x, dialect, alone=passes_on or _alone(x, parameters, dialect)) for x in parameters]
     if not items:
-        return [f"{start}({dialect.no_parameters})"]
+        return [f"{start}({dialect.syntax.no_parameters})"]
     lines = [f"{start}("]
     pad = "    "
     for i, item in enumerate(items):

@@ -33,7 +33,7 @@ class Narrow(TextTarget):
 
     @property
     def dialect(self) -> Dialect:
-        return replace(C, restrict="")
+        return replace(C, syntax=replace(C.syntax, restrict=""))
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
         code = lk.CTarget().emit(lowered, layout, head)

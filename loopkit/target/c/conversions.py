@@ -191,7 +191,7 @@ class CBase:
         return self._to_half(piece, want) if is_half(want) else self._cast(piece, want)
 
     def _cast(self, piece: Piece, want: np.dtype) -> Piece:
-        if want.kind == "c" and self.dialect.complex_calls:
+        if want.kind == "c" and self.dialect.complex.overloaded:
             part = real_dtype(want)
             if piece.dtype.kind != "c" and piece.dtype != part:
                 piece = self._cast(piece, part)
@@ -226,13 +226,13 @@ class CBase:
         if isinstance(value, np.generic):
             value = value.item()
         if dtype == BOOL:
-            return Piece(self.dialect.truth[bool(value)], PRIMARY, BOOL, BOOL)
+            return Piece(self.dialect.types.truth[bool(value)], PRIMARY, BOOL, BOOL)
         if dtype.kind == "c":
             whole = complex(value)                                      # type: ignore[call-overload]
             part = real_dtype(dtype)
             self._need(dtype)
             parts = [self._literal(whole.real, part), self._literal(whole.imag, part)]
-            return self._call(self.dialect.complex_maker.format(dtype.name), parts, dtype)
+            return self._call(("" if self.dialect.complex.overloaded else "make_") + dtype.name, parts, dtype)
         if kind_of(dtype) == "f":
             number = float(value)                                       # type: ignore[arg-type]
             piece = self._half_literal(number, dtype) if is_half(dtype) else real_literal(number, dtype)
@@ -255,10 +255,10 @@ class CBase:
         if piece.exact:
             return piece
         self._need(piece.dtype)
-        if piece.number is not None and self.dialect.half_operators:
+        if piece.number is not None and self.dialect.halves.operators:
             literal = real_literal(piece.number, piece.dtype)
             text, precedence = f"{self.dialect.type_name(piece.dtype)}({literal.text})", PRIMARY
-        elif self.dialect.half_operators:
+        elif self.dialect.halves.operators:
             text, precedence = f"({self.dialect.type_name(piece.dtype)}){inside(piece, UNARY)}", UNARY
         else:
             text, precedence = f"{self._half_helper('to', piece.dtype)}({piece.text})", PRIMARY
@@ -269,7 +269,7 @@ class CBase:
         dtype = piece.dtype
         if not (piece.exact or piece.unrounded):
             return replace(piece, dtype=FLOAT32, number=None)
-        if self.dialect.half_operators:
+        if self.dialect.halves.operators:
             return self._cast(self._stored(piece), FLOAT32)
         if piece.exact:
             return Piece(f"{self._half_helper('from', dtype)}({piece.text})", PRIMARY, FLOAT32, FLOAT32)
@@ -277,13 +277,13 @@ class CBase:
 
     def _half_operand(self, piece: Piece) -> Piece:
         """A half as an operand of the language's operators."""
-        if self.dialect.half_operators:
+        if self.dialect.halves.operators:
             return self._stored(piece)
         return replace(self._in_float(piece), dtype=piece.dtype)
 
     def _from_half(self, piece: Piece, want: np.dtype) -> Piece:
         """A half converted to *want*: through float32 unless *want* is a real number."""
-        if self.dialect.half_operators and kind_of(want) in "iufb" and not is_half(want):
+        if self.dialect.halves.operators and kind_of(want) in "iufb" and not is_half(want):
             return self._cast(self._stored(piece), want)
         return self._in_float(piece)
 
@@ -291,7 +291,7 @@ class CBase:
         """A real number rounded to *want*; to bfloat16 through float32, as ml_dtypes rounds."""
         self._need(want)
         small = piece.dtype.itemsize == 1
-        if self.dialect.half_operators:
+        if self.dialect.halves.operators:
             if is_bfloat16(want) and piece.dtype != FLOAT32 and piece.dtype.itemsize > 2:
                 piece = self._cast(piece, FLOAT32)
             return self._cast(piece, want)
@@ -307,7 +307,7 @@ class CBase:
 
         :arg text: the name of the function of float32, if it is a helper.
         """
-        native = self.dialect.half_functions.get(name)
+        native = self.dialect.halves.functions.get(name)
         if native is not None:
             return self._call(native, [self._stored(x) for x in arguments], own)
         call = self._call(text or self._function_name(name, FLOAT32), [self._in_float(x) for x in arguments], own)

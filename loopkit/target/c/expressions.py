@@ -262,7 +262,7 @@ class CText(CBase):
         """The function *name*, whose arguments and result have the dtype *own*."""
         if is_half(own):
             return self._half_function(name, [self._convert(self._operand(e, own), own) for e in arguments], own)
-        normal = name in self.dialect.normal_functions.get(suffix(own), ()) and all(
+        normal = name in self.dialect.functions.normal.get(suffix(own), ()) and all(
             map(Bounds(own, self._type, self.nonnegative).is_normal, arguments))
         text = self._helper(f"{name}_normal", own) if normal else self._function_name(name, own)
         return self._call(text, [self._converted(e, own) for e in arguments], own)
@@ -355,7 +355,7 @@ class CText(CBase):
         condition = self._condition(expr.condition)
         then, otherwise = (self._convert(self._operand(e, own), own) for e in (expr.then, expr.else_))
         if is_half(own) and not (then.exact and otherwise.exact):
-            then, otherwise = (x if x.unrounded and not self.dialect.half_operators else self._half_operand(x)
+            then, otherwise = (x if x.unrounded and not self.dialect.halves.operators else self._half_operand(x)
                                for x in (then, otherwise))
         else:
             then, otherwise = self._exact(then), self._exact(otherwise)
@@ -386,7 +386,7 @@ class CText(CBase):
         if kind == "predicate":
             dtype = resolve(as_float(self._joined(arguments)))
             call = replace(self._of_floats(name, arguments, dtype), dtype=BOOL, c_dtype=BOOL, unrounded=False)
-            return replace(call, c_dtype=INT32) if self.dialect.int_predicates else call
+            return replace(call, c_dtype=INT32) if self.dialect.functions.int_predicates else call
         if kind in ("magnitude", "part", "complex", "preserve"):
             return self._part(name, arguments[0], own)
         return self._of_floats(name, arguments, own)

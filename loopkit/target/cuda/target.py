@@ -222,7 +222,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     body += shared.declarations(function.arrays, CUDA, aligned)
     body += lanes.declarations()
     inner = list(emitter.lines(function.body, signs))
-    body += [CUDA.evict_last_start] if CUDA.evict_last_load in own_used else []
+    body += [CUDA.policies.evict_last_start] if CUDA.policies.evict_last_load in own_used else []
     if body:
         body.append("")
     yield from indented([*body, *inner])
