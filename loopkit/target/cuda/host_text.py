@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
-from loopkit.ast.walk import expressions_of, nodes_in
+from loopkit.ast.walk import mentioned
 from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import variables
 from loopkit.instructions.text import indented, or_else
@@ -25,7 +25,7 @@ from loopkit.poly.sets import Set, at_least
 from loopkit.target.c.expressions import CText
 from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
 from loopkit.target.cuda.dialect import CUDA, HOST
-from loopkit.target.emit import wrapped
+from loopkit.target.emit import loop_head, wrapped
 from loopkit.target.signature import head_lines, type_of
 
 
@@ -33,7 +33,7 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
     """The runtime's work as a C++ function on device pointers: allocations and launches in order."""
     scratch = {x.name: x for launch in launches for x in launch.parameters if x.kind is ParameterKind.SCRATCH}
     known = lowered.kernel.assumptions
-    index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
+    index = layout.index
     writer = _Writer({launch.name: launch for launch in launches}, index, index_types(lowered.kernel, index))
     body: list[str] = []
     for number, x in enumerate(scratch.values()):
@@ -95,11 +95,7 @@ class _Writer:
             case Call():
                 yield from self._launch(self.launches[node.name], known)
             case For():
-                step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
-                stop = printer.text(node.stop)
-                if isinstance(node.stop, p.If):
-                    stop = f"({stop})"                 # "?:" binds weaker than "<"
-                yield f"for ({index} {node.iname} = {printer.text(node.start)}; {node.iname} < {stop}; {step}) {{"
+                yield loop_head(node, index, printer.text(node.start), printer.text(node.stop))
                 x = p.Variable(node.iname)
                 inside = _where(known, p.Comparison(node.start, "<=", x), p.Comparison(x, "<", node.stop))
                 yield from indented(self.lines(node.body, inside))
@@ -186,14 +182,9 @@ def _taken(lowered: Lowered, launches: Sequence[GeneratedKernel], index: np.dtyp
             known = result.get(x.name)
             result[x.name] = replace(x, written=x.written or (known is not None and known.written))
     extents = [e for launch in launches for e in (*launch.grid, *(e for x in launch.parameters for e in x.shape))]
-    mentioned = _mentioned(lowered.program.order).union(*map(variables, extents))
+    names = mentioned(lowered.program.order).union(*map(variables, extents))
     for a in lowered.kernel.arguments:
-        if a.name in mentioned:
+        if a.name in names:
             dtype = index if a.dtype is None else np.dtype(a.dtype)
             result.setdefault(a.name, Parameter(a.name, ParameterKind.VALUE, dtype, a.name))
     return tuple(result.values())
-
-
-def _mentioned(block: Block) -> frozenset[str]:
-    """The names in the bounds and conditions of *block*."""
-    return frozenset().union(*(variables(e) for node in nodes_in(block) for e in expressions_of(node)))
