@@ -33,9 +33,9 @@ from loopkit.poly.sets import (
     parse_assumptions,
     universe_params,
 )
-from loopkit.target.c.expressions import to_c
 from loopkit.target.host.dialect import C
 from tests.compilers import c_compiler
+from tests.expr.typed import to_c
 
 TILE = "exists j: {low}<=j<{high} and 256*i{base}<=j<256*i{base}+256"
 

@@ -13,10 +13,21 @@ from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import subexpressions
 from loopkit.expr.parsing import parse_expression
-from loopkit.target.c.expressions import to_c
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.host.dialect import C
-from tests.expr.typed import BFLOATS, REALS, Maker, WeakArrayError, arrays, dtype_of, lookup, numpy_value, run_c, source
+from tests.expr.typed import (
+    BFLOATS,
+    REALS,
+    Maker,
+    WeakArrayError,
+    arrays,
+    dtype_of,
+    lookup,
+    numpy_value,
+    run_c,
+    source,
+    to_c,
+)
 from tests.nvrtc import compile_cuda
 
 NAMES: dict[str, Type] = {
@@ -140,6 +151,10 @@ def test_a_float32_kernel_has_no_double() -> None:
         assert "double" not in text(given)
         assert all(c.endswith("f") for c in text(given).replace("(", " ").replace(")", " ").replace(",", " ")
                    .replace("*", " ").split() if "." in c)
+
+
+def test_a_literal_has_the_dtype_of_its_context() -> None:
+    assert to_c(p.Sum((p.Product((2, p.Variable("a"))), p.Variable("i"))), C, NAMES.get) == "2.0f*a + i"
 
 
 def test_division_of_known_signs_is_c() -> None:

@@ -42,24 +42,11 @@ _EXACT = frozenset({"abs", "fabs", "floor", "ceil", "round", "rint", "trunc", "m
 Subscripts = Callable[[str, tuple[Expression, ...]], str]
 
 
-def plain_subscripts(name: str, indices: tuple[Expression, ...]) -> str:
-    """The text of a scalar; :raises TypeError: *name* is subscripted."""
-    if indices:
-        raise TypeError(f"no text is known for the elements of '{name}'")
-    return name
-
-
-def constants_only(expr: Expression) -> bool:
-    """Is *expr* a literal that is not negative?"""
-    return isinstance(expr, int | np.integer) and bool(expr >= 0)
-
-
 @dataclass(frozen=True)
 class CBase:
     """The context of every printed expression.
 
     :ivar lookup: the types of names; those of inames and value arguments are weak (:func:`dtypes.weak`).
-    :ivar subscripts: gives the text of scalars and elements.
     :ivar nonnegative: is an integer expression never negative? Then ``//`` and ``%`` are C's.
     :ivar used: receives the helper functions used; :meth:`Dialect.preamble` gives their text.
     :ivar axes: text of names that are built-in unsigned integers (``threadIdx.x``).
@@ -70,9 +57,9 @@ class CBase:
 
     dialect: Dialect
     lookup: Lookup
-    subscripts: Subscripts = plain_subscripts
-    nonnegative: Callable[[Expression], bool] = constants_only
-    used: set[str] = field(default_factory=set)
+    subscripts: Subscripts
+    nonnegative: Callable[[Expression], bool]
+    used: set[str]
     axes: Mapping[str, str] = field(default_factory=dict)
     sizes: bool = False
     bounds: AbstractSet[str] = frozenset()
@@ -81,22 +68,16 @@ class CBase:
     # {{{ types
 
     def _type(self, expr: Expression) -> Type:
-        known = self._types.get(id(expr))
-        if known is not None:
-            return known[1]
-        if isinstance(expr, p.Variable) and expr.name in self.axes:
-            found: Type | None = Weak(1, INT32)
-        else:
-            found = type_of_node(expr, self._named, self._type)
-        if found is None:
-            name = expr.name if isinstance(expr, p.Variable) else str(expr)
-            raise TypeInferenceError(f"The dtype of '{name}' is not known.", subject=name,
-                                     hint="declare it with add_dtypes")
-        self._types[id(expr)] = (expr, found)          # keeps the id alive
-        return found
+        if id(expr) not in self._types:
+            is_axis = isinstance(expr, p.Variable) and expr.name in self.axes
+            found = Weak(1, INT32) if is_axis else type_of_node(expr, self._named, self._type)
+            if found is None:
+                raise TypeInferenceError(f"The dtype of '{expr}' is not known.", subject=str(expr),
+                                         hint="declare it with add_dtypes")
+            self._types[id(expr)] = (expr, found)          # keeps the id alive
+        return self._types[id(expr)][1]
 
     def _named(self, name: str) -> Type | None:
-        """The type of a name."""
         found = self.lookup(name)
         if not self.sizes or found is None:
             return found
@@ -171,23 +152,21 @@ class CBase:
 
     # {{{ conversions
 
-    def _convert(self, piece: Piece, want: np.dtype | None) -> Piece:
+    def _convert(self, piece: Piece, want: np.dtype) -> Piece:
         """*piece* with the dtype *want*; a cast if it has another one."""
-        if want is None or piece.dtype == want:
+        if piece.dtype == want:
             return piece
         if piece.literal is not None and kind_of(want) in "iuf":
             return self._literal(piece.literal, want)
         if is_half(piece.dtype):
-            piece = self._from_half(piece, want)
-            return piece if piece.dtype == want else self._convert(piece, want)
+            return self._convert(self._from_half(piece, want), want)
         piece = self._exact(piece)
-        if want.kind == "c":
-            self._need(want)
-        if piece.dtype.kind == "c":
-            self._need(piece.dtype)
-            if want.kind != "c":
-                real = self._call(self._function_name("real", piece.dtype), [piece], real_dtype(piece.dtype))
-                return self._convert(real, want)
+        for dtype in (want, piece.dtype):
+            if dtype.kind == "c":
+                self._need(dtype)
+        if piece.dtype.kind == "c" and want.kind != "c":
+            real = self._call(self._function_name("real", piece.dtype), [piece], real_dtype(piece.dtype))
+            return self._convert(real, want)
         return self._to_half(piece, want) if is_half(want) else self._cast(piece, want)
 
     def _cast(self, piece: Piece, want: np.dtype) -> Piece:
@@ -195,7 +174,7 @@ class CBase:
             part = real_dtype(want)
             if piece.dtype.kind != "c" and piece.dtype != part:
                 piece = self._cast(piece, part)
-            return Piece(f"{self.dialect.type_name(want)}({piece.text})", PRIMARY, want, want)
+            return self._call(self.dialect.type_name(want), [piece], want)
         return Piece(f"({self.dialect.type_name(want)}){inside(piece, UNARY)}", UNARY, want, want)
 
     def _exact(self, piece: Piece) -> Piece:
@@ -219,10 +198,7 @@ class CBase:
         return self._own(given, want)
 
     def _literal(self, value: object, dtype: np.dtype, *, typed: bool = False) -> Piece:
-        """The number *value* as one of *dtype*.
-
-        :arg typed: an integer's type is *dtype* in C too, instead of one that C converts.
-        """
+        """The number *value* as one of *dtype*; *typed*: an integer's type is *dtype* in C too."""
         if isinstance(value, np.generic):
             value = value.item()
         if dtype == BOOL:
@@ -255,25 +231,19 @@ class CBase:
         if piece.exact:
             return piece
         self._need(piece.dtype)
-        if piece.number is not None and self.dialect.halves.operators:
-            literal = real_literal(piece.number, piece.dtype)
-            text, precedence = f"{self.dialect.type_name(piece.dtype)}({literal.text})", PRIMARY
-        elif self.dialect.halves.operators:
-            text, precedence = f"({self.dialect.type_name(piece.dtype)}){inside(piece, UNARY)}", UNARY
-        else:
-            text, precedence = f"{self._half_helper('to', piece.dtype)}({piece.text})", PRIMARY
-        return Piece(text, precedence, piece.dtype, piece.dtype)
+        if not self.dialect.halves.operators:
+            return self._call(self._half_helper("to", piece.dtype), [piece], piece.dtype)
+        if piece.number is None:
+            return self._cast(piece, piece.dtype)
+        return self._call(self.dialect.type_name(piece.dtype), [real_literal(piece.number, piece.dtype)], piece.dtype)
 
     def _in_float(self, piece: Piece) -> Piece:
         """The exact value of a half as a float32."""
-        dtype = piece.dtype
         if not (piece.exact or piece.unrounded):
             return replace(piece, dtype=FLOAT32, number=None)
         if self.dialect.halves.operators:
             return self._cast(self._stored(piece), FLOAT32)
-        if piece.exact:
-            return Piece(f"{self._half_helper('from', dtype)}({piece.text})", PRIMARY, FLOAT32, FLOAT32)
-        return Piece(f"{self._half_helper('round', dtype)}({piece.text})", PRIMARY, FLOAT32, FLOAT32)
+        return self._call(self._half_helper("from" if piece.exact else "round", piece.dtype), [piece], FLOAT32)
 
     def _half_operand(self, piece: Piece) -> Piece:
         """A half as an operand of the language's operators."""
@@ -303,10 +273,7 @@ class CBase:
         return replace(piece, dtype=want, c_dtype=FLOAT32, unrounded=not small)
 
     def _half_function(self, name: str, arguments: Sequence[Piece], own: np.dtype, text: str | None = None) -> Piece:
-        """The function *name* of halves: the language's own, else that of float32, rounded.
-
-        :arg text: the name of the function of float32, if it is a helper.
-        """
+        """The function *name* of halves: the language's own, else that of float32 (*text*, a helper), rounded."""
         native = self.dialect.halves.functions.get(name)
         if native is not None:
             return self._call(native, [self._stored(x) for x in arguments], own)
@@ -314,19 +281,16 @@ class CBase:
         return replace(call, c_dtype=FLOAT32, unrounded=name not in _EXACT)
 
     def _half_helper(self, what: str, dtype: np.dtype) -> str:
-        name = f"{what}_{suffix(dtype)}"
-        self.used.add(name)
-        if what == "round":
-            self.used.update((f"from_{suffix(dtype)}", f"to_{suffix(dtype)}"))
+        self.used.update(f"{x}_{suffix(dtype)}" for x in (("round", "from", "to") if what == "round" else (what,)))
         self._need(dtype)
-        return name
+        return f"{what}_{suffix(dtype)}"
 
     # }}}
 
     # {{{ functions
 
-    def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype) -> Piece:
-        return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, dtype)
+    def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype, c_dtype: np.dtype | None = None) -> Piece:
+        return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, c_dtype or dtype)
 
     def _function_name(self, name: str, dtype: np.dtype) -> str:
         text, is_helper = self.dialect.function(name, dtype)

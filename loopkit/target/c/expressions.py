@@ -6,7 +6,7 @@ conversions differ. A literal is spelled in the dtype of its context, so that a 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -15,6 +15,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
+from loopkit.expr.build import negated
 from loopkit.expr.dtypes import (
     BOOL,
     COMPLEX64,
@@ -22,7 +23,6 @@ from loopkit.expr.dtypes import (
     INT32,
     INT64,
     UINT32,
-    Lookup,
     Type,
     arithmetic,
     as_float,
@@ -40,8 +40,8 @@ from loopkit.expr.mappers import children
 from loopkit.expr.nodes import TypeCast
 from loopkit.expr.ranges import Bounds
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
-from loopkit.target.c.conversions import CBase, Subscripts, constants_only, plain_subscripts
-from loopkit.target.c.dialect import Dialect, suffix
+from loopkit.target.c.conversions import CBase
+from loopkit.target.c.dialect import suffix
 from loopkit.target.c.values import (
     AND,
     EQUALITY,
@@ -58,7 +58,6 @@ from loopkit.target.c.values import (
     usual_conversion,
 )
 
-__all__ = ["CText", "Dialect", "Subscripts", "constants_only", "to_c"]
 
 @dataclass(frozen=True)
 class CText(CBase):
@@ -69,8 +68,8 @@ class CText(CBase):
 
         :raises TypeInferenceError: its operands do not support an operation, or a name has no type.
         """
-        piece = self._operand(expr, resolve(self._type(expr)) if want is None else want)
-        piece = self._convert(piece, want)
+        piece = self._operand(expr, resolve(self._type(expr))) if want is None else \
+            self._convert(self._operand(expr, want), want)
         return (self._stored(piece) if is_half(piece.dtype) else piece).text
 
     def condition(self, expr: Expression) -> str:
@@ -158,7 +157,7 @@ class CText(CBase):
         return piece
 
     def _product(self, factors: Sequence[Expression], own: np.dtype) -> Piece:
-        if len(factors) > 1 and isinstance(factors[0], int) and factors[0] == -1 and factors[0] is not True:
+        if len(factors) > 1 and isinstance(factors[0], int) and factors[0] == -1:
             inner = self._operand(factors[1], own) if len(factors) == 2 else self._product(factors[1:], own)
             if inner.dtype == BOOL:
                 inner = replace(inner, dtype=INT32, c_dtype=INT32)
@@ -231,19 +230,16 @@ class CText(CBase):
         """Python's ``//`` and ``%``, which round down, by C's operators or helpers."""
         a, b = expr.numerator, expr.denominator
         is_quotient = isinstance(expr, p.FloorDiv)
-        dtype = own
-        left, right = self._operand(a, dtype), self._operand(b, dtype)
+        left, right = self._operand(a, own), self._operand(b, own)
         as_in_c = isinstance(expr, TruncatedQuotient | TruncatedRemainder)
-        if dtype.kind in "iu" and (as_in_c or dtype.kind == "u" or (self.never_negative(a) and self.never_negative(b))):
-            return self._binary(" / " if is_quotient else " % ", PRODUCT, left, right, dtype, modular=False)
-        name = "floor_div" if is_quotient else "floor_mod"
-        if is_half(dtype):
-            return self._half_function(name, [self._convert(x, dtype) for x in (left, right)], dtype,
+        if own.kind in "iu" and (as_in_c or own.kind == "u" or (self.never_negative(a) and self.never_negative(b))):
+            return self._binary(" / " if is_quotient else " % ", PRODUCT, left, right, own, modular=False)
+        name, computed = "floor_div" if is_quotient else "floor_mod", promoted(own)
+        if is_half(own):
+            return self._half_function(name, [self._convert(x, own) for x in (left, right)], own,
                                        self._helper(name, FLOAT32))
-        computed = promoted(dtype)
-        name = self._helper(name, computed)
         args = [self._exact(self._convert(x, computed)) for x in (left, right)]
-        return replace(self._call(name, args, dtype), c_dtype=computed)
+        return self._call(self._helper(name, computed), args, own, computed)
 
     def _power(self, base: Expression, exponent: Expression, own: np.dtype) -> Piece:
         if isinstance(exponent, float) and exponent.is_integer() and kind_of(own) in "fc":
@@ -253,7 +249,7 @@ class CText(CBase):
         if own.kind in "iu":
             computed = promoted(own)
             args = [self._converted(base, computed), self._converted(exponent, INT32)]
-            return replace(self._call(self._helper("int_power", computed), args, own), c_dtype=computed)
+            return self._call(self._helper("int_power", computed), args, own, computed)
         if exponent == 0.5 and kind_of(own) == "f":
             return self._of_floats("sqrt", (base,), own)
         return self._of_floats("pow", (base, exponent), own)
@@ -289,7 +285,7 @@ class CText(CBase):
         if exponent <= 3 and isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY:
             return Piece("*".join([piece.text] * exponent), PRODUCT, own, promoted(own))
         computed = promoted(own)
-        return replace(self._call(self._helper(f"power{exponent}", computed), [piece], own), c_dtype=computed)
+        return self._call(self._helper(f"power{exponent}", computed), [piece], own, computed)
 
     def _extremum(self, which: str, operands: Sequence[Expression], own: np.dtype) -> Piece:
         """``min`` and ``max``, from the left."""
@@ -297,21 +293,17 @@ class CText(CBase):
         first = steps[1] if len(steps) > 1 else own
         piece = self._convert(self._operand(operands[0], first), first)
         for operand, dtype in zip(operands[1:], steps[1:], strict=True):
-            if is_half(dtype):
-                piece = self._half_function(which, [self._convert(x, dtype) for x in (
-                    piece, self._operand(operand, dtype))], dtype)
-                continue
-            piece = self._exact(self._convert(piece, dtype))
-            right = self._converted(operand, dtype)
-            if dtype == BOOL:
-                piece = self._binary(" && " if which == "min" else " || ", AND if which == "min" else OR,
-                                     piece, right, dtype)
-                piece = replace(piece, c_dtype=BOOL)
-                continue
+            left, right = (self._convert(x, dtype) for x in (piece, self._operand(operand, dtype)))
             computed = promoted(dtype)
-            args = [self._exact(self._convert(x, computed)) for x in (piece, right)]
-            piece = replace(self._call(self._function_name(which, computed), args, dtype),
-                            c_dtype=computed)
+            if is_half(dtype):
+                piece = self._half_function(which, [left, right], dtype)
+            elif dtype == BOOL:
+                operator, precedence = (" && ", AND) if which == "min" else (" || ", OR)
+                piece = self._binary(operator, precedence, self._exact(left), self._exact(right), dtype)
+                piece = replace(piece, c_dtype=BOOL)
+            else:
+                args = [self._exact(self._convert(self._exact(x), computed)) for x in (left, right)]
+                piece = self._call(self._function_name(which, computed), args, dtype, computed)
         return piece
 
     def compared(self, expr: p.Comparison) -> Piece:
@@ -403,47 +395,20 @@ class CText(CBase):
             if is_half(own):
                 return self._of_floats(name, (argument,), own)
             computed = promoted(own)
-            args = [self._converted(argument, computed)]
-            return replace(self._call(self._function_name(name, computed), args, own), c_dtype=computed)
+            return self._call(self._function_name(name, computed), [self._converted(argument, computed)], own, computed)
         operand = self._own(given, promote(own, COMPLEX64))
         args = [self._converted(argument, operand)]
         return self._convert(self._call(self._function_name(name, operand), args,
                                         operand if name == "conj" else real_dtype(operand)), own)
 
     def _joined(self, arguments: Sequence[Expression]) -> Type:
-        found = self._type(arguments[0])
-        for e in arguments[1:]:
-            found = join(found, self._type(e))
-        return found
+        return reduce(join, map(self._type, arguments))
 
     # }}}
 
 
-def to_c(expr: Expression, dialect: Dialect, lookup: Lookup, *, want: np.dtype | None = None,
-         subscripts: Subscripts = plain_subscripts, nonnegative: Callable[[Expression], bool] = constants_only,
-         used: set[str] | None = None, axes: Mapping[str, str] | None = None) -> str:
-    """*expr* as the text of *dialect*; :class:`CText` describes the arguments.
-
-    >>> from loopkit.target.host.dialect import C
-    >>> from loopkit.expr.dtypes import FLOAT32, weak
-    >>> names = {"x": FLOAT32, "i": weak(INT32)}
-    >>> to_c(p.Sum((p.Product((2, p.Variable("x"))), p.Variable("i"))), C, names.get)
-    '2.0f*x + i'
-
-    :raises TypeInferenceError: the operands do not support an operation, or a name has no type.
-    """
-    printer = CText(dialect, lookup, subscripts, nonnegative, set() if used is None else used, axes or {})
-    return printer.text(expr, want)
-
-
 def _without_sign(term: Expression) -> Expression | None:
     """``x`` for a *term* ``-x`` whose sign is a literal's, else ``None``."""
-    if isinstance(term, int | float) and not isinstance(term, bool):
-        return -term if term < 0 and term != -2**31 else None
-    if isinstance(term, p.Product) and len(term.children) > 1:
-        first, *rest = term.children
-        if isinstance(first, int | float) and not isinstance(first, bool) and first < 0 and first != -2**31:
-            if first == -1 and isinstance(first, int):
-                return rest[0] if len(rest) == 1 else p.Product(tuple(rest))
-            return p.Product((-first, *rest))
-    return None
+    first = term.children[0] if isinstance(term, p.Product) else term
+    is_negative = isinstance(first, int | float) and not isinstance(first, bool) and first < 0 and first != -2**31
+    return negated(term) if is_negative else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.dtypes import FLOAT32, FLOAT64, INT32, INT64, UINT32
+from loopkit.expr.dtypes import FLOAT32, INT32, INT64, UINT32
 from loopkit.expr.kinds import is_bfloat16, is_half
 
 #: Precedence of C's operators.
@@ -49,18 +49,7 @@ def promoted(dtype: np.dtype) -> np.dtype:
 
 def usual_conversion(a: np.dtype, b: np.dtype) -> np.dtype:
     """C's usual arithmetic conversions of real types."""
-    if a == b:
-        return promoted(a)
-    if "f" in (a.kind, b.kind):
-        if a.kind == b.kind:
-            return FLOAT64
-        return a if a.kind == "f" else b
-    if "c" in (a.kind, b.kind):
-        return np.promote_types(a, b)
-    a, b = promoted(a), promoted(b)
-    if a.itemsize != b.itemsize:
-        return a if a.itemsize > b.itemsize else b
-    return a if a.kind == "u" or a == b else b
+    return max(promoted(a), promoted(b), key=lambda dtype: (dtype.kind == "f", dtype.itemsize, dtype.kind == "u"))
 
 
 def inside(piece: Piece, precedence: int) -> str:
