@@ -99,7 +99,6 @@ def completion_of(instructions: Iterable[Instruction]) -> Completion:
 class Assign:
     """``target = value``, or ``target op= value`` for the reduction operation *combine*.
 
-    :ivar statement: the id of its statement.
     :ivar instance: the value of each iname of that statement; not printed, but checked by translation validation.
     :ivar instructions: the instructions that make its accesses; ``()``: plain loads and stores.
     """
@@ -146,11 +145,7 @@ Assumed = AlignedArray | DivisibleSize
 
 @dataclass(frozen=True)
 class For:
-    """``for (iname = start; iname < stop; iname += step) body``.
-
-    :ivar unroll: the emitted loop has an unroll directive.
-    :ivar instruction: an instruction that may execute it.
-    """
+    """``for (iname = start; iname < stop; iname += step) body``; *unroll*: with an unroll directive."""
 
     iname: str
     start: Expression
@@ -181,9 +176,9 @@ class Define:
 
 @dataclass(frozen=True)
 class Sync:
-    """The threads of each *scope* wait for each other; *serves* are the dependences that need it.
+    """Each thread executes *instructions*, then the threads of each *scope* wait for each other.
 
-    :ivar instructions: what each thread executes before it waits, in this order.
+    :ivar serves: the dependences that need it.
     """
 
     serves: tuple[str, ...]
@@ -254,11 +249,9 @@ class Swizzle:
 class Array:
     """An array that a function declares: shared by a block, or private to a thread.
 
-    :ivar shape: ``()`` for a scalar.
     :ivar across_regions: it is private and keeps its value from one region to another.
     :ivar lanes: if not 0, an array in lanes, and not *shared*: this many trailing axes have an element for each thread
         of the block. The thread holds it in a register, and instructions of a warp read it from other lanes.
-    :ivar note: a comment for the reader of the text.
     :ivar swizzle: the permutation of a shared array's columns. Only the emitted text uses it.
     """
 
@@ -278,7 +271,6 @@ class Function:
 
     :ivar extents: the extents of the axes ``g.0`` ... ``l.2`` that are used.
     :ivar coordinates: the hardware inames in terms of the axes (``p.Variable("g.0")``), in order.
-    :ivar arrays: the arrays that it declares.
     :ivar ticketed: its blocks are numbered in the order in which they start.
     """
 

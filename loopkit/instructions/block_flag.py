@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Assign, Completion, Instruction
 from loopkit.ast.signs import Signs
 from loopkit.expr.mappers import variables
-from loopkit.instructions.text import InstructionText, Printer, TicketText
+from loopkit.instructions.text import ElementText, InstructionText, Printer, TicketText
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ template <typename T> __device__ __forceinline__ T wait_for(const flagged<T> *fr
     memcpy(&value, parts, sizeof(T));
     return value;
 }
-"""}, assignment=_storing, loads=_loading, element_type=lambda name: f"flagged<{name}>",
-    element_bytes=lambda size: 8 * -(-size // 4))
+"""}, assignment=_storing, loads=_loading,
+    element=ElementText(lambda name: f"flagged<{name}>", lambda size: 8 * -(-size // 4)))
 
 #: The ticket of a block.
 CUDA_TICKET = TicketText("next_block", """

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import pymbolic.primitives as p
@@ -266,44 +267,28 @@ def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
     """
     for line in lines:
         indent = len(line) - len(line.lstrip())
-        nesting = _Nesting()
+        depth = brackets = 0
         while len(line) > width and not line.lstrip().startswith(("//", "#")):
-            at = _break(line, indent + 9, width - 1, nesting)
+            depths = list(accumulate(((c in "([") - (c in ")]") for c in line), initial=depth))[1:]
+            inner = list(accumulate(((c == "[") - (c == "]") for c in line), initial=brackets))[1:]
+            at = _break(line, indent + 9, width - 1, depths, inner)
             if at is None:
                 break
             yield line[:at]
-            for c in line[:at]:
-                nesting = nesting.after(c)
-            line = " "*(indent + 8 + 4*(nesting.brackets > 0)) + line[at:].lstrip()
+            depth, brackets = depths[at - 1], inner[at - 1]
+            line = " "*(indent + 8 + 4*(brackets > 0)) + line[at:].lstrip()
         yield line
 
 
-@dataclass(frozen=True)
-class _Nesting:
-    """The nesting of a place of a line: in parentheses and brackets, and in brackets alone."""
-
-    depth: int = 0
-    brackets: int = 0
-
-    def after(self, c: str) -> _Nesting:
-        if c not in "()[]":
-            return self
-        return _Nesting(self.depth + (c in "([") - (c in ")]"), self.brackets + (c == "[") - (c == "]"))
-
-
-def _break(line: str, low: int, high: int, nesting: _Nesting) -> int | None:
+def _break(line: str, low: int, high: int, depths: Sequence[int], brackets: Sequence[int]) -> int | None:
     """The place to break a line: after the operator or comma with the least nesting, else after ``=``.
 
     A break in a subscript, or behind the ``*`` of a product of elements, is the last resort.
     """
-    best: tuple[bool, int, int, int] | None = None
+    places: list[tuple[bool, int, int, int]] = []
     code = line.split("  //")[0]
-    for i, c in enumerate(code[:high]):
-        nesting = nesting.after(c)
-        inside = nesting.brackets > 0
-        # the continuation of a subscript is indented by four more columns
-        if i < low + 4*inside:
-            continue
+    for i in range(len(code[:high])):
+        inside = brackets[i] > 0
         if code.startswith((" && ", " || "), i - 3) or code.startswith(", ", i - 1):
             kind = 0
         elif code.startswith(" + ", i - 2) or (not inside and code.startswith((" - ", " ? ", " : "), i - 2)):
@@ -311,9 +296,10 @@ def _break(line: str, low: int, high: int, nesting: _Nesting) -> int | None:
         elif code.startswith(" = ", i - 2) or code.startswith((" += ", " *= "), i - 3):
             kind = 2
         elif not inside and code.startswith(("]*", ")*"), i - 2):
-            inside, kind = True, 3
+            kind = 3
         else:
             continue
-        found = (inside, nesting.depth, kind, -i)
-        best = found if best is None or found < best else best
-    return None if best is None else -best[3]
+        # the continuation of a subscript is indented by four more columns
+        if i >= low + 4*inside:
+            places.append((inside or kind == 3, depths[i], kind, -i))
+    return -min(places)[3] if places else None

@@ -60,7 +60,7 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
                 storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name, shape=storage.in_memory,
                 written=storage.name in written, read=storage.name in read,
                 instruction=None if access is None else storage.instruction,
-                own_bytes=0 if access is None else access.element_bytes(storage.dtype.itemsize),
+                own_bytes=access.element.size(storage.dtype.itemsize) if access is not None and access.element else 0,
                 cleared=access is not None))
             places[storage.name] = Flat(storage.in_memory)
     if dialect.ticket is not None and function.ticketed:
@@ -80,15 +80,12 @@ def count_of(launch: Launch) -> str:
 def type_of(parameter: Parameter, dialect: Dialect) -> str:
     """The type of *parameter*, or of its elements."""
     name = dialect.type_name(parameter.dtype)
-    return name if parameter.instruction is None else \
-        dialect.instructions[type(parameter.instruction)].element_type(name)
+    element = None if parameter.instruction is None else dialect.instructions[type(parameter.instruction)].element
+    return name if element is None else element.type_name(name)
 
 
 def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:
-    """A parameter in the function's head.
-
-    :arg alone: declare a pointer as not aliased.
-    """
+    """A parameter in the function's head; *alone*: a pointer is declared as not aliased."""
     name = type_of(parameter, dialect)
     if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
         const = "" if parameter.written else "const "

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -38,6 +38,22 @@ class TextTarget(Target, ABC):
         :arg head: lines for comments at the top, if the language's texts have such comments.
         :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
         """
+
+
+def require_fields(target: TextTarget, right: Mapping[str, tuple[bool, str]]) -> None:
+    """Check the fields of *target*, each with a hint.
+
+    :raises PreconditionError: a field has an illegal value.
+    """
+    for name, (is_right, hint) in right.items():
+        if not is_right:
+            raise PreconditionError(f"'{name}' of a {type(target).__name__} cannot be {getattr(target, name)!r}.",
+                                    subject=name, hint=hint)
+
+
+def is_options(options: object) -> bool:
+    """Is *options* a tuple of strings?"""
+    return isinstance(options, tuple) and all(isinstance(option, str) for option in options)
 
 
 def resolve_text_target(target: object) -> TextTarget:

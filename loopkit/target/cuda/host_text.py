@@ -50,13 +50,7 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
 
 @dataclass(frozen=True)
 class _Writer:
-    """Prints the host's work; *known* is the set of sizes and host inames that are possible at a place.
-
-    :ivar launches: by name.
-    :ivar index: the dtype of the text's own integers.
-    :ivar types: of the kernel's names.
-    :ivar used: the helper functions that the text uses.
-    """
+    """Prints the host's work; *known* is the set of sizes and host inames that are possible at a place."""
 
     launches: Mapping[str, GeneratedKernel]
     index: np.dtype[Any]
@@ -72,8 +66,7 @@ class _Writer:
     def allocation(self, scratch: Parameter, known: Set, before: Sequence[str]) -> Iterator[str]:
         """The allocation of a temporary; a negative extent allocates nothing.
 
-        If memory is exhausted, nothing is launched: the text frees *before*, and CUDA's last error reports the failure
-        like that of a launch.
+        If memory is exhausted, nothing is launched: the text frees *before*, and CUDA's last error reports it.
         """
         printer, name = self._printer(known), type_of(scratch, CUDA)
         count = [f"sizeof({name})"]

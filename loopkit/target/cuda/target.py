@@ -36,7 +36,7 @@ from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
 from loopkit.target.emit import Emitter, Threads, outer_signs, wrapped
 from loopkit.target.signature import Signature, count_of, head_lines, signature, type_of
-from loopkit.target.text_target import TextTarget
+from loopkit.target.text_target import TextTarget, is_options, require_fields
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
@@ -88,19 +88,14 @@ class CudaTarget(TextTarget):
         """:raises PreconditionError: a field has an illegal value."""
         _require_known("CUDA architecture", self.architecture, DEVICE_LIMITS)
         _require_known("dialect of C++ for CUDA", self.std, STANDARDS)
-        for name in ("fast_math", "line_info"):
-            if not isinstance(getattr(self, name), bool):
-                raise PreconditionError(f"'{name}' of a CudaTarget cannot be {getattr(self, name)!r}.", subject=name,
-                                        hint="give True or False")
         most = self.limits.thread_registers
-        if self.max_registers is not None and not (
-                type(self.max_registers) is int and _FEWEST_REGISTERS <= self.max_registers <= most):
-            raise PreconditionError(f"'max_registers' of a CudaTarget cannot be {self.max_registers!r}.",
-                                    subject="max_registers",
-                                    hint=f"give a number from {_FEWEST_REGISTERS} to {most}, or None for no limit")
-        if not isinstance(self.options, tuple) or not all(isinstance(option, str) for option in self.options):
-            raise PreconditionError(f"'options' of a CudaTarget cannot be {self.options!r}.", subject="options",
-                                    hint="give a tuple of strings, one an option: options=('-fmad=false',)")
+        require_fields(self, {
+            "fast_math": (isinstance(self.fast_math, bool), "give True or False"),
+            "line_info": (isinstance(self.line_info, bool), "give True or False"),
+            "max_registers": (self.max_registers is None or (
+                type(self.max_registers) is int and _FEWEST_REGISTERS <= self.max_registers <= most),
+                f"give a number from {_FEWEST_REGISTERS} to {most}, or None for no limit"),
+            "options": (is_options(self.options), "give a tuple of strings, one an option: options=('-fmad=false',)")})
 
     @property
     def architecture(self) -> str:

@@ -16,7 +16,6 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Function, Sync
-from loopkit.errors import PreconditionError
 from loopkit.instructions.atomic_update import has_openmp
 from loopkit.instructions.text import indented
 from loopkit.kernel.data import AddressSpace
@@ -29,7 +28,7 @@ from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_co
 from loopkit.target.emit import Emitter, Threads, outer_signs, wrapped
 from loopkit.target.host.dialect import C
 from loopkit.target.signature import Signature, head_lines, signature
-from loopkit.target.text_target import TextTarget
+from loopkit.target.text_target import TextTarget, is_options, require_fields
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
@@ -56,15 +55,12 @@ class CTarget(TextTarget):
 
     def __post_init__(self) -> None:
         """:raises PreconditionError: a field has an illegal value."""
-        if not (self.compiler is None or (isinstance(self.compiler, str) and self.compiler.strip())):
-            raise PreconditionError(f"'compiler' of a CTarget cannot be {self.compiler!r}.", subject="compiler",
-                                    hint="give a command, such as 'gcc-13', or None to have one found")
-        if not isinstance(self.fast, bool):
-            raise PreconditionError(f"'fast' of a CTarget cannot be {self.fast!r}.", subject="fast",
-                                    hint="give True or False")
-        if not isinstance(self.options, tuple) or not all(isinstance(option, str) for option in self.options):
-            raise PreconditionError(f"'options' of a CTarget cannot be {self.options!r}.", subject="options",
-                                    hint="give a tuple of strings, one an option: options=('-funroll-loops',)")
+        require_fields(self, {
+            "compiler": (self.compiler is None or (isinstance(self.compiler, str) and bool(self.compiler.strip())),
+                         "give a command, such as 'gcc-13', or None to have one found"),
+            "fast": (isinstance(self.fast, bool), "give True or False"),
+            "options": (is_options(self.options),
+                        "give a tuple of strings, one an option: options=('-funroll-loops',)")})
 
     @property
     def dialect(self) -> Dialect:
