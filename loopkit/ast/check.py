@@ -33,9 +33,7 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
 class _NameScope:
     """The facts that hold at a place of the program.
 
-    :ivar names: the names that have a value.
     :ivar divergent: the names that may differ between threads.
-    :ivar loops: the variables of the loops around it.
     :ivar uniform: all threads of the block reach it.
     :ivar together: it is the code of an instruction, whose elements are checked with the instruction.
     """

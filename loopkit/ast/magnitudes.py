@@ -45,8 +45,7 @@ class MagnitudeBound:
 
 
 def _joined(parts: list[MagnitudeBound], join: Callable[[Iterable[Fraction]], Fraction | int]) -> MagnitudeBound:
-    """The bound whose constant and factors are those of *parts*, joined: a sum by ``sum``, a common bound by ``max``.
-    """
+    """The bound of the sum of *parts* by ``sum``, of any of them by ``max``."""
     factors = [dict(part.factors) for part in parts]
     names = sorted(set().union(*factors))
     return MagnitudeBound(Fraction(join(part.constant for part in parts)),

@@ -17,9 +17,7 @@ Names = Mapping[str, Expression]
 def simplified(block: Block, names: Names | None = None) -> Block:
     """*block* with nested blocks flattened, empty parts dropped, and neighbours under one condition joined.
 
-    A nested block keeps its braces only if it gives a name another value.
-
-    :arg names: the integers that are defined around the block.
+    A nested block keeps its braces only if it gives a name another value. *names* are defined around the block.
     """
     known = dict(names or {})
     own: set[str] = set()
@@ -91,8 +89,7 @@ def _defined(block: Block) -> frozenset[str]:
 
 
 def without_unused_names(block: Block) -> Block:
-    """*block* without constants that no later node mentions; in the instances of statements, their values replace them.
-    """
+    """*block* without constants that no later node mentions; the instances of statements get their values."""
     return _used(block)[0]
 
 

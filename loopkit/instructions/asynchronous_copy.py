@@ -44,10 +44,7 @@ class AsynchronousCopy(MemoryInstruction):
         return ("async",)
 
     def require_operands(self, kernel: LoopKernel, statement: Statement, expression: Expression) -> None:
-        """Check that the statement copies the bits of one element, as far as dtypes are known.
-
-        :raises PreconditionError: it converts or computes, or copies elements of another size than 4, 8 or 16 bytes.
-        """
+        """Check that the statement copies the bits of one element, as far as dtypes are known."""
         s = statement
         name = expression.aggregate.name if isinstance(expression, p.Subscript) \
             and isinstance(expression.aggregate, p.Variable) else ""

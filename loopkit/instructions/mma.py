@@ -26,13 +26,7 @@ _LANES = 32
 
 @dataclass(frozen=True)
 class Fragment:
-    """A fragment layout: the lane and the register that hold each element of a matrix, and the inverse.
-
-    :ivar row: the row of the element in register ``register`` of lane ``lane``.
-    :ivar column: the column of that element.
-    :ivar lane: the lane that holds the element at ``row`` and ``column``.
-    :ivar register: the register of that lane.
-    """
+    """A fragment layout: *row* and *column* of the element that ``lane`` holds in ``register``, and the inverse."""
 
     row: Expression
     column: Expression
@@ -45,8 +39,7 @@ class Fragment:
         return substitute(self.row, values), substitute(self.column, values)
 
     def holder(self, row: Expression, column: Expression) -> tuple[Expression, int]:
-        """The lane and the register of an element, whose row and column may depend on ``lane``; the register must not.
-        """
+        """The lane and the register of an element; its row and column may depend on ``lane``, the register must not."""
         values = {"row": row, "column": column}
         number, = {evaluate(substitute(self.register, values), {"lane": t}) for t in range(_LANES)}
         return substitute(self.lane, values), number

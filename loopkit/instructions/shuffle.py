@@ -25,8 +25,7 @@ from loopkit.poly.affine import add, affine_difference, floor_div, multiply
 class Shuffle(Instruction):
     """A read of another lane's register, by all lanes of a warp at once.
 
-    :ivar offset: the distance of the lane that a lane reads from, negative: back; ``None``: the first lane of its
-        group.
+    :ivar offset: the distance of the lane that a lane reads from; ``None``: the first lane of its group.
     :ivar width: the number of neighbouring lanes in a group; a power of two.
     :ivar spare: no thread reads the values of lanes that a guard excludes afterwards; these lanes may write too.
     """
@@ -69,7 +68,6 @@ class Shuffle(Instruction):
 def read_of_other_lane(region: Region, lanes: Collection[str]) -> tuple[Assign, p.Subscript]:
     """The assignment in *region*, and the element that it reads from another lane.
 
-    :arg lanes: the arrays in lanes.
     :raises InternalError: the region is not one assignment with one such read, perhaps under a guard.
     """
     node = _assignment(region.body)
@@ -123,8 +121,7 @@ class Lanes:
             yield f"{self.type_name(a.dtype)} {name}{extents}{{}}{other};{f'  // {a.note}' if a.note else ''}"
 
     def shuffle(self, region: Region) -> tuple[list[str], Region, Mapping[str, str]]:
-        """The text of a shuffle: lines before the region, the region with a name for the read, and the spelling of the
-        name.
+        """A shuffle: lines before the region, the region with a name for the read, and the spelling of the name.
 
         The lines are empty if the spelling is the shuffle itself.
         """

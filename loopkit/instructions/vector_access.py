@@ -257,8 +257,7 @@ def _certain_reads(assign: Assign) -> dict[p.Subscript, None]:
 
 
 def _distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
-    """The number of iterations by which *element* is ahead of the elements of *vector*; ``None``: it has none of them.
-    """
+    """The number of iterations by which *element* is ahead of those of *vector*; ``None``: it is none of them."""
     if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
         return None
     by = affine_difference(element.index_tuple[-1], vector.element.index_tuple[-1])

@@ -14,11 +14,7 @@ from loopkit.target.c.dialect import Dialect
 
 @dataclass(frozen=True)
 class Flat:
-    """An array in one piece of memory, in C order or with strides as parameters.
-
-    :ivar shape: the extents; the first is not used.
-    :ivar strides: names of the stride parameters, ``()`` for C order.
-    """
+    """An array in one piece of memory: in C order, or with *strides*, the names of parameters."""
 
     shape: tuple[Expression | None, ...]
     strides: tuple[str, ...] = ()
@@ -42,8 +38,7 @@ class Nested:
     """An array declared in the function: ``name[i][j]``.
 
     :ivar lead: text of subscripts before the array's own (the thread, on the host).
-    :ivar swizzle: the permutation of its columns, the last subscript.
-    :ivar rows: the number of rows that the swizzle depends on.
+    :ivar rows: the number of rows that *swizzle*, the permutation of its columns, depends on.
     """
 
     lead: str = ""
@@ -73,10 +68,7 @@ def note_of(array: Array) -> str:
 
 @dataclass(frozen=True)
 class Register:
-    """An array in warp registers: a thread names its own element only.
-
-    :ivar lanes: number of trailing subscripts that select the thread.
-    """
+    """An array in warp registers: a thread names its own element; the last *lanes* subscripts select the thread."""
 
     lanes: int
 

@@ -27,10 +27,7 @@ class Signature:
 
 
 def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout, dialect: Dialect) -> Signature:
-    """The parameters of *launch*: its arrays in the kernel's order, the values, strides, global temporaries.
-
-    :arg function: its loop program.
-    """
+    """The parameters of *launch*: its arrays in the kernel's order, global temporaries, values, strides."""
     knl = launch.kernel
     accesses = [a for s in launch.statements.values() for a in accesses_of(knl, s.statement)]
     written, read = {a.array for a in accesses if a.is_write}, {a.array for a in accesses if not a.is_write}

@@ -41,10 +41,7 @@ class TextTarget(Target, ABC):
 
 
 def require_fields(target: TextTarget, right: Mapping[str, tuple[bool, str]]) -> None:
-    """Check the fields of *target*, each with a hint.
-
-    :raises PreconditionError: a field has an illegal value.
-    """
+    """:raises PreconditionError: a field of *target* is not right; with its hint."""
     for name, (is_right, hint) in right.items():
         if not is_right:
             raise PreconditionError(f"'{name}' of a {type(target).__name__} cannot be {getattr(target, name)!r}.",
@@ -68,10 +65,8 @@ def resolve_text_target(target: object) -> TextTarget:
 def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Sequence[str] = ()) -> GeneratedCode:
     """The source text of a lowered kernel; with 64-bit indices if 32 bits cannot be right.
 
-    :arg head: lines for comments at the top, if the target's texts have such comments.
     :raises PreconditionError: stages of lowering are missing.
     :raises NameConflictError: a name of the kernel is reserved in the target's texts.
-    :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
     """
     lowered.require_finished()
     if taken := sorted(target.reserved & {lowered.kernel.name, *lowered.kernel.all_names}):

@@ -1,7 +1,7 @@
 """Types of expressions in C text, conversions between them, literals, and names of functions."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -132,21 +132,19 @@ class CBase:
             return real_dtype(want)
         return want if rank == 3 else resolve(given)
 
-    def _steps(self, operands: Sequence[Any], own: np.dtype, f: Callable[[Type, Type], Type],
-               made: type[p.Sum | p.Product] | None = None) -> list[np.dtype]:
-        """The dtypes of the steps of an operation with many operands, from the left.
+    def _steps(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type],
+               made: Callable[[tuple[Any, ...]], Expression] | None = None) -> Iterator[tuple[Expression, np.dtype]]:
+        """All operands of an operation but the first, from the left, each with the dtype of the result up to it.
 
         :arg made: the operation of some operands, if its result may be larger than they are.
         """
         found = self._type(operands[0])
-        result = [self._own(found, own)]
         for number, operand in enumerate(operands[1:], 2):
             found = f(found, self._type(operand))
             dtype = self._own(found, own) if found != BOOL else BOOL
             if made is not None and isinstance(found, Weak) and found.rank == 1:
                 dtype = self._long_enough(made(tuple(operands[:number])), dtype, own)
-            result.append(dtype)
-        return result
+            yield operand, dtype
 
     # }}}
 

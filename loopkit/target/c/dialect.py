@@ -33,7 +33,7 @@ def suffix(dtype: np.dtype) -> str:
 class Types:
     """Types and literals.
 
-    :ivar names: the name of each dtype's type, by numpy's name of the dtype.
+    :ivar names: by numpy's name of the dtype.
     :ivar truth: false and true.
     :ivar constants: text of the macros ``INFINITY`` and ``NAN`` if the language has none.
     """
@@ -45,9 +45,8 @@ class Types:
 
 @dataclass(frozen=True)
 class Functions:
-    """Functions of integers and reals.
+    """Functions of integers and reals; *qualifier* is that of a helper function.
 
-    :ivar qualifier: the qualifier of a helper function.
     :ivar helped: real functions that the language lacks and a helper computes.
     :ivar normal: by the suffix of a dtype, the functions with a faster helper for arguments that cannot be subnormal.
     :ivar integer: names of the language's functions of integers, by ``"min_i32"``.
@@ -65,7 +64,7 @@ class Functions:
 class ComplexNumbers:
     """Complex numbers.
 
-    :ivar text: the text for complex numbers, by dtype; ``None`` as the key: the text for all of them.
+    :ivar text: lines before the functions, by dtype; ``None``: for both.
     :ivar overloaded: functions have one name for both dtypes, and a call of the type makes a number; else the names of
         functions of complex64 end in ``f``, and the text has a function ``make_complex64``.
     """
@@ -92,13 +91,7 @@ class Halves:
 
 @dataclass(frozen=True)
 class CachePolicies:
-    """Loads and stores under a cache policy.
-
-    :ivar streaming_store: the function that stores with the policy evict_first.
-    :ivar evict_last_load: the function that loads with the policy evict_last.
-    :ivar evict_last_text: the text of that function.
-    :ivar evict_last_start: the first line of a function that uses it.
-    """
+    """Functions that store and load under a cache policy; *evict_last_start*: the first line of a user of the load."""
 
     streaming_store: str = ""
     evict_last_load: str = ""

@@ -143,10 +143,9 @@ class CText(CBase):
         return self._convert(piece, resolve(wanted))
 
     def _sum(self, terms: Sequence[Expression], own: np.dtype) -> Piece:
-        steps = self._steps(terms, own, arithmetic, p.Sum)
-        first = steps[1] if len(steps) > 1 else own
-        piece = self._operand(terms[0], first)
-        for term, dtype in zip(terms[1:], steps[1:], strict=True):
+        steps = list(self._steps(terms, own, arithmetic, p.Sum))
+        piece = self._operand(terms[0], steps[0][1] if steps else own)
+        for term, dtype in steps:
             positive = _without_sign(term)
             operator = "+" if positive is None else "-"
             right = self._operand(term if positive is None else positive, dtype)
@@ -164,9 +163,9 @@ class CText(CBase):
             elif inner.dtype.kind == "u" and own.kind == "i":
                 inner = self._convert(inner, own)
             return self._negated(inner)
-        steps = self._steps(factors, own, arithmetic, p.Product)
-        piece = self._operand(factors[0], steps[1] if len(steps) > 1 else own)
-        for factor, dtype in zip(factors[1:], steps[1:], strict=True):
+        steps = list(self._steps(factors, own, arithmetic, p.Product))
+        piece = self._operand(factors[0], steps[0][1] if steps else own)
+        for factor, dtype in steps:
             piece = self._binary("*", PRODUCT, piece, self._operand(factor, dtype), dtype)
         return piece
 
@@ -222,7 +221,7 @@ class CText(CBase):
         return common == dtype
 
     def _quotient(self, expr: p.Quotient, own: np.dtype) -> Piece:
-        dtype = self._steps((expr.numerator, expr.denominator), own, division)[1]
+        (_, dtype), = self._steps((expr.numerator, expr.denominator), own, division)
         left, right = self._operand(expr.numerator, dtype), self._operand(expr.denominator, dtype)
         return self._binary(" / ", PRODUCT, left, right, dtype, modular=False)
 
@@ -289,10 +288,10 @@ class CText(CBase):
 
     def _extremum(self, which: str, operands: Sequence[Expression], own: np.dtype) -> Piece:
         """``min`` and ``max``, from the left."""
-        steps = self._steps(operands, own, join)
-        first = steps[1] if len(steps) > 1 else own
+        steps = list(self._steps(operands, own, join))
+        first = steps[0][1] if steps else own
         piece = self._convert(self._operand(operands[0], first), first)
-        for operand, dtype in zip(operands[1:], steps[1:], strict=True):
+        for operand, dtype in steps:
             left, right = (self._convert(x, dtype) for x in (piece, self._operand(operand, dtype)))
             computed = promoted(dtype)
             if is_half(dtype):

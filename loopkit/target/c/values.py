@@ -17,11 +17,9 @@ TERNARY, OR, AND, EQUALITY, RELATION, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10
 class Piece:
     """Text of a value.
 
-    :ivar precedence: of its outermost operator.
     :ivar dtype: the dtype of the value by loopkit's rules.
     :ivar c_dtype: the type of the text in C. If it is wider than *dtype*, the C value is congruent to the value modulo
         2^bits of *dtype*.
-    :ivar literal: the value of a literal.
     :ivar divides: its outermost operator is ``/`` or ``%``.
     :ivar unrounded: a half that was computed in float32 and is not yet rounded; other halves with the *c_dtype* float32
         are exact.

@@ -307,10 +307,7 @@ class _SharedMemory:
 
 
 def _shared_memory(arrays: Sequence[Array], static_bytes: int, others: int = 0) -> _SharedMemory:
-    """The layout of the shared ones among *arrays*; up to *static_bytes* can be declared.
-
-    :arg others: bytes that called functions declare.
-    """
+    """The layout of the shared ones among *arrays*; up to *static_bytes* can be declared beside *others*."""
     offsets: dict[str, int] = {}
     end = total = 0
     for array in arrays:
