@@ -79,16 +79,10 @@ def mentioned(node: Node) -> frozenset[str]:
 def instructions_in(node: Node) -> Iterator[Instruction]:
     """The instructions of *node* and of the nodes in it."""
     for inner in nodes_in(node):
-        match inner:
-            case Assign() | Sync():
-                yield from inner.instructions
-            case For() | Region():
-                if inner.instruction is not None:
-                    yield inner.instruction
-            case If() | Define() | Call() | Block():
-                pass
-            case _:
-                assert_never(inner)
+        if isinstance(inner, Assign | Sync):
+            yield from inner.instructions
+        elif isinstance(inner, For | Region) and inner.instruction is not None:
+            yield inner.instruction
 
 
 @overload

@@ -132,9 +132,9 @@ class CBase:
             return real_dtype(want)
         return want if rank == 3 else resolve(given)
 
-    def _steps(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type],
-               made: Callable[[tuple[Any, ...]], Expression] | None = None) -> Iterator[tuple[Expression, np.dtype]]:
-        """All operands of an operation but the first, from the left, each with the dtype of the result up to it.
+    def _step_dtypes(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type],
+                     made: Callable[[tuple[Any, ...]], Expression] | None) -> Iterator[np.dtype]:
+        """The dtypes of the results of an operation of two, three, ... operands from the left.
 
         :arg made: the operation of some operands, if its result may be larger than they are.
         """
@@ -144,7 +144,7 @@ class CBase:
             dtype = self._own(found, own) if found != BOOL else BOOL
             if made is not None and isinstance(found, Weak) and found.rank == 1:
                 dtype = self._long_enough(made(tuple(operands[:number])), dtype, own)
-            yield operand, dtype
+            yield dtype
 
     # }}}
 

@@ -6,9 +6,10 @@ conversions differ. A literal is spelled in the dtype of its context, so that a 
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
@@ -142,18 +143,26 @@ class CText(CBase):
         assert wanted is not None
         return self._convert(piece, resolve(wanted))
 
+    def _folded(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type],
+                step: Callable[[Piece, Expression, np.dtype], Piece],
+                made: Callable[[tuple[Any, ...]], Expression] | None = None) -> Piece:
+        """*operands* combined by *step* from the left, each time in the dtype of the result."""
+        dtypes = list(self._step_dtypes(operands, own, f, made))
+        piece = self._operand(operands[0], dtypes[0] if dtypes else own)
+        for operand, dtype in zip(operands[1:], dtypes, strict=True):
+            piece = step(piece, operand, dtype)
+        return piece
+
     def _sum(self, terms: Sequence[Expression], own: np.dtype) -> Piece:
-        steps = list(self._steps(terms, own, arithmetic, p.Sum))
-        piece = self._operand(terms[0], steps[0][1] if steps else own)
-        for term, dtype in steps:
+        def added(piece: Piece, term: Expression, dtype: np.dtype) -> Piece:
             positive = _without_sign(term)
             operator = "+" if positive is None else "-"
             right = self._operand(term if positive is None else positive, dtype)
             if operator == "+" and dtype.kind in "iu" and piece.c_dtype == right.c_dtype == right.dtype == dtype:
                 # i + (j + k) of one integer type is i + j + k
                 right = replace(right, precedence=PRODUCT if right.precedence == SUM else right.precedence)
-            piece = self._binary(f" {operator} ", SUM, piece, right, dtype)
-        return piece
+            return self._binary(f" {operator} ", SUM, piece, right, dtype)
+        return self._folded(terms, own, arithmetic, added, p.Sum)
 
     def _product(self, factors: Sequence[Expression], own: np.dtype) -> Piece:
         if len(factors) > 1 and isinstance(factors[0], int) and factors[0] == -1:
@@ -163,11 +172,8 @@ class CText(CBase):
             elif inner.dtype.kind == "u" and own.kind == "i":
                 inner = self._convert(inner, own)
             return self._negated(inner)
-        steps = list(self._steps(factors, own, arithmetic, p.Product))
-        piece = self._operand(factors[0], steps[0][1] if steps else own)
-        for factor, dtype in steps:
-            piece = self._binary("*", PRODUCT, piece, self._operand(factor, dtype), dtype)
-        return piece
+        return self._folded(factors, own, arithmetic, lambda piece, factor, dtype: self._binary(
+            "*", PRODUCT, piece, self._operand(factor, dtype), dtype), p.Product)
 
     def _negated(self, piece: Piece) -> Piece:
         if is_half(piece.dtype) and not piece.unrounded:
@@ -221,9 +227,8 @@ class CText(CBase):
         return common == dtype
 
     def _quotient(self, expr: p.Quotient, own: np.dtype) -> Piece:
-        (_, dtype), = self._steps((expr.numerator, expr.denominator), own, division)
-        left, right = self._operand(expr.numerator, dtype), self._operand(expr.denominator, dtype)
-        return self._binary(" / ", PRODUCT, left, right, dtype, modular=False)
+        return self._folded((expr.numerator, expr.denominator), own, division, lambda left, right, dtype: self._binary(
+            " / ", PRODUCT, left, self._operand(right, dtype), dtype, modular=False))
 
     def _division(self, expr: p.FloorDiv | p.Remainder, own: np.dtype) -> Piece:
         """Python's ``//`` and ``%``, which round down, by C's operators or helpers."""
@@ -288,22 +293,18 @@ class CText(CBase):
 
     def _extremum(self, which: str, operands: Sequence[Expression], own: np.dtype) -> Piece:
         """``min`` and ``max``, from the left."""
-        steps = list(self._steps(operands, own, join))
-        first = steps[0][1] if steps else own
-        piece = self._convert(self._operand(operands[0], first), first)
-        for operand, dtype in steps:
+        def joined(piece: Piece, operand: Expression, dtype: np.dtype) -> Piece:
             left, right = (self._convert(x, dtype) for x in (piece, self._operand(operand, dtype)))
-            computed = promoted(dtype)
             if is_half(dtype):
-                piece = self._half_function(which, [left, right], dtype)
-            elif dtype == BOOL:
+                return self._half_function(which, [left, right], dtype)
+            left, right = self._exact(left), self._exact(right)
+            if dtype == BOOL:
                 operator, precedence = (" && ", AND) if which == "min" else (" || ", OR)
-                piece = self._binary(operator, precedence, self._exact(left), self._exact(right), dtype)
-                piece = replace(piece, c_dtype=BOOL)
-            else:
-                args = [self._exact(self._convert(self._exact(x), computed)) for x in (left, right)]
-                piece = self._call(self._function_name(which, computed), args, dtype, computed)
-        return piece
+                return replace(self._binary(operator, precedence, left, right, dtype), c_dtype=BOOL)
+            computed = promoted(dtype)
+            args = [self._exact(self._convert(x, computed)) for x in (left, right)]
+            return self._call(self._function_name(which, computed), args, dtype, computed)
+        return self._folded(operands, own, join, joined)
 
     def compared(self, expr: p.Comparison) -> Piece:
         """A comparison; sizes and inames are compared as integers, like in the analyses."""
