@@ -8,6 +8,7 @@ from functools import reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.nodes import For
 from loopkit.expr.intervals import Interval, interval
 
 #: Wider than the values of any integer type.
@@ -34,10 +35,14 @@ class Signs:
         return low if low >= -2**63 else None
 
     def defining(self, name: str, value: Expression) -> Signs:
-        """After ``name = value``, or in a loop over *name* from *value*."""
+        """After ``name = value``."""
         low = self.least(value)
         others = {x: least for x, least in self.lower.items() if x != name}
         return Signs(others if low is None else {**others, name: low})
+
+    def inside(self, loop: For) -> Signs:
+        """In the iterations of *loop*."""
+        return self.defining(loop.iname, loop.start)
 
     def where(self, condition: Expression) -> Signs:
         """The bounds at places that *condition* guards."""

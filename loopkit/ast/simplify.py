@@ -31,8 +31,9 @@ def simplified(block: Block, names: Names | None = None) -> Block:
             own.add(node.name)
             children.append(node)
             continue
-        for x in _loop_names(node):
-            _forget(known, x)           # a constant with the name of the loop's variable has no meaning after the loop
+        for inner in nodes_in(node):
+            if isinstance(inner, For):
+                _forget(known, inner.iname)     # a constant of this name has no meaning after the loop
         for new in _simplified(node, known):
             last = children[-1] if children else None
             if isinstance(new, If) and isinstance(last, If) and (one := _joined(last, new, known)) is not None:
@@ -51,15 +52,13 @@ def _forget(known: dict[str, Expression], name: str) -> None:
 
 def _joined(first: If, second: If, known: Names) -> If | None:
     """Two neighbours as one ``if``: under one condition, or under a condition and its negation."""
-    if second.otherwise is not None or variables(first.condition) & assigned(first.then):
+    changed = assigned(first.then) | (frozenset() if first.otherwise is None else assigned(first.otherwise))
+    if second.otherwise is not None or variables(first.condition) & changed:
         return None
     if second.condition == first.condition:
-        if first.otherwise is not None and variables(first.condition) & assigned(first.otherwise):
-            return None
-        then = simplified(Block((first.then, second.then)), known)
-        return If(first.condition, then, first.otherwise, first.comment)
+        return replace(first, then=simplified(Block((first.then, second.then)), known))
     if second.condition == p.LogicalNot(first.condition) and first.otherwise is None:
-        return If(first.condition, first.then, second.then, first.comment)
+        return replace(first, otherwise=second.then)
     return None
 
 
@@ -137,11 +136,6 @@ def _with_instance(node: Node, name: str, value: Expression) -> Node:
             return node
         case For() | If() | Region() | Define() | Sync() | Call():
             return map_child_nodes(node, lambda child: _with_instance(child, name, value))
-
-
-def _loop_names(node: Node) -> frozenset[str]:
-    """The inames of the loops in *node*."""
-    return frozenset(inner.iname for inner in nodes_in(node) if isinstance(inner, For))
 
 
 def assigned(block: Block) -> frozenset[str]:

@@ -290,7 +290,7 @@ def in_steps(printer: Printer, loop: For, length: int, signs: Signs, move: Calla
         return
     yield "#pragma unroll"
     yield f"for ({printer.index} {x} = {every.start}; {x} < {every.stop}; {x} += {length})"
-    yield f"    {move(p.Variable(x), signs.defining(x, every.start))}"
+    yield f"    {move(p.Variable(x), signs.inside(loop))}"
 
 
 def _moves(printer: Printer, loop: For, vector: Vector, signs: Signs, *, load: bool) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The one emitter of C-family text: statements and loops; the dialect holds the differences between targets."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -28,17 +28,19 @@ from loopkit.target.c.expressions import CText
 
 @dataclass(frozen=True)
 class Threads:
-    """The text of a target for what the threads of a block do together.
+    """The text of a target for launches, and for what the threads of a block do together.
 
     :ivar region: adds lines around a region.
-    :ivar sync: the lines of a synchronization.
+    :ivar sync: adds lines to those of a synchronization's instructions.
     :ivar collective: gives the lines before a region with an instruction, the region with variables for its reads, and
         the text of these variables; ``None``: such regions are emitted as plain code.
+    :ivar call: the lines of a launch, in the host's part of a program.
     """
 
-    region: Callable[[list[str]], list[str]]
-    sync: Callable[[Sync], list[str]]
+    region: Callable[[list[str]], list[str]] = list
+    sync: Callable[[Sync, list[str]], list[str]] = lambda _node, own: own
     collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
+    call: Callable[[Call, Signs], Iterable[str]] = lambda _node, _signs: ()
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,11 @@ class Emitter:
 
     def loop(self, node: For, signs: Signs) -> Iterator[str]:
         yield from self.dialect.syntax.unroll if node.unroll else ()
-        yield loop_head(node, self.index, self.text(node.start, signs), self.text(node.stop, signs))
-        yield from indented(self.lines(node.body, signs.defining(node.iname, node.start)))
+        step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
+        start, stop = self.text(node.start, signs), self.text(node.stop, signs)
+        stop = f"({stop})" if isinstance(node.stop, p.If) else stop         # "?:" has lower precedence than "<"
+        yield f"for ({self.index} {node.iname} = {start}; {node.iname} < {stop}; {step}) {{"
+        yield from indented(self.lines(node.body, signs.inside(node)))
         yield "}"
 
     # }}}
@@ -153,11 +158,18 @@ class Emitter:
                 yield from self.loop(node, signs) if text is None or text.loop is None else \
                     text.loop(self, node, node.instruction, signs)
             case If():
-                yield from self._if(node, signs)
+                comment = f"  // {node.comment}" if node.comment else ""
+                yield f"if ({self.condition(node.condition, signs)}) {{{comment}"
+                yield from indented(self.lines(node.then, signs.where(node.condition)))
+                fails = signs.where(p.LogicalNot(node.condition))
+                yield from or_else([] if node.otherwise is None else list(self.lines(node.otherwise, fails)))
             case Define():
                 yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
             case Sync():
-                yield from self.threads.sync(node)
+                texts = [(i, self.text_of(i)) for i in node.instructions]
+                yield from self.threads.sync(node, [
+                    line for i, text in texts if text is not None and text.sync is not None
+                    for line in text.sync(self.used, i)])
             case Region():
                 yield from self._region(node, signs)
             case Block():
@@ -165,7 +177,7 @@ class Emitter:
                 yield from indented(self.lines(node, signs))
                 yield "}"
             case Call():
-                raise AssertionError(node)              # the host's: see host_text
+                yield from self.threads.call(node, signs)
 
     def _region(self, node: Region, signs: Signs) -> Iterator[str]:
         emitter = self
@@ -175,12 +187,6 @@ class Emitter:
             own = replace(self.addresses, spelled={**self.addresses.spelled, **spelled})
             emitter = replace(self, addresses=own)
         yield from self.threads.region(list(emitter.lines(node.body, signs)))
-
-    def _if(self, node: If, signs: Signs) -> Iterator[str]:
-        comment = f"  // {node.comment}" if node.comment else ""
-        yield f"if ({self.condition(node.condition, signs)}) {{{comment}"
-        yield from indented(self.lines(node.then, signs.where(node.condition)))
-        yield from or_else([] if node.otherwise is None else list(self.lines(node.otherwise, signs)))
 
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
@@ -235,13 +241,6 @@ class Emitter:
         return self.types.get(name) or weak(self.index_dtype)
 
     # }}}
-
-
-def loop_head(node: For, index: str, start: str, stop: str) -> str:
-    """The first line of a loop with its bounds as text."""
-    step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
-    stop = f"({stop})" if isinstance(node.stop, p.If) else stop         # "?:" has lower precedence than "<"
-    return f"for ({index} {node.iname} = {start}; {node.iname} < {stop}; {step}) {{"
 
 
 def _array(element: p.Variable | p.Subscript) -> str:

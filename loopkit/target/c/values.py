@@ -67,8 +67,9 @@ def real_literal(value: float, dtype: np.dtype) -> Piece:
             rounded = dtype.type(value)
         if np.isfinite(float(rounded)):
             shown = _shortest(rounded) if is_bfloat16(dtype) else rounded
-            text = np.format_float_scientific(shown, trim="-", exp_digits=1) if _is_extreme(abs(float(rounded))) \
-                else np.format_float_positional(shown, trim="0")
+            plain = rounded == 0 or 1e-5 <= abs(float(rounded)) < 1e16
+            text = np.format_float_positional(shown, trim="0") if plain else \
+                np.format_float_scientific(shown, trim="-", exp_digits=1)
             text += "f" if dtype == FLOAT32 or is_half(dtype) else ""
             return Piece(text, UNARY if text.startswith("-") else PRIMARY, dtype, dtype)
         value = float(rounded)
@@ -78,9 +79,8 @@ def real_literal(value: float, dtype: np.dtype) -> Piece:
 
 
 def integer_literal(value: int, dtype: np.dtype, *, typed: bool) -> Piece:
-    """*value* as a literal of an integer *dtype*.
+    """*value* as a literal of an integer *dtype*; *typed*: of this type in C too, instead of one that C converts.
 
-    :arg typed: its type is *dtype* in C too, instead of one that C converts.
     :raises TypeInferenceError: it does not fit.
     """
     info = np.iinfo(dtype)
@@ -104,9 +104,5 @@ def _shortest(value: np.generic) -> np.float64:
         if value.dtype.type(found) == value:
             return found
     return np.float64(value)
-
-
-def _is_extreme(value: float) -> bool:
-    return value != 0 and not 1e-5 <= value < 1e16
 
 # }}}

@@ -116,32 +116,27 @@ class CudaTarget(TextTarget):
         return CUDA
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        return _code(lowered, self, layout, head)
+        used: set[str] = set()
+        functions = [_Function(lowered, launch, function, layout, self.limits, used)
+                     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
+        for x in functions:
+            x.require_within()
+            x.require_capability()
+        texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
+        launches = tuple(GeneratedKernel(x.launch.name, x.signature.parameters, x.launch.grid, x.launch.block,
+                                         x.shared.total, x.shared.dynamic_bytes) for x in functions)
+        assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
+        sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
+        comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
+        source = "\n\n".join([*filter(None, (comments, CUDA.preamble(used).rstrip())), *texts]) + "\n"
+        return GeneratedCode(self.name, source, launches, host_text(lowered, launches, layout), layout,
+                             lowered.program.host_order, assumed)
 
 
 def _require_known(what: str, value: object, known: Collection[str]) -> None:
     if not isinstance(value, str) or value not in known:
         raise PreconditionError(f"{value!r} is no known {what}.", subject=str(value),
                                 hint=f"known are {', '.join(known)}")
-
-
-def _code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-    """The translation unit, with *head* as comments at its top, and the launches."""
-    used: set[str] = set()
-    functions = [_Function(lowered, launch, function, layout, target.limits, used)
-                 for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
-    for x in functions:
-        x.require_within()
-        x.require_capability()
-    texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
-    launches = tuple(GeneratedKernel(x.launch.name, x.signature.parameters, x.launch.grid, x.launch.block,
-                                     x.shared.total, x.shared.dynamic_bytes) for x in functions)
-    assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
-    sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
-    comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
-    source = "\n\n".join([*filter(None, (comments, CUDA.preamble(used).rstrip())), *texts]) + "\n"
-    return GeneratedCode(target.name, source, launches, host_text(lowered, launches, layout), layout,
-                         lowered.program.host_order, assumed)
 
 
 @dataclass(frozen=True)
@@ -169,10 +164,9 @@ class _Function:
     def require_within(self) -> None:
         """:raises LimitError: the launch needs more than the device has."""
         limits, launch, total = self.limits, self.launch, self.shared.total
-        one_axis = "use another l.* axis"
         checks: list[tuple[str, int, Expression, str]] = [
             ("threads per block", limits.threads, launch.threads, "split the l.* inames by smaller lengths"),
-            *((f"threads along {x}", most, own, one_axis)
+            *((f"threads along {x}", most, own, "use another l.* axis")
               for x, own, most in zip("xyz", launch.block, limits.block, strict=True)),
             ("bytes of shared memory per block", limits.shared_bytes, total, "use smaller tiles"),
             *((f"blocks along {x}", most, own, "use g.0 for this iname")
@@ -254,16 +248,12 @@ class _Function:
             **{name: Register(a.lanes) for name, a in lanes.arrays.items()}}
         texts = {i: text for i, text in CUDA.instructions.items() if self.layout.vectors or not text.assumes_layout}
         types = {**index_types(self.launch.kernel, self.layout.index), **lanes.types}
-        used: set[str] = set()
+        return Emitter(self.lowered.kernel, replace(CUDA, instructions=texts), Addresses(arrays), self.layout.index,
+                       types, Threads(list, self._sync_lines, lanes.shuffle), axes)
 
-        def sync_lines(sync: Sync) -> list[str]:
-            comments = [f"// {reason}" for reason in sync.serves] if emitter.annotate else []
-            own = [line for i in sync.instructions if (text := CUDA.instructions[type(i)].sync) is not None
-                   for line in text(used, i)]
-            return [*comments, *own, *_BARRIERS[sync.scope]]
-        emitter = Emitter(self.lowered.kernel, replace(CUDA, instructions=texts), Addresses(arrays), self.layout.index,
-                          types, Threads(list, sync_lines, lanes.shuffle), axes, used)
-        return emitter
+    def _sync_lines(self, sync: Sync, own: list[str]) -> list[str]:
+        comments = [f"// {reason}" for reason in sync.serves] if self.lowered.kernel.options.annotate else []
+        return [*comments, *own, *_BARRIERS[sync.scope]]
 
 
 def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:

@@ -67,19 +67,14 @@ class CTarget(TextTarget):
         return C
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        return _code(lowered, layout)
-
-
-def _code(lowered: Lowered, layout: Layout) -> GeneratedCode:
-    """The translation unit: one function per launch."""
-    used: set[str] = set()
-    functions = [_Function(lowered, launch, function, layout, used)
-                 for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
-    texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
-    launches = tuple(GeneratedKernel(x.launch.name, x.signature.parameters, x.launch.grid, x.launch.block)
-                     for x in functions)
-    source = "\n\n".join([C.preamble(used).rstrip(), *texts]) + "\n"
-    return GeneratedCode(CTarget.name, source, launches, "", layout, lowered.program.host_order)
+        used: set[str] = set()
+        functions = [_Function(lowered, launch, function, layout, used)
+                     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
+        texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
+        launches = tuple(GeneratedKernel(x.launch.name, x.signature.parameters, x.launch.grid, x.launch.block)
+                         for x in functions)
+        source = "\n\n".join([C.preamble(used).rstrip(), *texts]) + "\n"
+        return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
 
 
 @dataclass(frozen=True)
@@ -183,7 +178,7 @@ class _Function:
         name = _AXES[axis]
         return [f"for ({self.emitter.index} {name} = 0; {name} < {end}; ++{name}) {{", *indented(lines), "}"]
 
-    def _sync_lines(self, sync: Sync) -> list[str]:
+    def _sync_lines(self, sync: Sync, _own: list[str]) -> list[str]:
         if not self.emitter.annotate or not sync.serves:
             return []
         return ["// barrier: the threads' loops end here", *(f"// {reason}" for reason in sync.serves)]
