@@ -81,13 +81,12 @@ template <int BYTES> __device__ __forceinline__ void copy_async(void *shared, co
 
 def _one(printer: Printer, node: Assign, _: Instruction, signs: Signs) -> list[str]:
     dtype = printer.dtype_of(node.target)
-    return [_call(printer, printer.value(node.target, signs, dtype), printer.value(node.value, signs, dtype),
+    return [_call(printer.value(node.target, signs, dtype), printer.value(node.value, signs, dtype),
                   dtype.itemsize)]
 
 
-def _call(printer: Printer, target: str, source: str, size: int) -> str:
+def _call(target: str, source: str, size: int) -> str:
     """The copy of *size* bytes."""
-    printer.used.add("copy_async")
     return f"copy_async<{size}>(&{target}, &{source});"
 
 
@@ -101,7 +100,7 @@ def _vectors(printer: Printer, loop: For, signs: Signs) -> list[str] | None:
 
     def copy(at: Expression, inside: Signs) -> str:
         target, source = (printer.place(v.at(loop.iname, at), inside) for v in (stored[0], loaded[0]))
-        return _call(printer, target, source, size)
+        return _call(target, source, size)
     (assign,) = loop.body.children
     assert isinstance(assign, Assign)
     return [*([f"// {assign.statement}"] if printer.annotate else []),

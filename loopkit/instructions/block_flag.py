@@ -51,7 +51,6 @@ def _loading(printer: Printer, flag: BlockFlag) -> Printer:
 def _storing(printer: Printer, node: Assign, flag: BlockFlag, signs: Signs) -> list[str] | None:
     if not flag.stores:
         return None
-    printer.used.add("publish")
     dtype = printer.dtype_of(node.target)
     return [f"publish(&{printer.place(node.target, signs, dtype)}, {printer.value(node.value, signs, dtype)});"]
 

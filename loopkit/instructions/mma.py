@@ -153,7 +153,6 @@ def _calls(printer: Printer, loop: For, product: Mma, signs: Signs) -> Iterator[
     rows, steps = len(left) // len(right), len(right)
     depth = steps if (8*rows, 4*steps) in _SHAPES else 1
     name = _name(8*rows, 4*depth)
-    printer.used.update((name, _name(*_SMALLEST)))
     for q in range(0, steps, depth):
         arguments = (*sums, *left[rows*q:rows*(q + depth)], *right[q:q + depth])
         yield f"{name}({', '.join(arguments)});"

@@ -20,10 +20,6 @@ class Printer(Protocol):
     """
 
     @property
-    def used(self) -> set[str]:
-        """The helper functions that the text calls. The text of an instruction adds its helpers."""
-
-    @property
     def annotate(self) -> bool:
         """Do comments name the statements?"""
 
@@ -98,7 +94,7 @@ class InstructionText:
     loads: Callable[[Printer, Any], Printer] | None = None
     vectors: Callable[[Printer, For, Signs], Iterable[str] | None] | None = None
     loop: Callable[[Printer, For, Any, Signs], Iterable[str]] | None = None
-    sync: Callable[[set[str], Any], Iterable[str]] | None = None
+    sync: Callable[[Any], Iterable[str]] | None = None
     assumes_layout: bool = False
     element: ElementText | None = None
 

@@ -58,7 +58,6 @@ class Emitter:
     types: Mapping[str, Type]
     threads: Threads
     axes: Mapping[str, str] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
 
     # {{{ the interface for instructions
 
@@ -102,11 +101,8 @@ class Emitter:
         return self.dialect.policies.streaming_store if has_policy else ""
 
     def policy_load(self, array: str) -> str:
-        loader = self.dialect.policies.evict_last_load
-        if not loader or array in self.kernel.written_names or not self._has_policy(array, CachePolicy.EVICT_LAST):
-            return ""
-        self.used.add(loader)
-        return loader
+        has_policy = array not in self.kernel.written_names and self._has_policy(array, CachePolicy.EVICT_LAST)
+        return self.dialect.policies.evict_last_load if has_policy else ""
 
     def _has_policy(self, name: str, policy: CachePolicy) -> bool:
         argument = self.kernel.array_args.get(name)
@@ -169,7 +165,7 @@ class Emitter:
                 texts = [(i, self.text_of(i)) for i in node.instructions]
                 yield from self.threads.sync(node, [
                     line for i, text in texts if text is not None and text.sync is not None
-                    for line in text.sync(self.used, i)])
+                    for line in text.sync(i)])
             case Region():
                 yield from self._region(node, signs)
             case Block():
@@ -220,16 +216,14 @@ class Emitter:
             if places:
                 return text
             loader = self.addresses.loaders.get(name, "")
-            if loader:
-                self.used.add(loader)
-            elif _is_number(resolve(self._type_of(name))):
+            if not loader and _is_number(resolve(self._type_of(name))):
                 loader = self.policy_load(name)
             return f"{loader}(&{text})" if loader else text
 
         def typed(subscript: Expression) -> Type | None:
             """The type of a part of a subscript, with sizes as sizes."""
             return type_of(subscript, lambda name: as_size(self._type_of(name)))
-        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes, bounds=self.bounds)
+        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.axes, bounds=self.bounds)
 
     @cached_property
     def bounds(self) -> frozenset[str]:

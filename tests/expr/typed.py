@@ -65,10 +65,9 @@ def constants_only(expr: Expression) -> bool:
 
 def to_c(expr: Expression, dialect: Dialect, names: Lookup, *, want: np.dtype | None = None,
          subscripts: Subscripts = plain_subscripts, nonnegative: Callable[[Expression], bool] = constants_only,
-         used: set[str] | None = None, axes: Mapping[str, str] | None = None) -> str:
+         axes: Mapping[str, str] | None = None) -> str:
     """*expr* as the text of *dialect*; :class:`CText` describes the arguments."""
-    printer = CText(dialect, names, subscripts, nonnegative, set() if used is None else used, axes or {})
-    return printer.text(expr, want)
+    return CText(dialect, names, subscripts, nonnegative, axes or {}).text(expr, want)
 
 
 class Maker:
@@ -216,8 +215,7 @@ class WeakArrayError(Exception):
     """A value that is weak and differs between elements: numpy has no such thing."""
 
 
-def parameters(dialect: Dialect, used: set[str]) -> str:
-    used.update({"complex64", "complex128", "float16", "bfloat16"})
+def parameters(dialect: Dialect) -> str:
     return ", ".join([*(f"const {dialect.type_name(a.dtype)} *{name}" for name, a in arrays().items()),
                       *(f"int {name}" for name in VALUES)])
 
@@ -230,17 +228,16 @@ def dtype_of(expr: Expression, lookup: Lookup) -> np.dtype | None:
 
 def source(exprs: Sequence[Expression], dialect: Dialect, head: str) -> tuple[str, list[np.dtype]]:
     """A function for each of *exprs*, over all elements."""
-    used: set[str] = set()
-    listed = parameters(dialect, used)
+    listed = parameters(dialect)
     functions, dtypes = [], []
     for number, expr in enumerate(exprs):
-        printer = CText(dialect, lookup, lambda name, index: f"{name}[k]" if index else name, constants_only, used)
+        printer = CText(dialect, lookup, lambda name, index: f"{name}[k]" if index else name, constants_only)
         dtype = dtype_of(expr, lookup)
         assert dtype is not None
         dtypes.append(dtype)
         functions.append(f"{head} f{number}({listed}, {dialect.type_name(dtype)} *out)\n{{\n"
                          f"    for (int k = 0; k < {N}; ++k)\n        out[k] = {printer.text(expr, dtype)};\n}}\n")
-    return dialect.preamble(used) + "\n" + "\n".join(functions), dtypes
+    return dialect.preamble("\n".join(functions)) + "\n" + "\n".join(functions), dtypes
 
 
 def run_c(exprs: Sequence[Expression], dialect: Dialect, place: Path) -> list[np.ndarray]:

@@ -27,7 +27,7 @@ def refused(name: str) -> bool:
 
 
 def test_functions_of_the_headers_are_no_kernels() -> None:
-    headers = C.preamble({"complex64"}).partition("static")[0]
+    headers = C.preamble("float _Complex").partition("static")[0]
     flags = [f for f in BASE_FLAGS if f.startswith("-std")]
     text = subprocess.run([c_compiler(), *flags, "-E", "-P", "-x", "c", "-"], input=headers, check=True, text=True,
                           capture_output=True).stdout

@@ -23,7 +23,7 @@ TYPES = {"complex64": np.float32, "complex128": np.float64}
 @cache
 def library(place: Path) -> ctypes.CDLL:
     text = ["#include <math.h>", "#define __device__", "#define __forceinline__ inline",
-            "#define __align__(x) alignas(x)", CUDA.preamble(frozenset(TYPES))]
+            "#define __align__(x) alignas(x)", CUDA.preamble(" ".join(TYPES))]
     functions = {**{name: f"{COMPLEX_FUNCTIONS[name]}(a[i])" for name in UNARY}, **BINARY}
     text += [f'extern "C" void {name}_{z}(int n, const {z} *a, const {z} *b, {z} *out)\n{{\n'
              f"    for (int i = 0; i < n; ++i)\n        out[i] = {call};\n}}\n"

@@ -48,7 +48,6 @@ class CBase:
 
     :ivar lookup: the types of names; those of inames and value arguments are weak (:func:`dtypes.weak`).
     :ivar nonnegative: is an integer expression never negative? Then ``//`` and ``%`` are C's.
-    :ivar used: receives the helper functions used; :meth:`Dialect.preamble` gives their text.
     :ivar axes: text of names that are built-in unsigned integers (``threadIdx.x``).
     :ivar sizes: value arguments and *bounds* are sizes of any dtype (:func:`dtypes.as_size`), as in subscripts and
         bounds.
@@ -59,7 +58,6 @@ class CBase:
     lookup: Lookup
     subscripts: Subscripts
     nonnegative: Callable[[Expression], bool]
-    used: set[str]
     axes: Mapping[str, str] = field(default_factory=dict)
     sizes: bool = False
     bounds: AbstractSet[str] = frozenset()
@@ -159,11 +157,8 @@ class CBase:
         if is_half(piece.dtype):
             return self._convert(self._from_half(piece, want), want)
         piece = self._exact(piece)
-        for dtype in (want, piece.dtype):
-            if dtype.kind == "c":
-                self._need(dtype)
         if piece.dtype.kind == "c" and want.kind != "c":
-            real = self._call(self._function_name("real", piece.dtype), [piece], real_dtype(piece.dtype))
+            real = self._call(self.dialect.function("real", piece.dtype), [piece], real_dtype(piece.dtype))
             return self._convert(real, want)
         return self._to_half(piece, want) if is_half(want) else self._cast(piece, want)
 
@@ -204,14 +199,11 @@ class CBase:
         if dtype.kind == "c":
             whole = complex(value)                                      # type: ignore[call-overload]
             part = real_dtype(dtype)
-            self._need(dtype)
             parts = [self._literal(whole.real, part), self._literal(whole.imag, part)]
             return self._call(("" if self.dialect.complex.overloaded else "make_") + dtype.name, parts, dtype)
         if kind_of(dtype) == "f":
             number = float(value)                                       # type: ignore[arg-type]
-            piece = self._half_literal(number, dtype) if is_half(dtype) else real_literal(number, dtype)
-            self.used.update({"INFINITY", "NAN"} & {piece.text.removeprefix("-")})
-            return piece
+            return self._half_literal(number, dtype) if is_half(dtype) else real_literal(number, dtype)
         return integer_literal(int(value), dtype, typed=typed)          # type: ignore[call-overload]
 
     # }}}
@@ -219,7 +211,6 @@ class CBase:
     # {{{ halves: literals and computed values are floats until another form is needed
 
     def _half_literal(self, value: float, dtype: np.dtype) -> Piece:
-        self._need(dtype)
         with np.errstate(over="ignore"):
             number = float(dtype.type(value))
         return replace(real_literal(number, FLOAT32), dtype=dtype, number=number)
@@ -228,9 +219,8 @@ class CBase:
         """A half in its memory form."""
         if piece.exact:
             return piece
-        self._need(piece.dtype)
         if not self.dialect.halves.operators:
-            return self._call(self._half_helper("to", piece.dtype), [piece], piece.dtype)
+            return self._call(self._helper("to", piece.dtype), [piece], piece.dtype)
         if piece.number is None:
             return self._cast(piece, piece.dtype)
         return self._call(self.dialect.type_name(piece.dtype), [real_literal(piece.number, piece.dtype)], piece.dtype)
@@ -241,7 +231,7 @@ class CBase:
             return replace(piece, dtype=FLOAT32, number=None)
         if self.dialect.halves.operators:
             return self._cast(self._stored(piece), FLOAT32)
-        return self._call(self._half_helper("from" if piece.exact else "round", piece.dtype), [piece], FLOAT32)
+        return self._call(self._helper("from" if piece.exact else "round", piece.dtype), [piece], FLOAT32)
 
     def _half_operand(self, piece: Piece) -> Piece:
         """A half as an operand of the language's operators."""
@@ -257,14 +247,12 @@ class CBase:
 
     def _to_half(self, piece: Piece, want: np.dtype) -> Piece:
         """A real number rounded to *want*; to bfloat16 through float32, as ml_dtypes rounds."""
-        self._need(want)
         small = piece.dtype.itemsize == 1
         if self.dialect.halves.operators:
             if is_bfloat16(want) and piece.dtype != FLOAT32 and piece.dtype.itemsize > 2:
                 piece = self._cast(piece, FLOAT32)
             return self._cast(piece, want)
         if piece.dtype == FLOAT64 and want == FLOAT16:
-            self.used.add("odd_f32")
             piece = self._call("odd_f32", [piece], FLOAT32)
         elif piece.dtype != FLOAT32:
             piece = self._cast(piece, FLOAT32)
@@ -275,13 +263,8 @@ class CBase:
         native = self.dialect.halves.functions.get(name)
         if native is not None:
             return self._call(native, [self._stored(x) for x in arguments], own)
-        call = self._call(text or self._function_name(name, FLOAT32), [self._in_float(x) for x in arguments], own)
+        call = self._call(text or self.dialect.function(name, FLOAT32), [self._in_float(x) for x in arguments], own)
         return replace(call, c_dtype=FLOAT32, unrounded=name not in _EXACT)
-
-    def _half_helper(self, what: str, dtype: np.dtype) -> str:
-        self.used.update(f"{x}_{suffix(dtype)}" for x in (("round", "from", "to") if what == "round" else (what,)))
-        self._need(dtype)
-        return f"{what}_{suffix(dtype)}"
 
     # }}}
 
@@ -290,20 +273,7 @@ class CBase:
     def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype, c_dtype: np.dtype | None = None) -> Piece:
         return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, c_dtype or dtype)
 
-    def _function_name(self, name: str, dtype: np.dtype) -> str:
-        text, is_helper = self.dialect.function(name, dtype)
-        if is_helper:
-            self.used.add(text)
-        return text
-
     def _helper(self, name: str, dtype: np.dtype) -> str:
-        if dtype.kind == "c":
-            self._need(dtype)
-        full = f"{name}_{suffix(dtype)}"
-        self.used.add(full)
-        return full
-
-    def _need(self, dtype: np.dtype) -> None:
-        self.used.add(str(dtype))
+        return f"{name}_{suffix(dtype)}"
 
     # }}}

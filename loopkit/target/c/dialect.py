@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -138,44 +137,51 @@ class Dialect:
         """The type of an element of *dtype*."""
         return self.types.names[dtype.name]
 
-    def function(self, name: str, dtype: np.dtype) -> tuple[str, bool]:
-        """The language's name for the function *name* of operands of *dtype*, and whether it is a helper."""
-        if dtype.kind == "f":
-            if name in _PREDICATES:
-                return name, False
-            if name not in self.functions.helped:
-                return _REAL_NAMES.get(name, name) + ("f" if dtype.itemsize == 4 else ""), False
-        elif dtype.kind == "c":
-            mark = "f" if dtype.itemsize == 8 and not self.complex.overloaded else ""
-            return COMPLEX_FUNCTIONS[name] + mark, False
+    def function(self, name: str, dtype: np.dtype) -> str:
+        """The name of the function *name* of operands of *dtype*: the language's, else that of a helper."""
+        if dtype.kind == "f" and name in _PREDICATES:
+            return name
+        if dtype.kind == "f" and name not in self.functions.helped:
+            return _REAL_NAMES.get(name, name) + ("f" if dtype.itemsize == 4 else "")
+        if dtype.kind == "c":
+            return COMPLEX_FUNCTIONS[name] + ("f" if dtype.itemsize == 8 and not self.complex.overloaded else "")
         full = f"{name}_{suffix(dtype)}"
-        own = self.functions.integer.get(full)
-        return (full, True) if own is None else (own, False)
+        return self.functions.integer.get(full, full)
 
-    def preamble(self, used: AbstractSet[str]) -> str:
-        """The text before expressions with the helpers *used*; ``""`` or whole lines."""
-        own = {name: text for of in self.instructions.values() for name, text in of.helpers.items()}
-        if self.ticket is not None:
-            own[self.ticket.function] = self.ticket.text
-        by_name = (*self.halves.text.items(), *self.types.constants.items(), *own.items())
-        complexes = [name for name in ("complex64", "complex128") if name in used]
-        parts = [
-            *(["\n".join(self.syntax.includes)] if self.syntax.includes else []),
-            *(text for name, text in by_name if name in used),
-            *(self.complex.text.get(key, "") for key in (None, *complexes) if complexes),
-            *(text for name, text in self.halves.helpers.items() if name in used),
-            *([self.policies.evict_last_text] if self.policies.evict_last_load in used else []),
-            *(self._helper(name) for name in sorted(used - self.halves.helpers.keys() - own.keys())
-              if _SUFFIX.match(name))]
-        return "".join(part.strip("\n") + "\n" for part in parts if part)
+    def preamble(self, text: str) -> str:
+        """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name."""
+        found, known = "", None
+        while found != known:
+            known = found
+            found = "".join(part.strip("\n") + "\n" for part in self._named_in(text + found) if part)
+        return found
 
-    def _helper(self, name: str) -> str:
-        """The text of the helper *name*."""
-        found = _SUFFIX.match(name)
-        assert found is not None, name
-        function, kind, bits = found["name"], found["kind"], found["bits"]
-        if power := _POWER.match(function):
-            parameters, body = "TYPE x", f"\n    return {'*'.join(['x'] * int(power['exponent']))};\n"
+    def _named_in(self, text: str) -> Iterator[str]:
+        code = re.sub("//.*", "", text)
+        words = set(re.findall(r"\w+", code))
+        complexes = [name for name in ("complex64", "complex128")
+                     if f"make_{name}" in words or re.search(rf"\b{self.types.names[name]}\b", code)]
+        yield "\n".join(self.syntax.includes)
+        yield from (text for name, text in self.halves.text.items() if self.types.names[name] in words)
+        yield from (text for name, text in self.types.constants.items() if name in words)
+        yield from (text for of in self.instructions.values() for name, text in of.helpers.items() if name in words)
+        if self.ticket is not None and self.ticket.function in words:
+            yield self.ticket.text
+        yield from (self.complex.text.get(key, "") for key in (None, *complexes) if complexes)
+        yield from (text for name, text in self.halves.helpers.items() if name in words)
+        if self.policies.evict_last_load in words:
+            yield self.policies.evict_last_text
+        yield from self.helpers(code).values()
+
+    def helpers(self, code: str) -> dict[str, str]:
+        """The texts of the helpers of one dtype that *code* names, such as ``floor_div_i32``."""
+        return {name: self._helper(found) for name in sorted(set(re.findall(r"\w+", code)))
+                if (found := _HELPER.fullmatch(name)) is not None}
+
+    def _helper(self, found: re.Match[str]) -> str:
+        name, function, kind, bits = found[0], found["function"], found["kind"], found["bits"]
+        if exponent := found["exponent"]:
+            parameters, body = "TYPE x", f"\n    return {'*'.join(['x'] * int(exponent))};\n"
         else:
             parameters, body = (_REAL if kind == "f" else _INTEGER)[function]
         type_name = self.types.names[{"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + bits]
@@ -184,10 +190,6 @@ class Dialect:
 
 
 # {{{ helper functions: those that C lacks or defines differently
-
-_SUFFIX = re.compile(r"(?P<name>\w+)_(?P<kind>[iufc])(?P<bits>\d+)$")
-#: The name of a helper that multiplies.
-_POWER = re.compile(r"power(?P<exponent>\d+)$")
 
 #: Parameters and body by name; ``TYPE`` stands for the type.
 _INTEGER: Mapping[str, tuple[str, str]] = {
@@ -245,5 +247,10 @@ _REAL: Mapping[str, tuple[str, str]] = {
 #: Lines before a helper.
 _NOTES = {"rsqrt_normal":
           "// rsqrtf of a number that is not subnormal, for which it would test, and scale: the same bits\n"}
+
+
+#: The names of these functions.
+_HELPER = re.compile(rf"(?P<function>{'|'.join((*_INTEGER, *_REAL))}|power(?P<exponent>\d+))"
+                     r"_(?P<kind>[iufc])(?P<bits>\d+)")
 
 # }}}

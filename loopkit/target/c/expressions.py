@@ -135,8 +135,6 @@ class CText(CBase):
         given = self.lookup(name)
         assert given is not None                        # its type was looked up before
         dtype = resolve(given)
-        if dtype.kind == "c" or is_half(dtype):
-            self._need(dtype)
         text = self.subscripts(name, indices)
         piece = Piece(text, UNARY if text.startswith("*") else PRIMARY, dtype, dtype)
         wanted = self._named(name)
@@ -264,7 +262,7 @@ class CText(CBase):
             return self._half_function(name, [self._convert(self._operand(e, own), own) for e in arguments], own)
         normal = name in self.dialect.functions.normal.get(suffix(own), ()) and all(
             map(Bounds(own, self._type, self.nonnegative).is_normal, arguments))
-        text = self._helper(f"{name}_normal", own) if normal else self._function_name(name, own)
+        text = self._helper(f"{name}_normal", own) if normal else self.dialect.function(name, own)
         return self._call(text, [self._converted(e, own) for e in arguments], own)
 
     def _small_power(self, base: Expression, exponent: int, own: np.dtype) -> Piece:
@@ -303,7 +301,7 @@ class CText(CBase):
                 return replace(self._binary(operator, precedence, left, right, dtype), c_dtype=BOOL)
             computed = promoted(dtype)
             args = [self._exact(self._convert(x, computed)) for x in (left, right)]
-            return self._call(self._function_name(which, computed), args, dtype, computed)
+            return self._call(self.dialect.function(which, computed), args, dtype, computed)
         return self._folded(operands, own, join, joined)
 
     def compared(self, expr: p.Comparison) -> Piece:
@@ -395,10 +393,11 @@ class CText(CBase):
             if is_half(own):
                 return self._of_floats(name, (argument,), own)
             computed = promoted(own)
-            return self._call(self._function_name(name, computed), [self._converted(argument, computed)], own, computed)
+            args = [self._converted(argument, computed)]
+            return self._call(self.dialect.function(name, computed), args, own, computed)
         operand = self._own(given, promote(own, COMPLEX64))
         args = [self._converted(argument, operand)]
-        return self._convert(self._call(self._function_name(name, operand), args,
+        return self._convert(self._call(self.dialect.function(name, operand), args,
                                         operand if name == "conj" else real_dtype(operand)), own)
 
     def _joined(self, arguments: Sequence[Expression]) -> Type:

@@ -1,7 +1,7 @@
 """The launch sequence as C++ for readers, in one file with the kernels for nvcc."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -44,7 +44,7 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
     body += writer.emitter.lines(lowered.program.order, known)
     body += [f"cudaFree({name});" for name in scratch]
     head = head_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, index), CUDA, passes_on=True)
-    lines = [*head, "{", *indented([*_helpers(writer.emitter.used), *wrapped(body)]), "}"]
+    lines = [*head, "{", *indented([*_helpers(body), *wrapped(body)]), "}"]
     includes = ["#include <algorithm>", ""] if any("std::" in line for line in body) else []
     return "\n".join([*includes, *lines]) + "\n"
 
@@ -145,10 +145,10 @@ def _positive(extent: Expression, known: Set) -> bool:
     return is_at_least(extent, 1, known)
 
 
-def _helpers(used: Collection[str]) -> Iterator[str]:
+def _helpers(lines: Sequence[str]) -> Iterator[str]:
     """Functions that C++ lacks, as lambdas in the host's function: the device's functions may have their names."""
-    for name in sorted(used):
-        head, _, *body, _ = HOST.preamble({name}).splitlines()
+    for name, text in HOST.helpers("\n".join(lines)).items():
+        head, _, *body, _ = text.splitlines()
         yield f"const auto {name} = []({head.partition('(')[2]} {{"
         yield from body
         yield "};"

@@ -35,7 +35,7 @@ from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, assumed_
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
 from loopkit.target.emit import Emitter, Threads, outer_signs, wrapped
-from loopkit.target.signature import Signature, count_of, head_lines, signature, type_of
+from loopkit.target.signature import Signature, count_of, head_lines, signature
 from loopkit.target.text_target import TextTarget, is_options, require_fields
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
@@ -116,8 +116,7 @@ class CudaTarget(TextTarget):
         return CUDA
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        used: set[str] = set()
-        functions = [_Function(lowered, launch, function, layout, self.limits, used)
+        functions = [_Function(lowered, launch, function, layout, self.limits)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         for x in functions:
             x.require_within()
@@ -128,7 +127,7 @@ class CudaTarget(TextTarget):
         assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
         comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
-        source = "\n\n".join([*filter(None, (comments, CUDA.preamble(used).rstrip())), *texts]) + "\n"
+        source = "\n\n".join([*filter(None, (comments, CUDA.preamble("\n".join(texts)).rstrip())), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, host_text(lowered, launches, layout), layout,
                              lowered.program.host_order, assumed)
 
@@ -141,14 +140,13 @@ def _require_known(what: str, value: object, known: Collection[str]) -> None:
 
 @dataclass(frozen=True)
 class _Function:
-    """The text of one launch; *used* receives the helper functions and dtypes that it uses."""
+    """The text of one launch."""
 
     lowered: Lowered
     launch: Launch
     function: Function
     layout: Layout
     limits: DeviceLimits
-    used: set[str]
 
     @cached_property
     def signature(self) -> Signature:
@@ -208,15 +206,11 @@ class _Function:
     # }}}
 
     def lines(self) -> Iterator[str]:
-        launch, function, parameters = self.launch, self.function, self.signature.parameters
-        dtypes = (*(x.dtype for x in parameters), *(a.dtype for a in function.arrays))
-        self.used.update(dtype.name for dtype in dtypes)
-        self.used.update(name for x in parameters if x.instruction is not None
-                         for name in CUDA.instructions[type(x.instruction)].helpers if f"{name}<" in type_of(x, CUDA))
+        launch = self.launch
         blocks = self._blocks()
         bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
         yield f'extern "C" __global__ void __launch_bounds__({bounds})'
-        yield from head_lines(launch.name, parameters, CUDA)
+        yield from head_lines(launch.name, self.signature.parameters, CUDA)
         yield "{"
         yield from indented(self._body())
         yield "}"
@@ -228,7 +222,6 @@ class _Function:
         emitter = self._emitter(lanes, {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)
         body: list[str] = []
         if function.ticketed:
-            self.used.add(CUDA_TICKET.function)
             body.append(f"const unsigned int {number} = {CUDA_TICKET.function}({count_of(launch)});")
         signs = outer_signs(launch)
         for x, value in launch.coordinates.items():
@@ -238,8 +231,7 @@ class _Function:
                                            if emitter.text_of(i) is not None))
         body += [*self.shared.declarations(function.arrays, CUDA, aligned), *lanes.declarations()]
         inner = list(emitter.lines(function.body, signs))
-        body += [CUDA.policies.evict_last_start] if CUDA.policies.evict_last_load in emitter.used else []
-        self.used.update(emitter.used)
+        body += [CUDA.policies.evict_last_start] if CUDA.policies.evict_last_load in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
 
     def _emitter(self, lanes: Lanes, axes: Mapping[str, str]) -> Emitter:

@@ -67,25 +67,23 @@ class CTarget(TextTarget):
         return C
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        used: set[str] = set()
-        functions = [_Function(lowered, launch, function, layout, used)
+        functions = [_Function(lowered, launch, function, layout)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
         launches = tuple(GeneratedKernel(x.launch.name, x.signature.parameters, x.launch.grid, x.launch.block)
                          for x in functions)
-        source = "\n\n".join([C.preamble(used).rstrip(), *texts]) + "\n"
+        source = "\n\n".join([C.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
 
 
 @dataclass(frozen=True)
 class _Function:
-    """The text of one launch; *used* receives the helper functions and dtypes that it uses."""
+    """The text of one launch."""
 
     lowered: Lowered
     launch: Launch
     function: Function
     layout: Layout
-    used: set[str]
 
     @cached_property
     def signature(self) -> Signature:
@@ -122,11 +120,9 @@ class _Function:
         dialect = C if self.blocks and not self.in_order else replace(C, instructions={})
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.signature.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
-                       Threads(self._thread_loops, self._sync_lines), used=self.used)
+                       Threads(self._thread_loops, self._sync_lines))
 
     def lines(self) -> Iterator[str]:
-        dtypes = (*(x.dtype for x in self.signature.parameters), *(a.dtype for a in self.function.arrays))
-        self.used.update(dtype.name for dtype in dtypes)
         yield from head_lines(f"void {self.launch.name}", self.signature.parameters, C)
         yield "{"
         yield from indented(self._block_loops())
