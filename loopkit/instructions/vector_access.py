@@ -25,13 +25,11 @@ WIDEST = 16
 
 @dataclass(frozen=True)
 class Vector:
-    """The elements that the iterations of one loop access by one subscript expression of its body.
+    """The elements that a loop accesses by one subscript of its body, *loaded* before and *stored* after the loop.
 
-    :ivar name: the name of the registers that hold them.
+    :ivar name: of the registers that hold them.
     :ivar element: the access in the body, whose subscript grows by 1 with the loop's variable.
     :ivar length: elements of one access; the first element of the loop is a multiple of it.
-    :ivar loaded: they are read before the loop.
-    :ivar stored: they are written after the loop.
     :ivar assumed: the assumptions about the arguments of a call that do not follow from the kernel.
     :ivar inside: the condition that all of it is in its array, if a partial vector may not be; else it is loaded
         element by element.

@@ -10,7 +10,6 @@ from loopkit.ast.magnitudes import magnitude_bounds
 from loopkit.errors import NameConflictError, PreconditionError
 from loopkit.kernel.target import Target, resolve_target
 from loopkit.lowering.lowered import Lowered
-from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, Layout
 
 #: Least number that needs 64-bit indices.
@@ -25,11 +24,6 @@ class TextTarget(Target, ABC):
     """
 
     reserved: ClassVar[frozenset[str]] = frozenset()
-
-    @property
-    @abstractmethod
-    def dialect(self) -> Dialect:
-        """The language that expressions are printed in."""
 
     @abstractmethod
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:

@@ -30,7 +30,6 @@ from loopkit.target.addresses import (
     extents_text,
     note_of,
 )
-from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, assumed_by, assumption_lines
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
@@ -111,10 +110,6 @@ class CudaTarget(TextTarget):
         """The limits of the architecture."""
         return DEVICE_LIMITS[self.architecture]
 
-    @property
-    def dialect(self) -> Dialect:
-        return CUDA
-
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
         functions = [_Function(lowered, launch, function, layout, self.limits)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
@@ -155,7 +150,7 @@ class _Function:
     @cached_property
     def shared(self) -> _SharedMemory:
         others = CUDA_TICKET.shared_bytes if self.function.ticketed else 0
-        return _shared_memory(self.function.arrays, self.limits.static_shared_bytes - others, others)
+        return _shared_memory(self.function.arrays, self.limits.static_shared_bytes, others)
 
     # {{{ limits
 
@@ -229,7 +224,7 @@ class _Function:
             signs = signs.defining(x, value)
         aligned = frozenset[str]().union(*(i.aligned for i in instructions_in(function.body)
                                            if emitter.text_of(i) is not None))
-        body += [*self.shared.declarations(function.arrays, CUDA, aligned), *lanes.declarations()]
+        body += [*self.shared.declarations(function.arrays, aligned), *lanes.declarations()]
         inner = list(emitter.lines(function.body, signs))
         body += [CUDA.policies.evict_last_start] if CUDA.policies.evict_last_load in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
@@ -262,54 +257,47 @@ class _SharedMemory:
     """The layout of a function's shared arrays.
 
     :ivar offsets: their offsets in bytes, by name.
-    :ivar total: bytes of all of them, and of *others* that are declared elsewhere.
-    :ivar dynamic: the launch must request the memory, because a function cannot declare this much.
+    :ivar total: bytes of all of them, and of those that are declared elsewhere.
+    :ivar dynamic_bytes: the bytes that the launch must request, because a function cannot declare this much; else 0.
     """
 
     offsets: Mapping[str, int]
     total: int
-    dynamic: bool
-    others: int = 0
+    dynamic_bytes: int
 
-    @property
-    def dynamic_bytes(self) -> int:
-        return self.total - self.others if self.dynamic else 0
-
-    def declarations(self, arrays: Sequence[Array], dialect: Dialect, aligned: Collection[str] = ()) -> Iterator[str]:
+    def declarations(self, arrays: Sequence[Array], aligned: Collection[str]) -> Iterator[str]:
         """The lines that declare *arrays*, shared or not; vector accesses use the shared arrays in *aligned*."""
         for array in arrays:
-            if array.shared and self.dynamic:
+            if array.shared and self.dynamic_bytes:
                 if not self.offsets[array.name]:
                     yield f"extern __shared__ __align__({_ALIGNMENT}) unsigned char {_DYNAMIC}[];"
-                yield _reference(array, self.offsets[array.name], dialect)
+                yield _reference(array, self.offsets[array.name])
             elif not array.lanes:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
-                yield (f"{f'__shared__ {align}' if array.shared else ''}{array_declaration(array, dialect)};"
-                       f"{note_of(array)}")
+                shared = f"__shared__ {align}" if array.shared else ""
+                yield f"{shared}{array_declaration(array, CUDA)};{note_of(array)}"
 
 
-def _shared_memory(arrays: Sequence[Array], static_bytes: int, others: int = 0) -> _SharedMemory:
-    """The layout of the shared ones among *arrays*; up to *static_bytes* can be declared beside *others*."""
+def _shared_memory(arrays: Sequence[Array], static_bytes: int, others: int) -> _SharedMemory:
+    """The layout of the shared ones among *arrays*; up to *static_bytes* can be declared, *others* among them."""
     offsets: dict[str, int] = {}
     end = total = 0
     for array in arrays:
         if array.shared:
-            start = -(-end // _ALIGNMENT) * _ALIGNMENT
+            offsets[array.name] = -(-end // _ALIGNMENT) * _ALIGNMENT
             size = prod(array.shape) * array.dtype.itemsize
-            offsets[array.name] = start
-            end = start + size
+            end = offsets[array.name] + size
             total += size
-    dynamic = end > static_bytes
-    return _SharedMemory(offsets, (end if dynamic else total) + others, dynamic, others)
+    dynamic = end + others > static_bytes
+    return _SharedMemory(offsets, (end if dynamic else total) + others, end if dynamic else 0)
 
 
-def _reference(array: Array, offset: int, dialect: Dialect) -> str:
+def _reference(array: Array, offset: int) -> str:
     """The declaration of *array* as a part of the dynamic shared memory."""
-    type_name = dialect.type_name(array.dtype)
+    type_name, extents = CUDA.type_name(array.dtype), extents_text(array)
     place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
-    if not array.shape:
+    if not extents:
         return f"{type_name} &{array.name} = *reinterpret_cast<{type_name} *>({place});"
-    extents = extents_text(array)
     return f"{type_name} (&{array.name}){extents} = *reinterpret_cast<{type_name} (*){extents}>({place});"
 
 # }}}

@@ -23,7 +23,6 @@ from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, array_declaration, declared, note_of
-from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
 from loopkit.target.emit import Emitter, Threads, outer_signs, wrapped
 from loopkit.target.host.dialect import C
@@ -61,10 +60,6 @@ class CTarget(TextTarget):
             "fast": (isinstance(self.fast, bool), "give True or False"),
             "options": (is_options(self.options),
                         "give a tuple of strings, one an option: options=('-funroll-loops',)")})
-
-    @property
-    def dialect(self) -> Dialect:
-        return C
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
         functions = [_Function(lowered, launch, function, layout)
