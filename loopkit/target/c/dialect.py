@@ -63,12 +63,13 @@ class Functions:
 class ComplexNumbers:
     """Complex numbers.
 
-    :ivar text: lines before the functions, by dtype; ``None``: for both.
+    :ivar text: the lines that make a dtype known, by dtype; *start*: those before them.
     :ivar overloaded: functions have one name for both dtypes, and a call of the type makes a number; else the names of
         functions of complex64 end in ``f``, and the text has a function ``make_complex64``.
     """
 
-    text: Mapping[str | None, str] = field(default_factory=dict)
+    text: Mapping[str, str] = field(default_factory=dict)
+    start: str = ""
     overloaded: bool = False
 
 
@@ -159,7 +160,7 @@ class Dialect:
     def _named_in(self, text: str) -> Iterator[str]:
         code = re.sub("//.*", "", text)
         words = set(re.findall(r"\w+", code))
-        complexes = [name for name in ("complex64", "complex128")
+        complexes = [text for name, text in self.complex.text.items()
                      if f"make_{name}" in words or re.search(rf"\b{self.types.names[name]}\b", code)]
         yield "\n".join(self.syntax.includes)
         yield from (text for name, text in self.halves.text.items() if self.types.names[name] in words)
@@ -167,7 +168,7 @@ class Dialect:
         yield from (text for of in self.instructions.values() for name, text in of.helpers.items() if name in words)
         if self.ticket is not None and self.ticket.function in words:
             yield self.ticket.text
-        yield from (self.complex.text.get(key, "") for key in (None, *complexes) if complexes)
+        yield from (self.complex.start, *complexes) if complexes else ()
         yield from (text for name, text in self.halves.helpers.items() if name in words)
         if self.policies.evict_last_load in words:
             yield self.policies.evict_last_text

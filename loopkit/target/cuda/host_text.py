@@ -34,8 +34,7 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
     """The runtime's work as a C++ function on device pointers: allocations and launches in order."""
     scratch = {x.name: x for launch in launches for x in launch.parameters if x.kind is ParameterKind.SCRATCH}
     known = _Known(points=lowered.kernel.assumptions)
-    index = layout.index
-    writer = _Writer(lowered, {launch.name: launch for launch in launches}, index)
+    writer = _Writer(lowered, {launch.name: launch for launch in launches}, layout.index)
     body: list[str] = []
     for number, x in enumerate(scratch.values()):
         body += writer.allocation(x, known, list(scratch)[:number])
@@ -43,7 +42,7 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
              f"{launch.dynamic_shared_bytes});" for launch in launches if launch.dynamic_shared_bytes]
     body += writer.emitter.lines(lowered.program.order, known)
     body += [f"cudaFree({name});" for name in scratch]
-    head = head_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, index), CUDA, passes_on=True)
+    head = head_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, layout), CUDA, passes_on=True)
     lines = [*head, "{", *indented([*_helpers(body), *wrapped(body)]), "}"]
     includes = ["#include <algorithm>", ""] if any("std::" in line for line in body) else []
     return "\n".join([*includes, *lines]) + "\n"
@@ -154,7 +153,7 @@ def _helpers(lines: Sequence[str]) -> Iterator[str]:
         yield "};"
 
 
-def _taken(lowered: Lowered, launches: Sequence[GeneratedKernel], index: np.dtype[Any]) -> tuple[Parameter, ...]:
+def _taken(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout) -> tuple[Parameter, ...]:
     """The parameters of the host's function: those of the launches, and the sizes of its loops."""
     result: dict[str, Parameter] = {}
     for x in (x for launch in launches for x in launch.parameters):
@@ -165,6 +164,6 @@ def _taken(lowered: Lowered, launches: Sequence[GeneratedKernel], index: np.dtyp
     names = mentioned(lowered.program.order).union(*map(variables, extents))
     for a in lowered.kernel.arguments:
         if a.name in names:
-            dtype = index if a.dtype is None else np.dtype(a.dtype)
+            dtype = layout.index if a.dtype is None else np.dtype(a.dtype)
             result.setdefault(a.name, Parameter(a.name, ParameterKind.VALUE, dtype, a.name))
     return tuple(result.values())

@@ -99,9 +99,9 @@ C = Dialect(
     Types({**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16",
            "complex64": "float _Complex", "complex128": "double _Complex"}),
     Functions("static inline", helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"})),
-    ComplexNumbers({None: "#include <complex.h>\n#undef I",
-                    "complex64": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
-                    "complex128": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double")}),
+    ComplexNumbers({"complex64": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
+                    "complex128": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double")},
+                   start="#include <complex.h>\n#undef I"),
     Halves({"float16": "typedef unsigned short float16;   // 1 bit of sign, 5 of exponent, 10 of fraction",
             "bfloat16": "typedef unsigned short bfloat16;  // the upper half of a float"}, helpers=_HALF_HELPERS),
     syntax=Syntax(includes=("#include <math.h>",), no_parameters="void"), instructions={AtomicUpdate: OPENMP})
