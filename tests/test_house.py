@@ -191,7 +191,7 @@ INSTRUCTIONS = {
         "lowering.groups", "verification.completion", "verification.validation_order")),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
         "transform.atomics", "transform.buffers", "target.host.target", "target.host.dialect")),
-    "block_flag": (r"BlockFlag|(?<!add_)block_flag\b|\bflag_of\b", (
+    "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (
         "transform.block_flags", "target.cuda.dialect", "target.cuda.target")),
     "mma": (r"\b[Mm]ma\b|MmaTag|with_mma|mma_inames", (
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.mma", "lowering.program",
@@ -210,7 +210,7 @@ INSTRUCTIONS = {
 def test_an_instruction_is_named_where_it_belongs(name: str) -> None:
     """What all others need of an instruction they ask of :class:`loopkit.ast.nodes.Instruction`."""
     words, others = INSTRUCTIONS[name]
-    allowed = {f"loopkit.{m}" for m in (f"instructions.{name}", "instructions.table", "instructions.cuda", *others)}
+    allowed = {f"loopkit.{m}" for m in (f"instructions.{name}", "instructions.table", *others)}
     named = {m.name for m in FLOOR_MODULES if not m.name.startswith("loopkit.library.") and re.search(words, m.text)}
     assert sorted(named - allowed) == []
     assert sorted(m for m in allowed - named if not m.startswith("loopkit.instructions.")) == [], "no longer named"

@@ -1,14 +1,14 @@
 """Well-formedness of a loop program: each name has one meaning where it is used, and all threads reach a barrier."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
-from loopkit.ast.walk import nodes_in
+from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import elements_of, variables
 
@@ -33,9 +33,7 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
 class _NameScope:
     """The facts that hold at a place of the program.
 
-    :ivar names: the names that have a value.
     :ivar divergent: the names that may differ between threads.
-    :ivar loops: the variables of the loops around it.
     :ivar uniform: all threads of the block reach it.
     :ivar together: it is the code of an instruction, whose elements are checked with the instruction.
     """
@@ -47,14 +45,15 @@ class _NameScope:
     in_region: bool = False
     together: bool = False
 
-    def agree(self, *expressions: Expression) -> bool:
-        """Are the values of *expressions* equal in all threads of the block?"""
-        return not any(variables(e) & self.divergent for e in expressions)
+    def under(self, *expressions: Expression) -> _NameScope:
+        """The scope in code that runs, or ends, by the values of *expressions*."""
+        return replace(self, uniform=self.uniform and not any(variables(e) & self.divergent for e in expressions))
 
     def naming(self, name: str, *values: Expression) -> _NameScope:
         """The scope after a definition of *name* by *values*."""
-        divergent = self.divergent - {name} if self.agree(*values) else self.divergent | {name}
-        return replace(self, names=self.names | {name}, divergent=divergent)
+        differs = any(variables(e) & self.divergent for e in values)
+        return replace(self, names=self.names | {name},
+                       divergent=self.divergent | {name} if differs else self.divergent - {name})
 
 
 @dataclass(frozen=True)
@@ -69,65 +68,55 @@ class _Checker:
     lanes: Mapping[str, int]
     own: dict[str, tuple[Expression, ...]]
 
-    def block(self, block: Block, scope: _NameScope) -> None:
-        """Check a block in a new scope."""
-        self._nodes(block, scope, set())
-
-    def _nodes(self, block: Block, scope: _NameScope, own: set[str]) -> None:
+    def block(self, block: Block, scope: _NameScope, own: set[str] | None = None) -> None:
+        """Check a block in a new scope, or in one that already defines *own*."""
+        own = set() if own is None else own
         for node in block.children:
             if isinstance(node, Define):
-                self._define(node, scope, own)
+                if node.name in own:
+                    raise self._fault(f"'{node.name}' is defined twice in one block")
+                if node.name in scope.loops:
+                    raise self._fault(f"'{node.name}' hides the variable of a loop around it")
+                if node.name in variables(node.value):
+                    raise self._fault(f"'{node.name}' is defined by itself")
+                own.add(node.name)
+            for e in expressions_of(node):
+                if missing := variables(e) - scope.names:
+                    raise self._fault(f"'{min(missing)}' has no value in '{e}'")
+            if isinstance(node, Define):
                 scope = scope.naming(node.name, node.value)
             else:
                 self._node(node, scope, own)
 
-    def _define(self, node: Define, scope: _NameScope, own: set[str]) -> None:
-        if node.name in own:
-            raise self._fault(f"'{node.name}' is defined twice in one block")
-        if node.name in scope.loops:
-            raise self._fault(f"'{node.name}' hides the variable of a loop around it")
-        if node.name in variables(node.value):
-            raise self._fault(f"'{node.name}' is defined by itself")
-        self._use(node.value, scope)
-        own.add(node.name)
-
     def _node(self, node: Node, scope: _NameScope, own: set[str]) -> None:
         match node:
             case Assign():
-                self._use(node.target, scope)
-                self._use(node.value, scope)
                 if not scope.together:
-                    self._own_elements(e for part in (node.target, node.value) for e in elements_of(part, self.lanes))
+                    self._own_elements(node)
             case For():
-                self._use(node.start, scope)
-                self._use(node.stop, scope)
                 if node.iname in scope.loops:
                     raise self._fault(f"a loop over '{node.iname}' stands in another one")
-                uniform = scope.uniform and scope.agree(node.start, node.stop)
+                inside = scope.under(node.start, node.stop)
                 if node.instruction is not None:
-                    for e in node.instruction.operands:
-                        self._use(e, scope)
-                    self._require_all(node.instruction, uniform)
-                self.block(node.body, replace(scope.naming(node.iname, node.start, node.stop),
-                                              loops=scope.loops | {node.iname}, uniform=uniform))
+                    self._require_all(node.instruction, inside.uniform)
+                inside = inside.naming(node.iname, node.start, node.stop)
+                self.block(node.body, replace(inside, loops=scope.loops | {node.iname}))
             case If():
-                self._use(node.condition, scope)
-                inside = replace(scope, uniform=scope.uniform and scope.agree(node.condition))
-                self.block(node.then, inside)
-                if node.otherwise is not None:
-                    self.block(node.otherwise, inside)
+                for branch in (node.then, node.otherwise):
+                    if branch is not None:
+                        self.block(branch, scope.under(node.condition))
             case Region(instruction=Instruction() as instruction):
                 self._require_all(instruction, scope.uniform and not scope.in_region)
                 foreign = set(instruction.foreign_elements(node, self.lanes))
-                self._own_elements(e for inner in nodes_in(node.body) if isinstance(inner, Assign)
-                                   for part in (inner.value, inner.target)
-                                   for e in elements_of(part, self.lanes) if e not in foreign)
+                for inner in nodes_in(node.body):
+                    if isinstance(inner, Assign):
+                        self._own_elements(inner, foreign)
                 for fault in instruction.faults(node, self.lanes):
                     raise self._fault(fault)
-                self._nodes(node.body, replace(scope, in_region=True, together=True), own)
+                self.block(node.body, replace(scope, in_region=True, together=True), own)
             case Region():
                 # one target prints regions in braces of their own and another does not: right in both
-                self._nodes(node.body, replace(scope, in_region=True), own)
+                self.block(node.body, replace(scope, in_region=True), own)
             case Sync():
                 if not scope.uniform or scope.in_region:
                     raise self._fault("a barrier stands where not all threads of a block come")
@@ -140,18 +129,13 @@ class _Checker:
         if instruction.scope is not Scope.THREAD and not all_come:
             raise self._fault(f"{instruction.noun} stands where not all threads of a block come")
 
-    def _own_elements(self, elements: Iterable[p.Subscript]) -> None:
-        for e in elements:
+    def _own_elements(self, assign: Assign, foreign: Collection[Expression] = ()) -> None:
+        """Check that all elements in lanes but the *foreign* ones are the thread's own."""
+        for e in (e for part in (assign.target, assign.value) for e in elements_of(part, self.lanes)):
             assert isinstance(e.aggregate, p.Variable)
-            name = e.aggregate.name
-            index = e.index_tuple[-self.lanes[name]:]
-            if self.own.setdefault(name, index) != index:
+            index = e.index_tuple[-self.lanes[e.aggregate.name]:]
+            if e not in foreign and self.own.setdefault(e.aggregate.name, index) != index:
                 raise self._fault(f"'{e}' is read from another lane without an instruction that does so")
-
-    def _use(self, expr: Expression, scope: _NameScope) -> None:
-        missing = variables(expr) - scope.names
-        if missing:
-            raise self._fault(f"'{min(missing)}' has no value in '{expr}'")
 
     def _fault(self, what: str) -> InternalError:
         return InternalError(f"In the loop program of '{self.function}' {what}.")

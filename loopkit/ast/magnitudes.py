@@ -5,7 +5,7 @@ isl's normal form of an expression may have parts far larger than its value: ``(
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -13,7 +13,7 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Program, Region, Sync
+from loopkit.ast.nodes import Block, Define, For, Program
 from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.expr.mappers import children, variables
 
@@ -27,7 +27,7 @@ class MagnitudeBound:
 
     def at(self, values: Mapping[str, int]) -> int:
         """The bound at the sizes *values*; sizes without a value count as 0."""
-        return int(self.constant + sum(f*abs(values[x]) for x, f in self.factors if x in values)) + 1
+        return int(self.constant + sum(f*abs(values.get(x, 0)) for x, f in self.factors)) + 1
 
     def size_limit(self, limit: int) -> int:
         """A number such that the bound is below *limit* if all sizes are smaller; 0: there is none."""
@@ -44,24 +44,12 @@ class MagnitudeBound:
         return MagnitudeBound(self.constant + constant, self.factors)
 
 
-def bound_of_sum(parts: Iterable[MagnitudeBound]) -> MagnitudeBound:
-    """The bound of a sum."""
-    constant, factors = Fraction(0), dict[str, Fraction]()
-    for part in parts:
-        constant += part.constant
-        for x, f in part.factors:
-            factors[x] = factors.get(x, Fraction(0)) + f
-    return MagnitudeBound(constant, tuple(sorted(factors.items())))
-
-
-def common_bound(parts: Iterable[MagnitudeBound]) -> MagnitudeBound:
-    """A bound that holds for each of *parts*."""
-    constant, factors = Fraction(0), dict[str, Fraction]()
-    for part in parts:
-        constant = max(constant, part.constant)
-        for x, f in part.factors:
-            factors[x] = max(factors.get(x, Fraction(0)), f)
-    return MagnitudeBound(constant, tuple(sorted(factors.items())))
+def _joined(parts: list[MagnitudeBound], join: Callable[[Iterable[Fraction]], Fraction | int]) -> MagnitudeBound:
+    """The bound of the sum of *parts* by ``sum``, of any of them by ``max``."""
+    factors = [dict(part.factors) for part in parts]
+    names = sorted(set().union(*factors))
+    return MagnitudeBound(Fraction(join(part.constant for part in parts)),
+                          tuple((x, Fraction(join(own.get(x, Fraction(0)) for own in factors))) for x in names))
 
 
 @dataclass(frozen=True)
@@ -119,48 +107,32 @@ def magnitude_bounds(program: Program, sizes: Iterable[str]) -> frozenset[Magnit
     # the iname of a loop that the host runs is a size of the launches in it
     _BoundCollector(known, found).block(program.order)
     for function in program.functions:
-        _BoundCollector(dict(known), found).function(function)
+        collector = _BoundCollector(dict(known), found)
+        for name, value in (*function.extents.items(), *function.coordinates.items()):
+            collector.known[name] = collector.value(value)
+        collector.block(function.body)
     constants = sorted((r for r in found if not r.factors), key=lambda r: r.constant)
     return frozenset([*(r for r in found if r.factors), *constants[-1:]])
 
 
 @dataclass(frozen=True)
 class _BoundCollector:
-    """Walks a loop program and collects bounds.
-
-    :ivar known: the bounds of names.
-    :ivar found: the bounds of all expressions so far.
-    """
+    """Walks a loop program: the bounds of its names, and of all expressions so far."""
 
     known: dict[str, MagnitudeBound]
     found: set[MagnitudeBound]
 
-    def function(self, function: Function) -> None:
-        for axis, extent in function.extents.items():
-            self.known[axis] = self.value(extent)
-        for iname, coordinate in function.coordinates.items():
-            self.known[iname] = self.value(coordinate)
-        self.block(function.body)
-
     def block(self, block: Block) -> None:
         for node in nodes_in(block):
-            match node:
-                case Assign():
-                    self.value(node.target)
-                    self.value(node.value)
-                case For():
-                    start, stop, *operands = expressions_of(node)
-                    ends = common_bound((self.value(start), self.value(stop)))
-                    self.known[node.iname] = ends
-                    self.found.add(ends.plus(node.step))             # the loop variable passes its last value
-                    for operand in operands:
-                        self.value(operand)
-                case If():
-                    self.value(node.condition)
-                case Define():
-                    self.known[node.name] = self.value(node.value)
-                case Region() | Block() | Sync() | Call():
-                    pass
+            parts = expressions_of(node)
+            if isinstance(node, For):
+                ends = _joined(list(map(self.value, parts[:2])), max)
+                self.known[node.iname] = ends
+                self.found.add(ends.plus(node.step))             # the loop variable passes its last value
+                parts = parts[2:]
+            bounds = list(map(self.value, parts))
+            if isinstance(node, Define):
+                self.known[node.name], = bounds
 
     def value(self, expr: Expression) -> MagnitudeBound:
         """The bound of an expression. Collects it, and those of its parts that may be greater."""
@@ -170,12 +142,12 @@ class _BoundCollector:
 
     def _value(self, expr: Expression) -> MagnitudeBound:
         match expr:
-            case bool() | int():
-                return MagnitudeBound(Fraction(abs(int(expr))))
+            case int():
+                return MagnitudeBound(Fraction(abs(expr)))
             case p.Variable(name=name):
                 return self.known.get(name, MagnitudeBound())
             case p.Sum(children=terms):
-                return bound_of_sum(map(self._value, terms))
+                return _joined(list(map(self._value, terms)), sum)
             case p.Product(children=factors):
                 return self._product(factors)
             case p.FloorDiv(numerator=numerator, denominator=int() as divisor):
@@ -184,29 +156,21 @@ class _BoundCollector:
                 self.value(numerator)
                 return MagnitudeBound(Fraction(abs(divisor)))
             case p.Min(children=parts) | p.Max(children=parts):
-                return common_bound(map(self.value, parts))
+                return _joined(list(map(self.value, parts)), max)
             case p.If():
                 self.value(expr.condition)
-                return common_bound((self.value(expr.then), self.value(expr.else_)))
-            case p.ExpressionNode():
-                for child in _parts(expr):
+                return _joined([self.value(expr.then), self.value(expr.else_)], max)
+            case _:
+                for child in children(expr):
                     self.value(child)
                 return MagnitudeBound()              # an element of an array, or a number that is not an integer
-            case _:
-                return MagnitudeBound()
 
     def _product(self, factors: tuple[Expression, ...]) -> MagnitudeBound:
-        found = list(map(self._value, factors))
-        others = [r for f, r in zip(factors, found, strict=True) if variables(f)]
-        constant = prod((r.constant for f, r in zip(factors, found, strict=True) if not variables(f)),
-                        start=Fraction(1))
-        if len(others) > 1:
-            self.found.update(others)
-        # a product of sizes is an address, bounded by the arrays' lengths, or is computed in 64 bits
-        if others:
-            return others[0].times(constant) if len(others) == 1 else MagnitudeBound()
-        return MagnitudeBound(constant)
-
-
-def _parts(expr: Expression) -> Iterator[Expression]:
-    return iter(expr.index_tuple) if isinstance(expr, p.Subscript) else iter(children(expr))
+        constant = prod((self._value(f).constant for f in factors if not variables(f)), start=Fraction(1))
+        others = [self._value(f) for f in factors if variables(f)]
+        if not others:
+            return MagnitudeBound(constant)
+        if len(others) == 1:
+            return others[0].times(constant)
+        self.found.update(others)
+        return MagnitudeBound()     # a product of sizes is an address, bounded by the arrays' lengths, or has 64 bits

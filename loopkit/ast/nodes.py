@@ -43,8 +43,6 @@ class Instruction:
     :cvar completion: the event at which its accesses are performed.
     :cvar loads_for_others: a thread may load an element for another thread of its scope.
     :cvar completes: the event that it completes, for accesses of its thread; ``None``: no event.
-    :cvar memories: the address spaces on which it works, and ``"lanes"`` for arrays in registers of a warp; a
-        statement that writes elsewhere uses plain loads and stores.
     :cvar commutes: updates of one array by one operation through it may run in any order, and at once.
     """
 
@@ -53,7 +51,6 @@ class Instruction:
     completion: ClassVar[Completion] = Completion.IMMEDIATE
     loads_for_others: ClassVar[bool] = False
     completes: ClassVar[Completion | None] = None
-    memories: ClassVar[frozenset[str]] = frozenset()
     commutes: ClassVar[bool] = False
 
     @property
@@ -102,7 +99,6 @@ def completion_of(instructions: Iterable[Instruction]) -> Completion:
 class Assign:
     """``target = value``, or ``target op= value`` for the reduction operation *combine*.
 
-    :ivar statement: the id of its statement.
     :ivar instance: the value of each iname of that statement; not printed, but checked by translation validation.
     :ivar instructions: the instructions that make its accesses; ``()``: plain loads and stores.
     """
@@ -149,11 +145,7 @@ Assumed = AlignedArray | DivisibleSize
 
 @dataclass(frozen=True)
 class For:
-    """``for (iname = start; iname < stop; iname += step) body``.
-
-    :ivar unroll: the emitted loop has an unroll directive.
-    :ivar instruction: an instruction that may execute it.
-    """
+    """``for (iname = start; iname < stop; iname += step) body``; *unroll*: with an unroll directive."""
 
     iname: str
     start: Expression
@@ -184,9 +176,9 @@ class Define:
 
 @dataclass(frozen=True)
 class Sync:
-    """The threads of each *scope* wait for each other; *serves* are the dependences that need it.
+    """Each thread executes *instructions*, then the threads of each *scope* wait for each other.
 
-    :ivar instructions: what each thread executes before it waits, in this order.
+    :ivar serves: the dependences that need it.
     """
 
     serves: tuple[str, ...]
@@ -257,11 +249,9 @@ class Swizzle:
 class Array:
     """An array that a function declares: shared by a block, or private to a thread.
 
-    :ivar shape: ``()`` for a scalar.
     :ivar across_regions: it is private and keeps its value from one region to another.
     :ivar lanes: if not 0, an array in lanes, and not *shared*: this many trailing axes have an element for each thread
         of the block. The thread holds it in a register, and instructions of a warp read it from other lanes.
-    :ivar note: a comment for the reader of the text.
     :ivar swizzle: the permutation of a shared array's columns. Only the emitted text uses it.
     """
 
@@ -281,7 +271,6 @@ class Function:
 
     :ivar extents: the extents of the axes ``g.0`` ... ``l.2`` that are used.
     :ivar coordinates: the hardware inames in terms of the axes (``p.Variable("g.0")``), in order.
-    :ivar arrays: the arrays that it declares.
     :ivar ticketed: its blocks are numbered in the order in which they start.
     """
 

@@ -3,20 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopkit.ast.nodes import (
-    Array,
-    Assign,
-    Block,
-    Call,
-    Define,
-    For,
-    Function,
-    If,
-    Node,
-    Program,
-    Region,
-    Sync,
-)
+from loopkit.ast.nodes import Array, Assign, Block, Call, Define, For, Function, If, Node, Program, Region, Sync
 from loopkit.expr.text import to_text
 
 

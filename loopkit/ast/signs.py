@@ -2,18 +2,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.nodes import For
+from loopkit.expr.intervals import Interval, interval
+
+#: Wider than the values of any integer type.
+_UNKNOWN = Interval(-2**64, 2**64)
+
 
 @dataclass(frozen=True)
 class Signs:
-    """Lower bounds of integer variables.
-
-    :ivar lower: the least value of each name that has a known one.
-    """
+    """The least value of each integer variable that has a known one."""
 
     lower: Mapping[str, int] = field(default_factory=dict)
 
@@ -24,64 +28,29 @@ class Signs:
 
     def least(self, expr: Expression) -> int | None:
         """A lower bound of an integer expression; ``None``: none is known."""
-        match expr:
-            case bool():
-                return int(expr)
-            case int():
-                return expr
-            case p.Variable(name=name):
-                return self.lower.get(name)
-            case p.Sum(children=children):
-                return self._sum([self.least(c) for c in children])
-            case p.Product(children=children):
-                lows = [self.least(c) for c in children]
-                if all(v is not None and v >= 0 for v in lows):
-                    result = 1
-                    for v in lows:
-                        result *= v or 0
-                    return result
-                return None
-            case p.FloorDiv(numerator=a, denominator=b):
-                low, divisor = self.least(a), self.least(b)
-                return low // b if low is not None and isinstance(b, int) and b > 0 else (
-                    0 if low is not None and low >= 0 and divisor is not None and divisor > 0 else None)
-            case p.Remainder(denominator=b):
-                divisor = self.least(b)
-                return 0 if divisor is not None and divisor > 0 else None
-            case p.Min(children=children):
-                lows = [self.least(c) for c in children]
-                return None if any(v is None for v in lows) else min(v for v in lows if v is not None)
-            case p.Max(children=children):
-                known = [v for v in map(self.least, children) if v is not None]
-                return max(known) if known else None
-            case _:
-                return None
-
-    @staticmethod
-    def _sum(lows: list[int | None]) -> int | None:
-        known = [v for v in lows if v is not None]
-        return sum(known) if len(known) == len(lows) else None
+        def leaf(e: Expression) -> Interval:
+            return Interval(self.lower[e.name], _UNKNOWN.high) if isinstance(e, p.Variable) and e.name in self.lower \
+                else _UNKNOWN
+        low = interval(expr, leaf).low
+        return low if low >= -2**63 else None
 
     def defining(self, name: str, value: Expression) -> Signs:
         """After ``name = value``."""
         low = self.least(value)
         others = {x: least for x, least in self.lower.items() if x != name}
-        return replace(self, lower=others if low is None else {**others, name: low})
+        return Signs(others if low is None else {**others, name: low})
+
+    def inside(self, loop: For) -> Signs:
+        """In the iterations of *loop*."""
+        return self.defining(loop.iname, loop.start)
 
     def where(self, condition: Expression) -> Signs:
         """The bounds at places that *condition* guards."""
         match condition:
             case p.LogicalAnd(children=children):
-                result = self
-                for c in children:
-                    result = result.where(c)
-                return result
+                return reduce(Signs.where, children, self)
             case p.Comparison(left=int() as least, operator="<=", right=p.Variable(name=name)) \
                     | p.Comparison(left=p.Variable(name=name), operator=">=", right=int() as least):
-                return replace(self, lower={**self.lower, name: max(least, self.lower.get(name, least))})
+                return Signs({**self.lower, name: max(least, self.lower.get(name, least))})
             case _:
                 return self
-
-    def from_start(self, name: str, start: Expression) -> Signs:
-        """Inside a loop from *start*."""
-        return self.defining(name, start)

@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
-from loopkit.ast.walk import expressions_of, map_child_nodes, nodes_in
+from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in
 from loopkit.expr.mappers import substitute, variables
 
 Names = Mapping[str, Expression]
@@ -17,9 +17,7 @@ Names = Mapping[str, Expression]
 def simplified(block: Block, names: Names | None = None) -> Block:
     """*block* with nested blocks flattened, empty parts dropped, and neighbours under one condition joined.
 
-    A nested block keeps its braces only if it gives a name another value.
-
-    :arg names: the integers that are defined around the block.
+    A nested block keeps its braces only if it gives a name another value. *names* are defined around the block.
     """
     known = dict(names or {})
     own: set[str] = set()
@@ -33,8 +31,9 @@ def simplified(block: Block, names: Names | None = None) -> Block:
             own.add(node.name)
             children.append(node)
             continue
-        for x in _loop_names(node):
-            _forget(known, x)           # a constant with the name of the loop's variable has no meaning after the loop
+        for inner in nodes_in(node):
+            if isinstance(inner, For):
+                _forget(known, inner.iname)     # a constant of this name has no meaning after the loop
         for new in _simplified(node, known):
             last = children[-1] if children else None
             if isinstance(new, If) and isinstance(last, If) and (one := _joined(last, new, known)) is not None:
@@ -53,15 +52,13 @@ def _forget(known: dict[str, Expression], name: str) -> None:
 
 def _joined(first: If, second: If, known: Names) -> If | None:
     """Two neighbours as one ``if``: under one condition, or under a condition and its negation."""
-    if second.otherwise is not None or variables(first.condition) & assigned(first.then):
+    changed = assigned(first.then) | (frozenset() if first.otherwise is None else assigned(first.otherwise))
+    if second.otherwise is not None or variables(first.condition) & changed:
         return None
     if second.condition == first.condition:
-        if first.otherwise is not None and variables(first.condition) & assigned(first.otherwise):
-            return None
-        then = simplified(Block((first.then, second.then)), known)
-        return If(first.condition, then, first.otherwise, first.comment)
+        return replace(first, then=simplified(Block((first.then, second.then)), known))
     if second.condition == p.LogicalNot(first.condition) and first.otherwise is None:
-        return If(first.condition, first.then, second.then, first.comment)
+        return replace(first, otherwise=second.then)
     return None
 
 
@@ -91,16 +88,8 @@ def _defined(block: Block) -> frozenset[str]:
 
 
 def without_unused_names(block: Block) -> Block:
-    """*block* without constants that no later node mentions.
-
-    In the instances of statements, the value replaces the name.
-    """
+    """*block* without constants that no later node mentions; the instances of statements get their values."""
     return _used(block)[0]
-
-
-def mentioned(block: Block) -> frozenset[str]:
-    """The names that the expressions in *block* mention."""
-    return _used(block)[1]
 
 
 def _used(block: Block) -> tuple[Block, frozenset[str]]:
@@ -149,11 +138,6 @@ def _with_instance(node: Node, name: str, value: Expression) -> Node:
             return map_child_nodes(node, lambda child: _with_instance(child, name, value))
 
 
-def _loop_names(node: Node) -> frozenset[str]:
-    """The inames of the loops in *node*."""
-    return frozenset(inner.iname for inner in nodes_in(node) if isinstance(inner, For))
-
-
 def assigned(block: Block) -> frozenset[str]:
     """The variables and arrays that *block* writes."""
     targets = (node.target for node in nodes_in(block) if isinstance(node, Assign))
@@ -174,26 +158,16 @@ def _flattened(block: Block, known: Names, own: set[str]) -> Iterator[Node]:
 
 
 def _simplified(node: Node, names: Names) -> Iterator[Node]:
-    match node:
-        case Block():
-            inner = simplified(node, names)
-            if inner.children:
-                yield inner
-        case For():
-            inside = dict(names)
-            _forget(inside, node.iname)
-            body = simplified(node.body, inside)
-            if body.children:
-                yield For(node.iname, node.start, node.stop, node.step, body, node.unroll)
-        case If():
-            then = simplified(node.then, names)
-            otherwise = simplified(node.otherwise, names) if node.otherwise is not None else None
-            if then.children or (otherwise is not None and otherwise.children):
-                yield If(node.condition, then, otherwise if otherwise is not None and otherwise.children else None,
-                         node.comment)
-        case Region():
-            body = simplified(node.body, names)
-            if body.children:
-                yield replace(node, body=body)
-        case Assign() | Define() | Sync() | Call():
-            yield node
+    """*node* with its parts simplified, unless it is empty."""
+    if isinstance(node, Assign | Define | Sync | Call):
+        yield node
+        return
+    inside = dict(names)
+    if isinstance(node, For):
+        _forget(inside, node.iname)
+    new = simplified(node, inside) if isinstance(node, Block) else \
+        map_child_nodes(node, lambda part: simplified(as_block(part), inside))
+    if isinstance(new, If) and new.otherwise == Block():
+        new = replace(new, otherwise=None)
+    if any(part != Block() for part in child_nodes(new)):
+        yield new

@@ -17,9 +17,7 @@ Values = Mapping[str, Expression]
 
 
 def marked_for_unrolling(block: Block, unrolled: AbstractSet[str]) -> Block:
-    """*block* with an unroll directive on loops of constant trip count over the inames *unrolled*; regions keep
-    theirs.
-    """
+    """*block* with an unroll directive on its loops of constant trip count over *unrolled*, except in regions."""
     def marked(node: Node) -> Node:
         match node:
             case For(start=int(), stop=int()) if node.iname in unrolled:
@@ -38,18 +36,18 @@ def unrolled_loops(node: Node, values: Values | None = None, kept: frozenset[str
     :arg kept: variables of loops that are not replaced.
     """
     known = values or {}
+
+    def inner(child: Node) -> Block:
+        return as_block(unrolled_loops(child, known, kept))
     match node:
         case For(unroll=True, start=int() as start, stop=int() as stop) if node.iname not in kept:
             return Block(tuple(unrolled_loops(node.body, {**known, node.iname: i}, kept)
                                for i in range(start, stop, node.step)))
         case For():
-            body = unrolled_loops(node.body, known, kept)
-            return For(node.iname, _put(node.start, known), _put(node.stop, known), node.step, as_block(body),
-                       node.unroll)
+            return replace(node, start=_put(node.start, known), stop=_put(node.stop, known), body=inner(node.body))
         case If():
-            otherwise = None if node.otherwise is None else as_block(unrolled_loops(node.otherwise, known, kept))
-            then = as_block(unrolled_loops(node.then, known, kept))
-            return If(_put(node.condition, known), then, otherwise, node.comment)
+            return replace(node, condition=_put(node.condition, known), then=inner(node.then),
+                           otherwise=None if node.otherwise is None else inner(node.otherwise))
         case Assign():
             target = _put(node.target, known)
             assert isinstance(target, p.Variable | p.Subscript)

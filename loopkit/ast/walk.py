@@ -1,16 +1,18 @@
-"""Walks over the nodes of a loop program: children, all nodes in order, rewriting. Unchanged nodes are shared.
+"""Walks over the nodes of a loop program: children, all nodes in order, rewriting, the host's calls.
 
-A walk that carries no scope and prints no text is one of these; others match the node classes themselves.
+Unchanged nodes are shared.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import assert_never, overload
+from typing import Any, assert_never, overload
 
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync
+from loopkit.expr.evaluate import evaluate
+from loopkit.expr.mappers import variables
 
 Change = Callable[[Node], Node]
 
@@ -69,19 +71,18 @@ def nodes_in(node: Node) -> Iterator[Node]:
         ahead.extend(reversed(child_nodes(node)))
 
 
+def mentioned(node: Node) -> frozenset[str]:
+    """The names in the expressions of *node* and of the nodes in it."""
+    return frozenset().union(*(variables(e) for inner in nodes_in(node) for e in expressions_of(inner)))
+
+
 def instructions_in(node: Node) -> Iterator[Instruction]:
     """The instructions of *node* and of the nodes in it."""
     for inner in nodes_in(node):
-        match inner:
-            case Assign() | Sync():
-                yield from inner.instructions
-            case For() | Region():
-                if inner.instruction is not None:
-                    yield inner.instruction
-            case If() | Define() | Call() | Block():
-                pass
-            case _:
-                assert_never(inner)
+        if isinstance(inner, Assign | Sync):
+            yield from inner.instructions
+        elif isinstance(inner, For | Region) and inner.instruction is not None:
+            yield inner.instruction
 
 
 @overload
@@ -129,3 +130,32 @@ def rewritten(node: Node, f: Change) -> Node:
 def as_block(node: Node) -> Block:
     """*node* as a block."""
     return node if isinstance(node, Block) else Block((node,))
+
+
+def calls(order: Block, values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The functions to call at the sizes *values*, each with those values and the ones of the host's loops around its
+    call.
+
+    >>> from pymbolic.primitives import Variable
+    >>> order = Block((Call("begin"), For("t", 0, Variable("n"), 1, Block((Call("step"),)))))
+    >>> [(name, dict(seen)) for name, seen in calls(order, {"n": 2})]
+    [('begin', {'n': 2}), ('step', {'n': 2, 't': 0}), ('step', {'n': 2, 't': 1})]
+    """
+    for node in order.children:
+        match node:
+            case Call():
+                yield node.name, values
+            case Define():
+                values = {**values, node.name: evaluate(node.value, values)}
+            case For():
+                for x in range(evaluate(node.start, values), evaluate(node.stop, values), node.step):
+                    yield from calls(node.body, {**values, node.iname: x})
+            case If():
+                if evaluate(node.condition, values):
+                    yield from calls(node.then, values)
+                elif node.otherwise is not None:
+                    yield from calls(node.otherwise, values)
+            case Block():
+                yield from calls(node, values)
+            case Assign() | Region() | Sync():
+                raise AssertionError(node)

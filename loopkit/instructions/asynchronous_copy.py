@@ -5,7 +5,6 @@ thread started since its last commit; a wait may leave the newest groups pending
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +16,7 @@ from loopkit.ast.signs import Signs
 from loopkit.errors import PreconditionError
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.text import InstructionText, Printer
-from loopkit.instructions.vector_access import Vector, vectors_of
+from loopkit.instructions.vector_access import in_steps, vectors_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 
@@ -45,17 +44,11 @@ class AsynchronousCopy(MemoryInstruction):
         return ("async",)
 
     def require_operands(self, kernel: LoopKernel, statement: Statement, expression: Expression) -> None:
-        """Check that the statement copies the bits of one element, as far as dtypes are known.
-
-        :raises PreconditionError: it converts or computes, or copies elements of another size than 4, 8 or 16 bytes.
-        """
-        argument = None
-        match expression:
-            case p.Subscript(aggregate=p.Variable(name=name)):
-                argument = kernel.array_args.get(name)
-            case _:
-                pass
+        """Check that the statement copies the bits of one element, as far as dtypes are known."""
         s = statement
+        name = expression.aggregate.name if isinstance(expression, p.Subscript) \
+            and isinstance(expression.aggregate, p.Variable) else ""
+        argument = kernel.array_args.get(name)
         if s.combine is not None or s.written not in kernel.temporaries or argument is None or s.predicates:
             raise PreconditionError(f"'{s.id}' cannot be asynchronous: it is not a copy of an array's element.",
                                     subject=s.id, hint="copy it through registers, or compute where it is read")
@@ -68,11 +61,6 @@ class AsynchronousCopy(MemoryInstruction):
             raise PreconditionError(
                 f"'{s.id}' cannot be asynchronous: elements of {known} have {known.itemsize} bytes, not 4, 8 or 16.",
                 subject=s.id, hint="copy it through registers")
-
-
-def is_asynchronous_copy(assign: Assign) -> bool:
-    """Is *assign* executed by an asynchronous copy?"""
-    return any(isinstance(i, AsynchronousCopy) for i in assign.instructions)
 
 
 # {{{ CUDA
@@ -91,44 +79,32 @@ template <int BYTES> __device__ __forceinline__ void copy_async(void *shared, co
 """
 
 
-def _one(printer: Printer, node: Assign, _: Instruction, signs: Signs) -> Iterator[str]:
+def _one(printer: Printer, node: Assign, _: Instruction, signs: Signs) -> list[str]:
     dtype = printer.dtype_of(node.target)
-    yield _call(printer, printer.value(node.target, signs, dtype), printer.value(node.value, signs, dtype),
-                dtype.itemsize)
+    return [_call(printer.value(node.target, signs, dtype), printer.value(node.value, signs, dtype),
+                  dtype.itemsize)]
 
 
-def _call(printer: Printer, target: str, source: str, size: int) -> str:
+def _call(target: str, source: str, size: int) -> str:
     """The copy of *size* bytes."""
-    printer.used.add("copy_async")
     return f"copy_async<{size}>(&{target}, &{source});"
 
 
-def _vectors(printer: Printer, loop: For, signs: Signs) -> Iterator[str] | None:
+def _vectors(printer: Printer, loop: For, signs: Signs) -> list[str] | None:
     """The copies of a loop, one vector at a time, if source and target have vectors of one length."""
     loaded = [v for v in vectors_of(loop) if v.loaded]
     stored = [v for v in vectors_of(loop) if v.stored]
-    if len(loaded) == len(stored) == 1 and loaded[0].length == stored[0].length:
-        return _vector_copies(printer, loop, (loaded[0], stored[0]), signs)
-    return None
+    if not len(loaded) == len(stored) == 1 or loaded[0].length != stored[0].length:
+        return None
+    size = loaded[0].length * printer.dtype_of(stored[0].element).itemsize
 
-
-def _vector_copies(printer: Printer, loop: For, vectors: tuple[Vector, Vector], signs: Signs) -> Iterator[str]:
+    def copy(at: Expression, inside: Signs) -> str:
+        target, source = (printer.place(v.at(loop.iname, at), inside) for v in (stored[0], loaded[0]))
+        return _call(target, source, size)
     (assign,) = loop.body.children
     assert isinstance(assign, Assign)
-    assert isinstance(loop.start, int)
-    assert isinstance(loop.stop, int)
-    if printer.annotate:
-        yield f"// {assign.statement}"
-    source, target = vectors
-    size = source.length * printer.dtype_of(target.element).itemsize
-    if loop.stop - loop.start == source.length:
-        first = [printer.place(v.at(loop.iname, loop.start), signs) for v in (target, source)]
-        yield _call(printer, first[0], first[1], size)
-        return
-    x, inside = loop.iname, signs.from_start(loop.iname, loop.start)
-    yield "#pragma unroll"
-    yield f"for ({printer.index} {x} = {loop.start}; {x} < {loop.stop}; {x} += {source.length})"
-    yield f"    {_call(printer, printer.place(target.element, inside), printer.place(source.element, inside), size)}"
+    return [*([f"// {assign.statement}"] if printer.annotate else []),
+            *in_steps(printer, loop, loaded[0].length, signs, copy)]
 
 
 CUDA = InstructionText({"copy_async": _COPY_ASYNC}, assignment=_one, vectors=_vectors)

@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Assign, Completion, Instruction
 from loopkit.ast.signs import Signs
 from loopkit.expr.mappers import variables
-from loopkit.instructions.text import InstructionText, Printer, TicketText
+from loopkit.instructions.text import ElementText, InstructionText, Printer, TicketText
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,6 @@ class BlockFlag(Instruction):
         return (*(("sets a flag",) if self.stores else ()), *waits)
 
 
-def flag_of(assign: Assign) -> BlockFlag:
-    """The flags that *assign* accesses; perhaps none."""
-    return next((i for i in assign.instructions if isinstance(i, BlockFlag)), BlockFlag())
-
-
 # {{{ CUDA
 
 def _loading(printer: Printer, flag: BlockFlag) -> Printer:
@@ -56,7 +51,6 @@ def _loading(printer: Printer, flag: BlockFlag) -> Printer:
 def _storing(printer: Printer, node: Assign, flag: BlockFlag, signs: Signs) -> list[str] | None:
     if not flag.stores:
         return None
-    printer.used.add("publish")
     dtype = printer.dtype_of(node.target)
     return [f"publish(&{printer.place(node.target, signs, dtype)}, {printer.value(node.value, signs, dtype)});"]
 
@@ -96,8 +90,8 @@ template <typename T> __device__ __forceinline__ T wait_for(const flagged<T> *fr
     memcpy(&value, parts, sizeof(T));
     return value;
 }
-"""}, assignment=_storing, loads=_loading, element_type=lambda name: f"flagged<{name}>",
-    element_bytes=lambda size: 8 * -(-size // 4))
+"""}, assignment=_storing, loads=_loading,
+    element=ElementText(lambda name: f"flagged<{name}>", lambda size: 8 * -(-size // 4)))
 
 #: The ticket of a block.
 CUDA_TICKET = TicketText("next_block", """

@@ -1,7 +1,7 @@
 """Commit groups and waits for them, by which a thread completes the asynchronous accesses that it started."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -51,23 +51,13 @@ def group_instructions(*, commit: bool, leaving: int | None) -> tuple[Instructio
 
 # {{{ CUDA
 
-def _commit(used: set[str], _: CommitGroup) -> Iterator[str]:
-    used.add("end_copy_group")
-    yield "end_copy_group();"
-
-
-def _wait(used: set[str], wait: WaitGroup) -> Iterator[str]:
-    used.add("wait_for_copies")
-    yield f"wait_for_copies<{wait.pending}>();"
-
-
 CUDA_COMMIT = InstructionText({"end_copy_group": """
 // the copies that the thread began since the last group are one
 __device__ __forceinline__ void end_copy_group()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-"""}, sync=_commit)
+"""}, sync=lambda _: ["end_copy_group();"])
 
 CUDA_WAIT = InstructionText({"wait_for_copies": """
 // until all groups of the thread but the NEWEST newest are done
@@ -75,6 +65,6 @@ template <int NEWEST> __device__ __forceinline__ void wait_for_copies()
 {
     asm volatile("cp.async.wait_group %0;" :: "n"(NEWEST) : "memory");
 }
-"""}, sync=_wait)
+"""}, sync=lambda wait: [f"wait_for_copies<{wait.pending}>();"])
 
 # }}}

@@ -18,23 +18,15 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import substitute
 from loopkit.expr.text import to_text
 from loopkit.instructions.text import InstructionText, Printer
-from loopkit.poly.affine import add, floor_div, multiply, remainder
+from loopkit.poly.affine import add
 
 #: Lanes of a warp that execute it.
 _LANES = 32
 
-_LANE, _REGISTER, _ROW, _COLUMN = map(p.Variable, ("lane", "register", "row", "column"))
-
 
 @dataclass(frozen=True)
 class Fragment:
-    """A fragment layout: the lane and the register that hold each element of a matrix, and the inverse.
-
-    :ivar row: the row of the element in register ``register`` of lane ``lane``.
-    :ivar column: the column of that element.
-    :ivar lane: the lane that holds the element at ``row`` and ``column``.
-    :ivar register: the register of that lane.
-    """
+    """A fragment layout: *row* and *column* of the element that ``lane`` holds in ``register``, and the inverse."""
 
     row: Expression
     column: Expression
@@ -43,19 +35,14 @@ class Fragment:
 
     def element(self, lane: Expression, register: Expression) -> tuple[Expression, Expression]:
         """The row and the column of the element that a lane holds in a register."""
-        return _at((self.row, self.column), lane=lane, register=register)
+        values = {"lane": lane, "register": register}
+        return substitute(self.row, values), substitute(self.column, values)
 
     def holder(self, row: Expression, column: Expression) -> tuple[Expression, int]:
-        """The lane and the register of an element, whose row and column may depend on ``lane``; the register must not.
-        """
-        lane, register = _at((self.lane, self.register), row=row, column=column)
-        number, = {evaluate(register, {"lane": t}) for t in range(_LANES)}
-        return lane, number
-
-
-def _at(ends: tuple[Expression, Expression], **values: Expression) -> tuple[Expression, Expression]:
-    first, second = (substitute(e, values) for e in ends)
-    return first, second
+        """The lane and the register of an element; its row and column may depend on ``lane``, the register must not."""
+        values = {"row": row, "column": column}
+        number, = {evaluate(substitute(self.register, values), {"lane": t}) for t in range(_LANES)}
+        return substitute(self.lane, values), number
 
 
 def fragments(rows: int) -> tuple[Fragment, Fragment, Fragment]:
@@ -65,26 +52,20 @@ def fragments(rows: int) -> tuple[Fragment, Fragment, Fragment]:
     >>> [evaluate(e, {}) for e in sums.element(5, 3)], left.holder(9, 5)[1]        # a sum in row 9; of its operands one
     ([9, 3], 3)
     """
-    left = Fragment(add(floor_div(_LANE, 4), multiply(8, remainder(_REGISTER, rows))),
-                    add(remainder(_LANE, 4), multiply(4, floor_div(_REGISTER, rows))),
-                    add(multiply(4, remainder(_ROW, 8)), remainder(_COLUMN, 4)),
-                    add(multiply(rows, floor_div(_COLUMN, 4)), floor_div(_ROW, 8)))
-    right = Fragment(add(remainder(_LANE, 4), multiply(4, _REGISTER)), floor_div(_LANE, 4),
-                     add(multiply(4, _COLUMN), remainder(_ROW, 4)), floor_div(_ROW, 4))
-    sums = Fragment(add(floor_div(_LANE, 4), multiply(8, floor_div(_REGISTER, 2))),
-                    add(multiply(2, remainder(_LANE, 4)), remainder(_REGISTER, 2)),
-                    add(multiply(4, remainder(_ROW, 8)), floor_div(_COLUMN, 2)),
-                    add(multiply(2, floor_div(_ROW, 8)), remainder(_COLUMN, 2)))
+    lane, register, row, column = map(p.Variable, ("lane", "register", "row", "column"))
+    left = Fragment(lane // 4 + 8*(register % rows), lane % 4 + 4*(register // rows),
+                    4*(row % 8) + column % 4, rows*(column // 4) + row // 8)
+    right = Fragment(lane % 4 + 4*register, lane // 4, 4*column + row % 4, row // 4)
+    sums = Fragment(lane // 4 + 8*(register // 2), 2*(lane % 4) + register % 2,
+                    4*(row % 8) + column // 2, 2*(row // 8) + column % 2)
     return left, right, sums
 
 
 @dataclass(frozen=True)
 class Mma(Instruction):
-    """A nest of loops around one statement that adds the product of two small matrices to a third, by the lanes of a
-    warp.
+    """The product of two small matrices, added to a third: a nest of loops around one statement.
 
-    :func:`fragments` gives the elements that each lane holds. The sums of a lane are the elements that its iterations
-        add to.
+    :func:`fragments` gives the elements that each lane holds; its sums are the elements that its iterations add to.
 
     :ivar row: the iname of the lane's rows; ``None``: it has one row.
     :ivar column: the iname of its two columns.
@@ -123,15 +104,14 @@ class Mma(Instruction):
 
 def nest_of(loop: For) -> tuple[tuple[For, ...], Assign | None]:
     """*loop* and the loops in it, outermost first, and the assignment in them, if it is the only one."""
-    loops = [loop]
-    while True:
-        match loops[-1].body.children:
-            case (For() as inner,):
-                loops.append(inner)
-            case (Assign() as assign,):
-                return tuple(loops), assign
-            case _:
-                return tuple(loops), None
+    match loop.body.children:
+        case (For() as inner,):
+            loops, assign = nest_of(inner)
+            return (loop, *loops), assign
+        case (Assign() as assign,):
+            return (loop,), assign
+        case _:
+            return (loop,), None
 
 
 def sums_of(loop: For, product: Mma) -> Iterator[p.Subscript]:
@@ -173,7 +153,6 @@ def _calls(printer: Printer, loop: For, product: Mma, signs: Signs) -> Iterator[
     rows, steps = len(left) // len(right), len(right)
     depth = steps if (8*rows, 4*steps) in _SHAPES else 1
     name = _name(8*rows, 4*depth)
-    printer.used.update((name, _name(*_SMALLEST)))
     for q in range(0, steps, depth):
         arguments = (*sums, *left[rows*q:rows*(q + depth)], *right[q:q + depth])
         yield f"{name}({', '.join(arguments)});"

@@ -25,8 +25,7 @@ from loopkit.poly.affine import add, affine_difference, floor_div, multiply
 class Shuffle(Instruction):
     """A read of another lane's register, by all lanes of a warp at once.
 
-    :ivar offset: the distance of the lane that a lane reads from, negative: back; ``None``: the first lane of its
-        group.
+    :ivar offset: the distance of the lane that a lane reads from; ``None``: the first lane of its group.
     :ivar width: the number of neighbouring lanes in a group; a power of two.
     :ivar spare: no thread reads the values of lanes that a guard excludes afterwards; these lanes may write too.
     """
@@ -69,33 +68,23 @@ class Shuffle(Instruction):
 def read_of_other_lane(region: Region, lanes: Collection[str]) -> tuple[Assign, p.Subscript]:
     """The assignment in *region*, and the element that it reads from another lane.
 
-    :arg lanes: the arrays in lanes.
     :raises InternalError: the region is not one assignment with one such read, perhaps under a guard.
     """
-    found = list(_assignments(region.body))
-    if len(found) != 1:
-        raise InternalError("A shuffle should be one assignment, perhaps under a guard.")
-    node, = found
+    node = _assignment(region.body)
     reads = {e for e in elements_of(node.value, lanes) if e != node.target}
     if len(reads) != 1:
         raise InternalError(f"The shuffle of '{node.statement}' should read one element of another lane.")
     return node, reads.pop()
 
 
-def with_assignment(block: Block, node: Assign) -> Block:
-    """*block* with *node* as its only assignment."""
-    return rewritten(block, lambda old: node if isinstance(old, Assign) else old)
-
-
-def _assignments(block: Block) -> Iterator[Assign]:
-    for node in block.children:
-        match node:
-            case Assign():
-                yield node
-            case If(otherwise=None):
-                yield from _assignments(node.then)
-            case _:
-                raise InternalError("A shuffle should be one assignment, perhaps under a guard.")
+def _assignment(block: Block) -> Assign:
+    match block.children:
+        case (Assign() as node,):
+            return node
+        case (If(otherwise=None) as guard,):
+            return _assignment(guard.then)
+        case _:
+            raise InternalError("A shuffle should be one assignment, perhaps under a guard.")
 
 
 # {{{ CUDA
@@ -132,43 +121,45 @@ class Lanes:
             yield f"{self.type_name(a.dtype)} {name}{extents}{{}}{other};{f'  // {a.note}' if a.note else ''}"
 
     def shuffle(self, region: Region) -> tuple[list[str], Region, Mapping[str, str]]:
-        """The text of a shuffle: lines before the region, the region with a name for the read, and the spelling of the
-        name.
+        """A shuffle: lines before the region, the region with a name for the read, and the spelling of the name.
 
         The lines are empty if the spelling is the shuffle itself.
         """
         shuffle, (node, read) = region.instruction, read_of_other_lane(region, self.arrays)
         assert isinstance(shuffle, Shuffle)
-        assert isinstance(read.aggregate, p.Variable)
-        name = read.aggregate.name
-        array, other = self.arrays[name], self.others[name]
+        array = self.arrays[_name(read)]
+        other = self.others[array.name]
         lead = "".join(f"[{i}]" for i in read.index_tuple[:-array.lanes])
-        value = self._read(f"{name}{lead}", array.dtype, shuffle.offset, shuffle.width)
-        node = replace(node, value=_put(node.value, read, p.Variable(other)))
+        value = self._read(f"{array.name}{lead}", array.dtype, shuffle)
+        own = replace(node, value=_put(node.value, read, p.Variable(other)))
         if not _apart(region):
-            return [], Region(Block((node,))), {other: value}
-        return [f"{other} = {value};"], Region(with_assignment(region.body, node)), {}
+            return [], Region(Block((own,))), {other: value}
+        body = rewritten(region.body, lambda inner: own if inner is node else inner)
+        return [f"{other} = {value};"], Region(body), {}
 
-    def _read(self, name: str, dtype: np.dtype, offset: int | None, width: int) -> str:
-        """The value of the lane at distance *offset*, or of the first lane of *width*."""
-        def one(value: str) -> str:
-            if offset is None:
-                return f"__shfl_sync({_EVERY_LANE}, {value}, 0, {width})"
-            where = "down" if offset > 0 else "up"
-            return f"__shfl_{where}_sync({_EVERY_LANE}, {value}, {abs(offset)})"
+    def _read(self, name: str, dtype: np.dtype, shuffle: Shuffle) -> str:
+        """The register *name* of the lane that *shuffle* reads from."""
         if dtype.kind == "c":
             # a shuffle moves one register, or two
-            return f"{self.type_name(dtype)}({one(name + '.re')}, {one(name + '.im')})"
-        return one(name)
+            part = np.dtype(f"f{dtype.itemsize // 2}")
+            parts = [self._read(f"{name}.{x}", part, shuffle) for x in ("re", "im")]
+            return f"{self.type_name(dtype)}({', '.join(parts)})"
+        if shuffle.offset is None:
+            return f"__shfl_sync({_EVERY_LANE}, {name}, 0, {shuffle.width})"
+        return f"__shfl_{'down' if shuffle.offset > 0 else 'up'}_sync({_EVERY_LANE}, {name}, {abs(shuffle.offset)})"
 
 
 def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype], str]) -> Lanes:
     """The arrays of *function* that are in lanes."""
     arrays = {a.name: a for a in function.arrays if a.lanes}
-    reads = [read_of_other_lane(node, arrays)[1] for node in nodes_in(function.body)
-             if isinstance(node, Region) and _apart(node)]
-    variables = frozenset(read.aggregate.name for read in reads if isinstance(read.aggregate, p.Variable))
+    variables = frozenset(_name(read_of_other_lane(node, arrays)[1]) for node in nodes_in(function.body)
+                          if isinstance(node, Region) and _apart(node))
     return Lanes(arrays, {name: knl.fresh_name(f"{name}_other") for name in arrays}, variables, type_name)
+
+
+def _name(element: p.Subscript) -> str:
+    assert isinstance(element.aggregate, p.Variable)
+    return element.aggregate.name
 
 
 def _apart(region: Region) -> bool:

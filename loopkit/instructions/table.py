@@ -1,16 +1,26 @@
-"""Tables of instructions: by the option of a statement, and by the completion event that they bring about."""
+"""Tables of instructions: by the option of a statement, by the event that they complete, and by language."""
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from loopkit.ast.nodes import Completion, Instruction
-from loopkit.instructions.asynchronous_copy import AsynchronousCopy
-from loopkit.instructions.atomic_update import AtomicUpdate
+from loopkit.instructions import asynchronous_copy, atomic_update, block_flag, groups, mma, vector_access
 from loopkit.instructions.base import MemoryInstruction
-from loopkit.instructions.groups import WaitGroup
+from loopkit.instructions.text import InstructionTexts
 
 #: The instruction for each option in the braces after an assignment.
-STATEMENT_INSTRUCTIONS: Mapping[str, MemoryInstruction] = {"atomic": AtomicUpdate(), "async": AsynchronousCopy()}
+STATEMENT_INSTRUCTIONS: Mapping[str, MemoryInstruction] = {
+    "atomic": atomic_update.AtomicUpdate(), "async": asynchronous_copy.AsynchronousCopy()}
 
 #: The instruction that completes each event for all accesses that a thread started.
-WAITS: Mapping[Completion, Instruction] = {Completion.GROUP: WaitGroup(0)}
+WAITS: Mapping[Completion, Instruction] = {Completion.GROUP: groups.WaitGroup(0)}
+
+#: The instructions of CUDA C++. The order here is that of the helper functions in a text.
+CUDA_TEXTS: InstructionTexts = {
+    asynchronous_copy.AsynchronousCopy: asynchronous_copy.CUDA,
+    groups.CommitGroup: groups.CUDA_COMMIT, groups.WaitGroup: groups.CUDA_WAIT,
+    block_flag.BlockFlag: block_flag.CUDA, mma.Mma: mma.CUDA, vector_access.VectorAccess: vector_access.CUDA,
+    atomic_update.AtomicUpdate: atomic_update.CUDA}
+
+#: The helper functions of all texts: reserved names.
+CUDA_NAMES = frozenset({block_flag.CUDA_TICKET.function, *(x for own in CUDA_TEXTS.values() for x in own.helpers)})

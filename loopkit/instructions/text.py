@@ -20,10 +20,6 @@ class Printer(Protocol):
     """
 
     @property
-    def used(self) -> set[str]:
-        """The helper functions that the text calls. The text of an instruction adds its helpers."""
-
-    @property
     def annotate(self) -> bool:
         """Do comments name the statements?"""
 
@@ -72,6 +68,14 @@ class Printer(Protocol):
 
 
 @dataclass(frozen=True)
+class ElementText:
+    """An element of a temporary in global memory: its type and bytes, from those of its values."""
+
+    type_name: Callable[[str], str]
+    size: Callable[[int], int]
+
+
+@dataclass(frozen=True)
 class InstructionText:
     """The text of a language for one class of instructions.
 
@@ -82,8 +86,7 @@ class InstructionText:
     :ivar loop: the lines of a loop that the instruction executes.
     :ivar sync: the lines at a synchronisation of threads.
     :ivar assumes_layout: it is right only if arrays have the layout that the instruction assumes.
-    :ivar element_type: the type of a temporary's element in global memory, from that of its values.
-    :ivar element_bytes: the bytes of such an element, from those of a value.
+    :ivar element: a temporary's element in global memory; ``None``: that of its values.
     """
 
     helpers: Mapping[str, str] = field(default_factory=dict)
@@ -91,10 +94,9 @@ class InstructionText:
     loads: Callable[[Printer, Any], Printer] | None = None
     vectors: Callable[[Printer, For, Signs], Iterable[str] | None] | None = None
     loop: Callable[[Printer, For, Any, Signs], Iterable[str]] | None = None
-    sync: Callable[[set[str], Any], Iterable[str]] | None = None
+    sync: Callable[[Any], Iterable[str]] | None = None
     assumes_layout: bool = False
-    element_type: Callable[[str], str] = str
-    element_bytes: Callable[[int], int] = int
+    element: ElementText | None = None
 
 
 #: The texts of a language by the class of the instruction; nodes with other instructions are emitted without them.

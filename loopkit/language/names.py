@@ -8,7 +8,7 @@ from loopkit.errors import NameConflictError
 from loopkit.expr.cursor import KEYWORDS
 from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.instructions.cuda import CUDA_NAMES
+from loopkit.instructions.table import CUDA_NAMES
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 

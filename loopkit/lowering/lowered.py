@@ -18,6 +18,7 @@ from loopkit.ast.nodes import Block, Completion, Instruction, Program, Swizzle
 from loopkit.ast.nodes import completion_of as of_instructions
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, variables
+from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -202,7 +203,8 @@ def in_storage(expr: Expression, storages: Mapping[str, Storage]) -> Expression:
 def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storage]) -> bool:
     """Does *instruction* work on the memory in which the assignee of *s* lies?"""
     storage = storages.get(s.written)
-    return (AddressSpace.GLOBAL.value if storage is None else storage.memory) in instruction.memories
+    memory = AddressSpace.GLOBAL.value if storage is None else storage.memory
+    return isinstance(instruction, MemoryInstruction) and memory in instruction.memories
 
 
 def completion_of(s: Statement, storages: Mapping[str, Storage]) -> Completion:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.ast.order import calls
+from loopkit.ast.walk import calls
 from loopkit.errors import DeviceError
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg

@@ -1,23 +1,20 @@
-"""Addresses of array elements: subscripts as text."""
+"""The memory of arrays: their declarations, and addresses of elements as text."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Swizzle
 from loopkit.poly.affine import add, arithmetic, multiply
+from loopkit.target.c.dialect import Dialect
 
 
 @dataclass(frozen=True)
 class Flat:
-    """An array in one piece of memory, in C order or with strides as parameters.
-
-    :ivar shape: the extents; the first is not used.
-    :ivar strides: names of the stride parameters, ``()`` for C order.
-    """
+    """An array in one piece of memory: in C order, or with *strides*, the names of parameters."""
 
     shape: tuple[Expression | None, ...]
     strides: tuple[str, ...] = ()
@@ -30,8 +27,8 @@ class Flat:
             if axis:
                 extent = self.shape[axis]
                 assert extent is not None
-                result = multiply(result, _plain(extent)) if not isinstance(result, p.Sum) or isinstance(extent, int) \
-                    else p.Product((result, arithmetic(_plain(extent))))
+                result = p.Product((result, arithmetic(_plain(extent)))) if isinstance(result, p.Sum) \
+                    and not isinstance(extent, int) else multiply(result, _plain(extent))
             result = _sum([result, _plain(index)])
         return result
 
@@ -41,8 +38,7 @@ class Nested:
     """An array declared in the function: ``name[i][j]``.
 
     :ivar lead: text of subscripts before the array's own (the thread, on the host).
-    :ivar swizzle: the permutation of its columns, the last subscript.
-    :ivar rows: the number of rows that the swizzle depends on.
+    :ivar rows: the number of rows that *swizzle*, the permutation of its columns, depends on.
     """
 
     lead: str = ""
@@ -52,16 +48,27 @@ class Nested:
 
 def declared(array: Array, lead: str = "") -> Nested:
     """*array* as the function declares it."""
-    rows = array.shape[array.swizzle.axis] if array.swizzle is not None else 0
-    return Nested(lead, array.swizzle, rows)
+    return Nested(lead, array.swizzle, array.shape[array.swizzle.axis] if array.swizzle is not None else 0)
+
+
+def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
+    """``float acc[4][4]``."""
+    return f"{dialect.type_name(array.dtype)} {array.name}{lead}{extents_text(array)}"
+
+
+def extents_text(array: Array) -> str:
+    """``[4][4]``."""
+    return "".join(f"[{extent}]" for extent in array.shape)
+
+
+def note_of(array: Array) -> str:
+    """A comment about *array* for readers, behind its declaration."""
+    return f"  // {array.note}" if array.note else ""
 
 
 @dataclass(frozen=True)
 class Register:
-    """An array in warp registers: a thread names its own element only.
-
-    :ivar lanes: number of trailing subscripts that select the thread.
-    """
+    """An array in warp registers: a thread names its own element; the last *lanes* subscripts select the thread."""
 
     lanes: int
 
@@ -71,14 +78,12 @@ class Addresses:
     """The memory of every array that a function accesses.
 
     :ivar spelled: text for names with another spelling (``l0_`` for the axis ``l.0``).
+    :ivar loaders: the helper functions that load from some arrays.
     """
 
     arrays: Mapping[str, Flat | Nested | Register]
     spelled: Mapping[str, str] = field(default_factory=dict)
-
-    def spelling(self, names: Mapping[str, str]) -> Addresses:
-        """The same with text for further *names*."""
-        return replace(self, spelled={**self.spelled, **names})
+    loaders: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, name: str, indices: tuple[Expression, ...], expr: Callable[[Expression], str]) -> str:
         """An element as text; *expr* prints an integer expression."""
@@ -120,17 +125,12 @@ def _plain(index: Expression) -> Expression:
 
 def _sum(terms: list[Expression]) -> Expression:
     """The terms in order, subtracted ones last, products unchanged."""
-    flat: list[Expression] = []
-    taken: list[Expression] = []
-    constant = 0
-    for t in terms:
-        for part in (t.children if isinstance(t, p.Sum) else (t,)):
-            if isinstance(part, int):
-                constant += part
-            elif isinstance(part, p.Product) and isinstance(part.children[0], int) and part.children[0] < 0:
-                taken.append(part)
-            else:
-                flat.append(part)
+    parts = [part for t in terms for part in (t.children if isinstance(t, p.Sum) else (t,))]
+    constant = sum(part for part in parts if isinstance(part, int))
+    others = [part for part in parts if not isinstance(part, int)]
+    taken = [part for part in others if isinstance(part, p.Product) and isinstance(part.children[0], int)
+             and part.children[0] < 0]
+    flat: list[Expression] = [part for part in others if part not in taken]
     if constant > 0 and not flat:
         flat, constant = [constant], 0
     flat += taken

@@ -1,16 +1,19 @@
 """Generated code: text for a reader, and the launches that the runtime executes."""
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from textwrap import wrap
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assumed, Block, Instruction
+from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function, Instruction
+from loopkit.ast.walk import instructions_in
 from loopkit.errors import ENTRY_POINTS
+from loopkit.expr.text import to_text
 
 
 class ParameterKind(Enum):
@@ -27,12 +30,9 @@ class ParameterKind(Enum):
 class Parameter:
     """One parameter of a generated function.
 
-    :ivar name: its name in the text.
     :ivar array: for ``STRIDE`` the array, else the same as *name*.
     :ivar axis: for ``STRIDE`` the axis, else 0.
     :ivar shape: for ``SCRATCH`` the extents in the kernel's parameters, else ``()``.
-    :ivar written: the function writes it.
-    :ivar read: the function reads it.
     :ivar instruction: for a temporary, the instruction that stores and loads its elements.
     :ivar own_bytes: the bytes of an element if they differ from those of *dtype*, else 0.
     :ivar cleared: for ``SCRATCH``: it is zeroed before a call.
@@ -52,7 +52,6 @@ class Parameter:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element."""
         return self.own_bytes or int(np.dtype(self.dtype).itemsize)
 
 
@@ -74,7 +73,6 @@ class GeneratedKernel:
     shared_bytes: int = 0
     dynamic_shared_bytes: int = 0
 
-
     @property
     def ticketed(self) -> bool:
         """Do its blocks take tickets in start order?"""
@@ -86,15 +84,13 @@ def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, l
     conditions: list[Expression] = []
     found: list[Expression] = []
     for extent in extents:
-        # the alternative may be another extent, too
-        if isinstance(extent, p.If) and extent.else_ == 0:
-            conditions.append(extent.condition)
-            found.append(extent.then)
-        else:
-            found.append(extent)
-    if len(conditions) < 2:
-        return next(iter(conditions), None), found
-    return p.LogicalAnd(tuple(conditions)), found
+        match extent:
+            case p.If(condition=condition, then=then, else_=0):         # the alternative may be another extent, too
+                conditions.append(condition)
+                found.append(then)
+            case _:
+                found.append(extent)
+    return p.LogicalAnd(tuple(conditions)) if len(conditions) > 1 else next(iter(conditions), None), found
 
 
 @dataclass(frozen=True)
@@ -110,6 +106,11 @@ class Layout:
     index_bits: int = 32
     strided: frozenset[str] = frozenset()
     vectors: bool = True
+
+    @property
+    def index(self) -> np.dtype:
+        """The dtype of indices."""
+        return np.dtype(f"int{self.index_bits}")
 
 
 @dataclass(frozen=True)
@@ -138,3 +139,29 @@ class GeneratedCode:
 
     def _repr_html_(self) -> str:
         return str(ENTRY_POINTS["code_html"](self))
+
+
+def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
+    """The assumptions of the instructions of *functions*: for each array the strongest, for each size once."""
+    found = dict.fromkeys(a for f in functions for i in instructions_in(f.body) for a in i.assumed)
+    most: dict[AlignedArray, int] = {}
+    for a in found:
+        if isinstance(a, AlignedArray):
+            rows = replace(a, elements=1)
+            most[rows] = max(most.get(rows, 0), a.elements)
+    arrays = [replace(rows, elements=elements) for rows, elements in most.items()]
+    return (*arrays, *(a for a in found if isinstance(a, DivisibleSize)))
+
+
+def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> Iterator[str]:
+    """Their text for readers; *sizes* are the bytes of an element of each array."""
+    by_bytes: dict[tuple[int, str], list[str]] = {}
+    for a in assumed:
+        if isinstance(a, AlignedArray):
+            rows = "rows without gaps" if a.strides else "row by row"
+            by_bytes.setdefault((a.elements * sizes[a.array], rows), []).append(a.array)
+    parts = [f"{', '.join(names)} at multiples of {count} bytes, {rows}" for (count, rows), names in by_bytes.items()]
+    parts += [f"{to_text(a.size)} is a multiple of {a.divisor}" for a in assumed if isinstance(a, DivisibleSize)]
+    if parts:
+        text = f"vector accesses: {'; '.join(parts)}; other calls run a text without them"
+        yield from wrap(text, 107, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

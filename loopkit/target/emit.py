@@ -1,78 +1,136 @@
 """The one emitter of C-family text: statements and loops; the dialect holds the differences between targets."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync
 from loopkit.ast.signs import Signs
 from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.instructions.text import InstructionText, InstructionTexts, Printer, indented, or_else
+from loopkit.instructions.text import InstructionText, Printer, indented, or_else
 from loopkit.kernel.data import CachePolicy
-from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.lowered import BLOCK, GRID, Launch
 from loopkit.target.addresses import Addresses, Flat, Nested
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
 
 
 @dataclass(frozen=True)
-class Emitter:
-    """Prints the body of one function.
+class Threads:
+    """The text of a target for launches, and for what the threads of a block do together.
 
-    :ivar region: adds a target's lines around a region.
+    :ivar region: adds lines around a region.
+    :ivar sync: adds lines to those of a synchronization's instructions.
     :ivar collective: gives the lines before a region with an instruction, the region with variables for its reads, and
         the text of these variables; ``None``: such regions are emitted as plain code.
-    :ivar sync: the lines of a synchronization.
-    :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
-    :ivar types: of the kernel's names.
-    :ivar texts: the language's texts of instructions.
-    :ivar loaders: the helper functions that load from some arrays.
+    :ivar call: the lines of a launch, in the host's part of a program.
     """
 
-    lowered: Lowered
-    function: Function
+    region: Callable[[list[str]], list[str]] = list
+    sync: Callable[[Sync, list[str]], list[str]] = lambda _node, own: own
+    collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
+    call: Callable[[Call, Signs], Iterable[str]] = lambda _node, _signs: ()
+
+
+@dataclass(frozen=True)
+class Emitter:
+    """Prints the body of one function of *kernel*: a :class:`~loopkit.instructions.text.Printer`.
+
+    :ivar types: of the kernel's names.
+    :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
+    """
+
+    kernel: LoopKernel
     dialect: Dialect
     addresses: Addresses
     index_dtype: np.dtype
-    axes: Mapping[str, str]
-    region: Callable[[Region, list[str]], list[str]]
-    sync: Callable[[Sync], list[str]]
     types: Mapping[str, Type]
-    used: set[str] = field(default_factory=set)
-    texts: InstructionTexts = field(default_factory=dict)
-    collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
-    loaders: Mapping[str, str] = field(default_factory=dict)
+    threads: Threads
+    axes: Mapping[str, str] = field(default_factory=dict)
 
     # {{{ the interface for instructions
 
     @property
     def annotate(self) -> bool:
-        return self.lowered.kernel.options.annotate
+        return self.kernel.options.annotate
+
+    @property
+    def index(self) -> str:
+        return self.dialect.type_name(self.index_dtype)
 
     def type_name(self, dtype: np.dtype) -> str:
         return self.dialect.type_name(dtype)
 
     def text_of(self, instruction: Instruction) -> InstructionText | None:
-        """The language's text of *instruction*, or ``None``."""
-        return self.texts.get(type(instruction))
+        return self.dialect.instructions.get(type(instruction))
 
     def with_registers(self, dtypes: Mapping[str, np.dtype]) -> Emitter:
-        """The same emitter with small arrays of a thread, by name."""
         own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
         return replace(self, addresses=own, types={**self.types, **dtypes})
 
     def loading(self, arrays: Collection[str], function: str) -> Emitter:
-        """The same emitter, loading from *arrays* by the helper *function*."""
-        return replace(self, loaders={**self.loaders, **dict.fromkeys(arrays, function)})
+        loaders = {**self.addresses.loaders, **dict.fromkeys(arrays, function)}
+        return replace(self, addresses=replace(self.addresses, loaders=loaders))
+
+    def plain(self, node: Assign, signs: Signs) -> str:
+        dtype = self.dtype_of(node.target)
+        target = self.value(node.target, signs, dtype)
+        if node.combine is None:
+            value = self.value(node.value, signs, dtype)
+            store = self.policy_store(node.target) if _is_number(dtype) else ""
+            return f"{store}(&{target}, {value});" if store else f"{target} = {value};"
+        operation = REDUCTIONS[node.combine]
+        has_operators = dtype.kind != "c" and (self.dialect.halves.operators or not is_half(dtype))
+        if operation.combine in ("+", "*") and has_operators:
+            return f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
+        return f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
+
+    def policy_store(self, element: p.Variable | p.Subscript) -> str:
+        has_policy = self._has_policy(_array(element), CachePolicy.STREAMING)
+        return self.dialect.policies.streaming_store if has_policy else ""
+
+    def policy_load(self, array: str) -> str:
+        has_policy = array not in self.kernel.written_names and self._has_policy(array, CachePolicy.EVICT_LAST)
+        return self.dialect.policies.evict_last_load if has_policy else ""
+
+    def _has_policy(self, name: str, policy: CachePolicy) -> bool:
+        argument = self.kernel.array_args.get(name)
+        return argument is not None and argument.cache_policy is policy
+
+    def is_global(self, element: p.Variable | p.Subscript) -> bool:
+        return isinstance(self.addresses.arrays.get(_array(element)), Flat)
+
+    def place(self, element: p.Variable | p.Subscript, signs: Signs, dtype: np.dtype | None = None) -> str:
+        return replace(self._printer(signs, places=True), sizes=dtype is None).text(element, dtype)
+
+    def value(self, expr: Expression, signs: Signs, dtype: np.dtype) -> str:
+        return self._printer(signs).text(expr, dtype)
+
+    def condition(self, expr: Expression, signs: Signs) -> str:
+        return self._printer(signs).condition(expr)
+
+    def dtype_of(self, element: p.Variable | p.Subscript) -> np.dtype:
+        return resolve(self._type_of(_array(element)))
+
+    def loop(self, node: For, signs: Signs) -> Iterator[str]:
+        yield from self.dialect.syntax.unroll if node.unroll else ()
+        step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
+        start, stop = self.text(node.start, signs), self.text(node.stop, signs)
+        stop = f"({stop})" if isinstance(node.stop, p.If) else stop         # "?:" has lower precedence than "<"
+        yield f"for ({self.index} {node.iname} = {start}; {node.iname} < {stop}; {step}) {{"
+        yield from indented(self.lines(node.body, signs.inside(node)))
+        yield "}"
 
     # }}}
 
@@ -96,11 +154,18 @@ class Emitter:
                 yield from self.loop(node, signs) if text is None or text.loop is None else \
                     text.loop(self, node, node.instruction, signs)
             case If():
-                yield from self._if(node, signs)
+                comment = f"  // {node.comment}" if node.comment else ""
+                yield f"if ({self.condition(node.condition, signs)}) {{{comment}"
+                yield from indented(self.lines(node.then, signs.where(node.condition)))
+                fails = signs.where(p.LogicalNot(node.condition))
+                yield from or_else([] if node.otherwise is None else list(self.lines(node.otherwise, fails)))
             case Define():
                 yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
             case Sync():
-                yield from self.sync(node)
+                texts = [(i, self.text_of(i)) for i in node.instructions]
+                yield from self.threads.sync(node, [
+                    line for i, text in texts if text is not None and text.sync is not None
+                    for line in text.sync(i)])
             case Region():
                 yield from self._region(node, signs)
             case Block():
@@ -108,37 +173,19 @@ class Emitter:
                 yield from indented(self.lines(node, signs))
                 yield "}"
             case Call():
-                raise AssertionError(node)              # the host's: see host_text
+                yield from self.threads.call(node, signs)
 
     def _region(self, node: Region, signs: Signs) -> Iterator[str]:
         emitter = self
-        if node.instruction is not None and self.collective is not None:
-            before, node, spelled = self.collective(node)
+        if node.instruction is not None and self.threads.collective is not None:
+            before, node, spelled = self.threads.collective(node)
             yield from before
-            emitter = replace(self, addresses=self.addresses.spelling(spelled))
-        yield from self.region(node, list(emitter.lines(node.body, signs)))
-
-    def _if(self, node: If, signs: Signs) -> Iterator[str]:
-        comment = f"  // {node.comment}" if node.comment else ""
-        yield f"if ({self.condition(node.condition, signs)}) {{{comment}"
-        yield from indented(self.lines(node.then, signs.where(node.condition)))
-        yield from or_else([] if node.otherwise is None else list(self.lines(node.otherwise, signs)))
-
-    def loop(self, node: For, signs: Signs) -> Iterator[str]:
-        """The lines of a plain loop."""
-        if node.unroll:
-            yield from self.dialect.unroll
-        step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
-        stop = self.text(node.stop, signs)
-        if isinstance(node.stop, p.If):
-            stop = f"({stop})"                 # "?:" has lower precedence than "<"
-        yield (f"for ({self.index} {node.iname} = {self.text(node.start, signs)}; "
-               f"{node.iname} < {stop}; {step}) {{")
-        yield from indented(self.lines(node.body, signs.from_start(node.iname, node.start)))
-        yield "}"
+            own = replace(self.addresses, spelled={**self.addresses.spelled, **spelled})
+            emitter = replace(self, addresses=own)
+        yield from self.threads.region(list(emitter.lines(node.body, signs)))
 
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
-        if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
+        if self.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {node.statement}"
         printer: Printer = self
         texts = [(i, text) for i in node.instructions if (text := self.text_of(i)) is not None]
@@ -150,109 +197,50 @@ class Emitter:
                 return
         yield printer.plain(node, signs)
 
-    def plain(self, node: Assign, signs: Signs) -> str:
-        """*node* by plain loads and stores."""
-        dtype = self.dtype_of(node.target)
-        target = self.value(node.target, signs, dtype)
-        if node.combine is None:
-            value = self.value(node.value, signs, dtype)
-            store = self.policy_store(node.target) if _is_number(dtype) else ""
-            return f"{store}(&{target}, {value});" if store else f"{target} = {value};"
-        operation = REDUCTIONS[node.combine]
-        if operation.combine in ("+", "*") and self._has_operators(dtype):
-            return f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
-        return f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
-
-    def policy_store(self, element: p.Variable | p.Subscript) -> str:
-        """The function that stores to the element's array under its cache policy; ``""``: a plain store."""
-        array = element.aggregate if isinstance(element, p.Subscript) else element
-        assert isinstance(array, p.Variable)
-        return self.dialect.streaming_store if self._has_policy(array.name, CachePolicy.STREAMING) else ""
-
-    def policy_load(self, name: str) -> str:
-        """The function that loads from the array *name* under its cache policy; ``""``: a plain load."""
-        loader, written = self.dialect.evict_last_load, self.lowered.kernel.written_names
-        if not loader or name in written or not self._has_policy(name, CachePolicy.EVICT_LAST):
-            return ""
-        self.used.add(loader)
-        return loader
-
-    def _has_policy(self, name: str, policy: CachePolicy) -> bool:
-        argument = self.lowered.kernel.array_args.get(name)
-        return argument is not None and argument.cache_policy is policy
-
-    def _has_operators(self, dtype: np.dtype) -> bool:
-        """Does the language have ``+=`` and ``*=`` of *dtype*?"""
-        return dtype.kind != "c" and (self.dialect.half_operators or not is_half(dtype))
-
     # }}}
 
     # {{{ expressions
 
-    @property
-    def index(self) -> str:
-        return self.dialect.type_name(self.index_dtype)
-
     def text(self, expr: Expression, signs: Signs, want: np.dtype | None = None) -> str:
         """*expr*, of inames and sizes, as text, converted to *want*."""
-        if want is None and isinstance(expr, p.ExpressionNode) and not isinstance(expr, p.Variable):
-            want = self._wide                   # blockIdx.x - 3 has 32 bits, and would be positive in 64
+        if want is None and isinstance(expr, p.ExpressionNode) and not isinstance(expr, p.Variable) \
+                and self.index_dtype.itemsize > 4:
+            want = self.index_dtype             # blockIdx.x - 3 has 32 bits, and would be positive in 64
         return replace(self._printer(signs), sizes=True).text(expr, want)
-
-    def place(self, element: p.Variable | p.Subscript, signs: Signs, dtype: np.dtype | None = None) -> str:
-        """The place of *element* in memory, without loading it."""
-        return replace(self._printer(signs, places=True), sizes=dtype is None).text(element, dtype)
-
-    def value(self, expr: Expression, signs: Signs, dtype: np.dtype) -> str:
-        """*expr* as text of a value of *dtype*."""
-        return self._printer(signs).text(expr, dtype)
-
-    def is_global(self, element: p.Variable | p.Subscript) -> bool:
-        """Is *element* in global memory?"""
-        array = element.aggregate if isinstance(element, p.Subscript) else element
-        assert isinstance(array, p.Variable)
-        return isinstance(self.addresses.arrays.get(array.name), Flat)
-
-    def condition(self, expr: Expression, signs: Signs) -> str:
-        return self._printer(signs).condition(expr)
 
     def _printer(self, signs: Signs, *, places: bool = False) -> CText:
         """:arg places: print elements as places in memory, without loading them."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
-            indices = tuple(as_index(i, self._typed, self.index_dtype) for i in indices)
+            indices = tuple(as_index(i, typed, self.index_dtype) for i in indices)
             text = self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
-            if not places and name in self.loaders:
-                self.used.add(self.loaders[name])
-                return f"{self.loaders[name]}(&{text})"
-            loader = "" if places or not _is_number(resolve(self._type_of(name))) else self.policy_load(name)
+            if places:
+                return text
+            loader = self.addresses.loaders.get(name, "")
+            if not loader and _is_number(resolve(self._type_of(name))):
+                loader = self.policy_load(name)
             return f"{loader}(&{text})" if loader else text
-        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes, bounds=self.bounds)
+
+        def typed(subscript: Expression) -> Type | None:
+            """The type of a part of a subscript, with sizes as sizes."""
+            return type_of(subscript, lambda name: as_size(self._type_of(name)))
+        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.axes, bounds=self.bounds)
 
     @cached_property
     def bounds(self) -> frozenset[str]:
         """The temporaries that bound loops."""
-        knl = self.lowered.kernel
-        return frozenset(x for s in knl.statements for x in data_params(knl, s.domain))
+        return frozenset(x for s in self.kernel.statements for x in data_params(self.kernel, s.domain))
 
     def _type_of(self, name: str) -> Type:
         """The type of a name; names outside the kernel are the text's own indices."""
         return self.types.get(name) or weak(self.index_dtype)
 
-    @cached_property
-    def _wide(self) -> np.dtype | None:
-        """The type of indices, if it is wider than the hardware's axes."""
-        return self.index_dtype if self.index_dtype.itemsize > 4 else None
-
-    def _typed(self, subscript: Expression) -> Type | None:
-        """The type of a part of a subscript, with sizes as sizes."""
-        return type_of(subscript, lambda name: as_size(self._type_of(name)))
-
-    def dtype_of(self, target: p.Variable | p.Subscript) -> np.dtype:
-        variable = target.aggregate if isinstance(target, p.Subscript) else target
-        assert isinstance(variable, p.Variable)
-        return resolve(self._type_of(variable.name))
-
     # }}}
+
+
+def _array(element: p.Variable | p.Subscript) -> str:
+    array = element.aggregate if isinstance(element, p.Subscript) else element
+    assert isinstance(array, p.Variable)
+    return array.name
 
 
 def _is_number(dtype: np.dtype) -> bool:
@@ -272,44 +260,28 @@ def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
     """
     for line in lines:
         indent = len(line) - len(line.lstrip())
-        nesting = _Nesting()
+        depth = brackets = 0
         while len(line) > width and not line.lstrip().startswith(("//", "#")):
-            at = _break(line, indent + 9, width - 1, nesting)
+            depths = list(accumulate(((c in "([") - (c in ")]") for c in line), initial=depth))[1:]
+            inner = list(accumulate(((c == "[") - (c == "]") for c in line), initial=brackets))[1:]
+            at = _break(line, indent + 9, width - 1, depths, inner)
             if at is None:
                 break
             yield line[:at]
-            for c in line[:at]:
-                nesting = nesting.after(c)
-            line = " "*(indent + 8 + 4*(nesting.brackets > 0)) + line[at:].lstrip()
+            depth, brackets = depths[at - 1], inner[at - 1]
+            line = " "*(indent + 8 + 4*(brackets > 0)) + line[at:].lstrip()
         yield line
 
 
-@dataclass(frozen=True)
-class _Nesting:
-    """The nesting of a place of a line: in parentheses and brackets, and in brackets alone."""
-
-    depth: int = 0
-    brackets: int = 0
-
-    def after(self, c: str) -> _Nesting:
-        if c not in "()[]":
-            return self
-        return _Nesting(self.depth + (c in "([") - (c in ")]"), self.brackets + (c == "[") - (c == "]"))
-
-
-def _break(line: str, low: int, high: int, nesting: _Nesting) -> int | None:
+def _break(line: str, low: int, high: int, depths: Sequence[int], brackets: Sequence[int]) -> int | None:
     """The place to break a line: after the operator or comma with the least nesting, else after ``=``.
 
     A break in a subscript, or behind the ``*`` of a product of elements, is the last resort.
     """
-    best: tuple[bool, int, int, int] | None = None
+    places: list[tuple[bool, int, int, int]] = []
     code = line.split("  //")[0]
-    for i, c in enumerate(code[:high]):
-        nesting = nesting.after(c)
-        inside = nesting.brackets > 0
-        # the continuation of a subscript is indented by four more columns
-        if i < low + 4*inside:
-            continue
+    for i in range(len(code[:high])):
+        inside = brackets[i] > 0
         if code.startswith((" && ", " || "), i - 3) or code.startswith(", ", i - 1):
             kind = 0
         elif code.startswith(" + ", i - 2) or (not inside and code.startswith((" - ", " ? ", " : "), i - 2)):
@@ -317,9 +289,10 @@ def _break(line: str, low: int, high: int, nesting: _Nesting) -> int | None:
         elif code.startswith(" = ", i - 2) or code.startswith((" += ", " *= "), i - 3):
             kind = 2
         elif not inside and code.startswith(("]*", ")*"), i - 2):
-            inside, kind = True, 3
+            kind = 3
         else:
             continue
-        found = (inside, nesting.depth, kind, -i)
-        best = found if best is None or found < best else best
-    return None if best is None else -best[3]
+        # the continuation of a subscript is indented by four more columns
+        if i >= low + 4*inside:
+            places.append((inside or kind == 3, depths[i], kind, -i))
+    return -min(places)[3] if places else None

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 import numpy as np
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.ast.nodes import Function
-from loopkit.ast.simplify import mentioned
-from loopkit.errors import ShapeError
+from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace, GlobalArg
 from loopkit.lowering.lowered import Launch, Lowered
@@ -20,26 +20,17 @@ from loopkit.target.code import Layout, Parameter, ParameterKind
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters of a function, and the memory of its arrays.
-
-    :ivar places: the memory of arguments and global temporaries.
-    """
+    """The parameters of a function, and the memory of arguments and global temporaries."""
 
     parameters: tuple[Parameter, ...]
     places: Mapping[str, Flat]
 
 
 def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout, dialect: Dialect) -> Signature:
-    """The parameters of *launch*: its arrays in the kernel's order, the values, strides, global temporaries.
-
-    :arg function: its loop program.
-    """
+    """The parameters of *launch*: its arrays in the kernel's order, global temporaries, values, strides."""
     knl = launch.kernel
-    index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
-    touched = {a.array: a for s in launch.statements.values() for a in accesses_of(knl, s.statement)}
-    written = {s.statement.written for s in launch.statements.values()}
-    read = {a.array for s in launch.statements.values() for a in accesses_of(knl, s.statement) if not a.is_write}
-    shapes = lowered.shapes
+    accesses = [a for s in launch.statements.values() for a in accesses_of(knl, s.statement)]
+    written, read = {a.array for a in accesses if a.is_write}, {a.array for a in accesses if not a.is_write}
     arrays: list[Parameter] = []
     strides: list[Parameter] = []
     values: list[Parameter] = []
@@ -48,35 +39,33 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
         if not isinstance(a, GlobalArg):
             # a size without a declared dtype is as wide as the text's indices
             kind = ParameterKind.HOST if a.name in launch.hosts else ParameterKind.VALUE
-            values.append(Parameter(a.name, kind, index if a.dtype is None else np.dtype(a.dtype), a.name))
-        elif a.name in touched:
+            values.append(Parameter(a.name, kind, layout.index if a.dtype is None else np.dtype(a.dtype), a.name))
+        elif a.name in written | read:
             assert a.dtype is not None
             arrays.append(Parameter(a.name, ParameterKind.ARRAY, np.dtype(a.dtype), a.name,
                                     written=a.name in written, read=a.name in read))
-            shape = shapes[a.name]
-            if a.name in layout.strided or any(e is None for e in shape[1:]):
-                own = [Parameter(knl.fresh_name(f"{a.name}_stride_{k}"), ParameterKind.STRIDE, index, a.name, axis=k)
-                       for k in range(len(shape))]
-                strides += own
-                places[a.name] = Flat(shape, tuple(x.name for x in own))
-            else:
-                places[a.name] = Flat(shape)
+            shape = lowered.shapes[a.name]
+            axes = range(len(shape)) if a.name in layout.strided or any(e is None for e in shape[1:]) else ()
+            own = [Parameter(knl.fresh_name(f"{a.name}_stride_{k}"), ParameterKind.STRIDE, layout.index, a.name, axis=k)
+                   for k in axes]
+            strides += own
+            places[a.name] = Flat(shape, tuple(x.name for x in own))
     for storage in lowered.storages.values():
-        if storage.space is AddressSpace.GLOBAL and storage.name in touched:
+        if storage.space is AddressSpace.GLOBAL and storage.name in written | read:
             access = None if storage.instruction is None else dialect.instructions.get(type(storage.instruction))
             arrays.append(Parameter(
                 storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name, shape=storage.in_memory,
                 written=storage.name in written, read=storage.name in read,
                 instruction=None if access is None else storage.instruction,
-                own_bytes=0 if access is None else access.element_bytes(storage.dtype.itemsize),
+                own_bytes=access.element.size(storage.dtype.itemsize) if access is not None and access.element else 0,
                 cleared=access is not None))
             places[storage.name] = Flat(storage.in_memory)
     if dialect.ticket is not None and function.ticketed:
         arrays.append(Parameter(count_of(launch), ParameterKind.SCRATCH, np.dtype(np.uint32), count_of(launch),
                                 shape=(1,), written=True, read=True, cleared=True))
-    needed = _needed_values(lowered, launch, places)
-    if launch.hosts:
-        needed &= _mentioned(launch, function, places)      # values that only bound the host's loops are not passed
+    extents = [e for place in places.values() if not place.strides for e in place.shape[1:] if e is not None]
+    needed = mentioned(function.body).union(
+        *map(variables, (*launch.extents.values(), *launch.coordinates.values(), *extents)))
     return Signature((*arrays, *(v for v in values if v.name in needed), *strides), places)
 
 
@@ -85,51 +74,19 @@ def count_of(launch: Launch) -> str:
     return launch.kernel.fresh_name(f"{launch.name}_started")
 
 
-def _mentioned(launch: Launch, function: Function, places: Mapping[str, Flat]) -> frozenset[str]:
-    """The names in the function's text, or in its grid."""
-    extents = (e for place in places.values() for e in place.shape[1:] if e is not None)
-    return mentioned(function.body).union(
-        *map(variables, (*launch.extents.values(), *launch.coordinates.values(), *extents)))
-
-
-def _needed_values(lowered: Lowered, launch: Launch, places: Mapping[str, Flat]) -> frozenset[str]:
-    """The value arguments that the function's text may mention."""
-    names: set[str] = set()
-    for s in launch.statements.values():
-        st = s.statement
-        names.update(s.domain.params, st.domain.params)
-        for e in (st.assignee, st.expression, *st.predicates, *(r.expr for r in lowered.kernel.substitutions.values())):
-            names.update(variables(e))
-    for place in places.values():
-        if not place.strides:
-            for extent in place.shape[1:]:
-                if extent is None:
-                    raise ShapeError("An array without strides needs all of its trailing extents.", subject="")
-                names.update(variables(extent))
-    for extent in (*launch.extents.values(), *launch.coordinates.values()):
-        names.update(variables(extent))
-    for storage in lowered.storages.values():
-        for extent in (*storage.shape, *storage.lows):
-            names.update(variables(extent))
-    return frozenset(names)
-
-
 def type_of(parameter: Parameter, dialect: Dialect) -> str:
     """The type of *parameter*, or of its elements."""
     name = dialect.type_name(parameter.dtype)
-    return name if parameter.instruction is None else \
-        dialect.instructions[type(parameter.instruction)].element_type(name)
+    element = None if parameter.instruction is None else dialect.instructions[type(parameter.instruction)].element
+    return name if element is None else element.type_name(name)
 
 
 def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:
-    """A parameter in the function's head.
-
-    :arg alone: declare a pointer as not aliased.
-    """
+    """A parameter in the function's head; *alone*: a pointer is declared as not aliased."""
     name = type_of(parameter, dialect)
     if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
         const = "" if parameter.written else "const "
-        return f"{const}{name} *{f'{dialect.restrict} ' if alone else ''}{parameter.name}"
+        return f"{const}{name} *{f'{dialect.syntax.restrict} ' if alone else ''}{parameter.name}"
     return f"const {name} {parameter.name}"
 
 
@@ -142,27 +99,19 @@ def _alone(parameter: Parameter, parameters: Sequence[Parameter], dialect: Diale
     therefore declared without it: the declaration of *a* alone separates loads from stores. Values between blocks are
     not read by loads of C++.
     """
-    return not dialect.constant_by_restrict or parameter.written or not any(
+    return not dialect.syntax.constant_by_restrict or parameter.written or not any(
         p.read and p.written and not p.cleared for p in parameters)
 
 
-def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, *, passes_on: bool = False,
-               width: int = 110) -> list[str]:
-    """``start(parameters)``, wrapped at *width*.
+def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, *, passes_on: bool = False
+               ) -> list[str]:
+    """``start(parameters)``, wrapped.
 
     :arg passes_on: the function passes its pointers on and reads nothing itself, so the declaration is safe.
     """
     items = [_declaration(x, dialect, alone=passes_on or _alone(x, parameters, dialect)) for x in parameters]
-    if not items:
-        return [f"{start}({dialect.no_parameters})"]
-    lines = [f"{start}("]
-    pad = "    "
-    for i, item in enumerate(items):
-        text = item + (")" if i == len(items) - 1 else ",")
-        if lines[-1].endswith("(") and len(lines) == 1:
-            lines[-1] += text
-        elif len(lines[-1]) + 1 + len(text) <= width:
-            lines[-1] += f" {text}"
-        else:
-            lines.append(f"{pad}{text}")
-    return lines
+    # a line is broken between parameters only
+    first, *others = (text.replace(" ", "\0") for text in (start, *items))
+    lines = wrap(f"{first}({', '.join(others) or dialect.syntax.no_parameters})", 110, subsequent_indent="    ",
+                 break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\0", " ") for line in lines]

@@ -11,8 +11,7 @@ from loopkit.kernel.target import Target
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.target.code import GeneratedCode, Layout
-from loopkit.target.generate import write_code
-from loopkit.target.text_target import resolve_text_target
+from loopkit.target.text_target import resolve_text_target, write_code
 from loopkit.verification.checks import report_of, subject_of
 from loopkit.verification.report import Report, Verdict
 

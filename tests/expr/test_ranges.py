@@ -9,10 +9,9 @@ import pytest
 from loopkit.expr.dtypes import Type, type_of, weak
 from loopkit.expr.parsing import parse_expression
 from loopkit.expr.ranges import Bounds
-from loopkit.target.c.expressions import to_c
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.host.dialect import C
-from tests.expr.typed import source
+from tests.expr.typed import source, to_c
 from tests.nvrtc import compile_cuda
 
 F4 = np.dtype(np.float32)

@@ -5,7 +5,7 @@ import ctypes
 import operator
 import random
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from loopkit.expr.build import floor_div, power, product_of, quotient, remainder
 from loopkit.expr.dtypes import Lookup, Type, resolve, type_of, weak
 from loopkit.expr.kinds import is_bfloat16, kind_of, named_dtype
 from loopkit.expr.nodes import TypeCast
+from loopkit.target.c.conversions import Subscripts
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
 from tests.compilers import c_compiler
@@ -48,6 +49,25 @@ def arrays() -> dict[str, np.ndarray]:
 
 def lookup(name: str) -> Type | None:
     return weak(np.dtype("int32")) if name in VALUES else arrays()[name].dtype
+
+
+def plain_subscripts(name: str, indices: tuple[Expression, ...]) -> str:
+    """The text of a scalar; :raises TypeError: *name* is subscripted."""
+    if indices:
+        raise TypeError(f"no text is known for the elements of '{name}'")
+    return name
+
+
+def constants_only(expr: Expression) -> bool:
+    """Is *expr* a literal that is not negative?"""
+    return isinstance(expr, int | np.integer) and bool(expr >= 0)
+
+
+def to_c(expr: Expression, dialect: Dialect, names: Lookup, *, want: np.dtype | None = None,
+         subscripts: Subscripts = plain_subscripts, nonnegative: Callable[[Expression], bool] = constants_only,
+         axes: Mapping[str, str] | None = None) -> str:
+    """*expr* as the text of *dialect*; :class:`CText` describes the arguments."""
+    return CText(dialect, names, subscripts, nonnegative, axes or {}).text(expr, want)
 
 
 class Maker:
@@ -195,8 +215,7 @@ class WeakArrayError(Exception):
     """A value that is weak and differs between elements: numpy has no such thing."""
 
 
-def parameters(dialect: Dialect, used: set[str]) -> str:
-    used.update({"complex64", "complex128", "float16", "bfloat16"})
+def parameters(dialect: Dialect) -> str:
     return ", ".join([*(f"const {dialect.type_name(a.dtype)} *{name}" for name, a in arrays().items()),
                       *(f"int {name}" for name in VALUES)])
 
@@ -209,17 +228,16 @@ def dtype_of(expr: Expression, lookup: Lookup) -> np.dtype | None:
 
 def source(exprs: Sequence[Expression], dialect: Dialect, head: str) -> tuple[str, list[np.dtype]]:
     """A function for each of *exprs*, over all elements."""
-    used: set[str] = set()
-    listed = parameters(dialect, used)
+    listed = parameters(dialect)
     functions, dtypes = [], []
     for number, expr in enumerate(exprs):
-        printer = CText(dialect, lookup, lambda name, index: f"{name}[k]" if index else name, used=used)
+        printer = CText(dialect, lookup, lambda name, index: f"{name}[k]" if index else name, constants_only)
         dtype = dtype_of(expr, lookup)
         assert dtype is not None
         dtypes.append(dtype)
         functions.append(f"{head} f{number}({listed}, {dialect.type_name(dtype)} *out)\n{{\n"
                          f"    for (int k = 0; k < {N}; ++k)\n        out[k] = {printer.text(expr, dtype)};\n}}\n")
-    return dialect.preamble(used) + "\n" + "\n".join(functions), dtypes
+    return dialect.preamble("\n".join(functions)) + "\n" + "\n".join(functions), dtypes
 
 
 def run_c(exprs: Sequence[Expression], dialect: Dialect, place: Path) -> list[np.ndarray]:

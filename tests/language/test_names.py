@@ -27,7 +27,7 @@ def refused(name: str) -> bool:
 
 
 def test_functions_of_the_headers_are_no_kernels() -> None:
-    headers = C.preamble({"complex64"}).partition("static")[0]
+    headers = C.preamble("float _Complex").partition("static")[0]
     flags = [f for f in BASE_FLAGS if f.startswith("-std")]
     text = subprocess.run([c_compiler(), *flags, "-E", "-P", "-x", "c", "-"], input=headers, check=True, text=True,
                           capture_output=True).stdout
@@ -48,9 +48,9 @@ def test_functions_of_cuda_are_no_kernels() -> None:
 
 def test_functions_of_the_texts_are_no_arrays() -> None:
     texts = [*(text for own in CUDA.instructions.values() for text in own.helpers.values()), CUDA_TICKET.text,
-             CUDA.evict_last_text, *CUDA.complex_text.values(), *C.half_text.values()]
+             CUDA.policies.evict_last_text, *CUDA.complex.text.values(), *C.halves.text.values()]
     found = {name for text in texts for name in re.findall(r"inline\w* (?:[^(\n]*?\b)?(\w+)\(|struct (\w+)", text)}
-    names = {name for pair in found for name in pair if name and name != "operator"} | {CUDA.evict_last_load}
+    names = {name for pair in found for name in pair if name and name != "operator"} | {CUDA.policies.evict_last_load}
     assert {"copy_async", "load_evict_last", "LoadEvictLast", "cexp", "flagged", "wait_for", "mma_m8n8k4_f64"} <= names
     assert [name for name in sorted(names) if fault(name) is None] == []
 

@@ -17,7 +17,7 @@ from loopkit.kernel.tree import Leaf
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import STAGES, run
 from loopkit.target.code import Layout
-from loopkit.target.generate import write_code
+from loopkit.target.text_target import write_code
 from loopkit.verification.validation import validate
 from tests.cases import CASES
 from tests.golden_files import GoldenFiles

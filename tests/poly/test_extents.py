@@ -33,9 +33,9 @@ from loopkit.poly.sets import (
     parse_assumptions,
     universe_params,
 )
-from loopkit.target.c.expressions import to_c
 from loopkit.target.host.dialect import C
 from tests.compilers import c_compiler
+from tests.expr.typed import to_c
 
 TILE = "exists j: {low}<=j<{high} and 256*i{base}<=j<256*i{base}+256"
 
@@ -212,10 +212,9 @@ def test_the_text_in_c_at_the_largest_sizes(tmp_path: Path) -> None:
     ranges = [Range(form(), chance.choice((1, 2, 16, 256)), (form(),), chance.choice((1, 2, 3, 256)))
               for _ in range(200)]
     all_of_them = [e for r in ranges if not r.points.is_empty() for e in expressions(r, universe_params())]
-    used: set[str] = set()
     lines = [f"int f{i}(int n, int m) {{ return {text}; }}" for i, text in enumerate(
-        to_c(e, C, lambda _name: weak(INT32), used=used) for e in all_of_them)]
-    (tmp_path / "f.c").write_text("\n".join([C.preamble(used), *lines]))
+        to_c(e, C, lambda _name: weak(INT32)) for e in all_of_them)]
+    (tmp_path / "f.c").write_text("\n".join([C.preamble("\n".join(lines)), *lines]))
     subprocess.run([c_compiler(), "-O1", "-fwrapv", "-shared", "-fPIC", "-o", str(tmp_path / "f.so"),
                     str(tmp_path / "f.c")], check=True)
     library = ctypes.CDLL(str(tmp_path / "f.so"))

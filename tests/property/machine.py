@@ -34,11 +34,11 @@ from loopkit.ast.nodes import (
     Scope,
     Sync,
 )
-from loopkit.ast.order import calls
+from loopkit.ast.walk import calls
 from loopkit.expr.evaluate import evaluate, truncated_quotient, truncated_remainder
 from loopkit.expr.nodes import REDUCTIONS, TypeCast
-from loopkit.instructions.asynchronous_copy import is_asynchronous_copy
-from loopkit.instructions.block_flag import flag_of
+from loopkit.instructions.asynchronous_copy import AsynchronousCopy
+from loopkit.instructions.block_flag import BlockFlag
 from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.mma import Mma, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
@@ -608,6 +608,15 @@ class _Text:
                 return f"float('{float(e)}')"
             case _:
                 raise MachineError(f"no program has a {type(e).__name__}: {e}")
+
+
+def is_asynchronous_copy(assign: Assign) -> bool:
+    return any(isinstance(i, AsynchronousCopy) for i in assign.instructions)
+
+
+def flag_of(assign: Assign) -> BlockFlag:
+    """The flags that *assign* accesses; perhaps none."""
+    return next((i for i in assign.instructions if isinstance(i, BlockFlag)), BlockFlag())
 
 
 def _copies(loop: For) -> bool:

@@ -14,9 +14,7 @@ from loopkit.lowering.lowered import Lowered
 from loopkit.runtime.execution import EXECUTIONS, Execution
 from loopkit.runtime.host import HostRunner
 from loopkit.runtime.timing import Timing, TimingRequest
-from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, Layout
-from loopkit.target.host.dialect import C
 from loopkit.target.text_target import TextTarget
 
 
@@ -30,10 +28,6 @@ class Narrow(TextTarget):
     @property
     def machine(self) -> Machine:
         return Machine(warp=4)
-
-    @property
-    def dialect(self) -> Dialect:
-        return replace(C, restrict="")
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
         code = lk.CTarget().emit(lowered, layout, head)

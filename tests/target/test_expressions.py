@@ -13,10 +13,21 @@ from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import subexpressions
 from loopkit.expr.parsing import parse_expression
-from loopkit.target.c.expressions import to_c
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.host.dialect import C
-from tests.expr.typed import BFLOATS, REALS, Maker, WeakArrayError, arrays, dtype_of, lookup, numpy_value, run_c, source
+from tests.expr.typed import (
+    BFLOATS,
+    REALS,
+    Maker,
+    WeakArrayError,
+    arrays,
+    dtype_of,
+    lookup,
+    numpy_value,
+    run_c,
+    source,
+    to_c,
+)
 from tests.nvrtc import compile_cuda
 
 NAMES: dict[str, Type] = {
@@ -26,12 +37,12 @@ NAMES: dict[str, Type] = {
     **{name: weak(np.dtype("int32")) for name in "ijn"}, "alpha": weak(np.dtype("float64"))}
 
 
-def text(source: str, dialect: object = C, want: object = None, used: set[str] | None = None) -> str:
+def text(source: str, dialect: object = C, want: object = None) -> str:
     def subscripts(name: str, index: tuple[object, ...]) -> str:
         return f"{name}[{', '.join(map(str, index))}]" if index else name
     return to_c(parse_expression(source), dialect, NAMES.get,      # type: ignore[arg-type]
                 want=None if want is None else np.dtype(want),      # type: ignore[call-overload]
-                subscripts=subscripts, used=used)
+                subscripts=subscripts)
 
 
 # {{{ the same numbers as numpy
@@ -142,13 +153,17 @@ def test_a_float32_kernel_has_no_double() -> None:
                    .replace("*", " ").split() if "." in c)
 
 
+def test_a_literal_has_the_dtype_of_its_context() -> None:
+    assert to_c(p.Sum((p.Product((2, p.Variable("a"))), p.Variable("i"))), C, NAMES.get) == "2.0f*a + i"
+
+
 def test_division_of_known_signs_is_c() -> None:
     expr = parse_expression("(i + 3) % 16 + (i + 3) // 16")
     assert to_c(expr, C, NAMES.get, nonnegative=lambda e: True) == "(i + 3) % 16 + (i + 3) / 16"
-    used: set[str] = set()
-    assert to_c(expr, C, NAMES.get, used=used) == "floor_mod_i32(i + 3, 16) + floor_div_i32(i + 3, 16)"
-    assert "floor_mod_i32(int a, int b)" in C.preamble(used)
-    assert "__device__" in CUDA.preamble(used)
+    written = to_c(expr, C, NAMES.get)
+    assert written == "floor_mod_i32(i + 3, 16) + floor_div_i32(i + 3, 16)"
+    assert "floor_mod_i32(int a, int b)" in C.preamble(written)
+    assert "__device__" in CUDA.preamble(written)
 
 
 def test_hardware_axes_are_unsigned() -> None:
@@ -171,19 +186,17 @@ def test_want(given: str, want: str, expected: str) -> None:
 
 
 def test_infinities_and_nans() -> None:
-    used: set[str] = set()
-    assert to_c(float("-inf"), CUDA, NAMES.get, want=np.dtype("float32"), used=used) == "-INFINITY"
-    assert "__int_as_float" in CUDA.preamble(used)
-    assert to_c(p.Max((p.Variable("b"), float("nan"))), C, NAMES.get, used=used) == "fmax(b, NAN)"
+    assert to_c(float("-inf"), CUDA, NAMES.get, want=np.dtype("float32")) == "-INFINITY"
+    assert "__int_as_float" in CUDA.preamble("-INFINITY")
+    assert to_c(p.Max((p.Variable("b"), float("nan"))), C, NAMES.get) == "fmax(b, NAN)"
     assert to_c(1e40, C, NAMES.get, want=np.dtype("float32")) == "INFINITY"
 
 
 def test_nothing_unused_in_the_preamble() -> None:
-    assert CUDA.preamble(set()) == ""
-    assert C.preamble(set()) == "#include <math.h>\n"
-    used: set[str] = set()
-    assert text("a[i] // 2", used=used) == "floor_div_f32(a[i], 2.0f)"
-    assert C.preamble(used).count("static inline") == 1
+    assert CUDA.preamble("") == ""
+    assert C.preamble("y = 1;  // floor_div_f32") == "#include <math.h>\n"
+    assert text("a[i] // 2") == "floor_div_f32(a[i], 2.0f)"
+    assert C.preamble(text("a[i] // 2")).count("static inline") == 1
 
 
 @pytest.mark.parametrize("given", ["z[i] < 1", "min(z[i], 1)", "z[i] // 2", "floor(z[i])", "u[i] + 300", "q + 1",

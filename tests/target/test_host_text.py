@@ -13,7 +13,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.ast.nodes import Block, Call
-from loopkit.ast.order import calls
+from loopkit.ast.walk import calls
 from loopkit.expr.evaluate import evaluate
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.poly.points import holds

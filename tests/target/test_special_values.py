@@ -46,7 +46,7 @@ def test_operators(left: str, right: str) -> None:
 
 def test_macros_are_no_names() -> None:
     """An array ``HUGE_VAL`` was declared as a function that gives a pointer, which was called as the kernel."""
-    headers = C.preamble({"complex64"}).partition("static")[0]
+    headers = C.preamble("float _Complex").partition("static")[0]
     flags = [f for f in BASE_FLAGS if f.startswith("-std")]
     text = subprocess.run([c_compiler(), *flags, "-dM", "-E", "-x", "c", "-"], input=headers, check=True, text=True,
                           capture_output=True).stdout

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from loopkit.ast.nodes import Block
-from loopkit.ast.order import calls
+from loopkit.ast.walk import calls
 from loopkit.expr.evaluate import Evaluator, evaluator
 from loopkit.expr.mappers import variables
 from loopkit.runtime.cuda.devices import Gpu

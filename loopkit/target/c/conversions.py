@@ -1,7 +1,7 @@
 """Types of expressions in C text, conversions between them, literals, and names of functions."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,26 +42,12 @@ _EXACT = frozenset({"abs", "fabs", "floor", "ceil", "round", "rint", "trunc", "m
 Subscripts = Callable[[str, tuple[Expression, ...]], str]
 
 
-def plain_subscripts(name: str, indices: tuple[Expression, ...]) -> str:
-    """The text of a scalar; :raises TypeError: *name* is subscripted."""
-    if indices:
-        raise TypeError(f"no text is known for the elements of '{name}'")
-    return name
-
-
-def constants_only(expr: Expression) -> bool:
-    """Is *expr* a literal that is not negative?"""
-    return isinstance(expr, int | np.integer) and bool(expr >= 0)
-
-
 @dataclass(frozen=True)
 class CBase:
     """The context of every printed expression.
 
     :ivar lookup: the types of names; those of inames and value arguments are weak (:func:`dtypes.weak`).
-    :ivar subscripts: gives the text of scalars and elements.
     :ivar nonnegative: is an integer expression never negative? Then ``//`` and ``%`` are C's.
-    :ivar used: receives the helper functions used; :meth:`Dialect.preamble` gives their text.
     :ivar axes: text of names that are built-in unsigned integers (``threadIdx.x``).
     :ivar sizes: value arguments and *bounds* are sizes of any dtype (:func:`dtypes.as_size`), as in subscripts and
         bounds.
@@ -70,9 +56,8 @@ class CBase:
 
     dialect: Dialect
     lookup: Lookup
-    subscripts: Subscripts = plain_subscripts
-    nonnegative: Callable[[Expression], bool] = constants_only
-    used: set[str] = field(default_factory=set)
+    subscripts: Subscripts
+    nonnegative: Callable[[Expression], bool]
     axes: Mapping[str, str] = field(default_factory=dict)
     sizes: bool = False
     bounds: AbstractSet[str] = frozenset()
@@ -81,22 +66,16 @@ class CBase:
     # {{{ types
 
     def _type(self, expr: Expression) -> Type:
-        known = self._types.get(id(expr))
-        if known is not None:
-            return known[1]
-        if isinstance(expr, p.Variable) and expr.name in self.axes:
-            found: Type | None = Weak(1, INT32)
-        else:
-            found = type_of_node(expr, self._named, self._type)
-        if found is None:
-            name = expr.name if isinstance(expr, p.Variable) else str(expr)
-            raise TypeInferenceError(f"The dtype of '{name}' is not known.", subject=name,
-                                     hint="declare it with add_dtypes")
-        self._types[id(expr)] = (expr, found)          # keeps the id alive
-        return found
+        if id(expr) not in self._types:
+            is_axis = isinstance(expr, p.Variable) and expr.name in self.axes
+            found = Weak(1, INT32) if is_axis else type_of_node(expr, self._named, self._type)
+            if found is None:
+                raise TypeInferenceError(f"The dtype of '{expr}' is not known.", subject=str(expr),
+                                         hint="declare it with add_dtypes")
+            self._types[id(expr)] = (expr, found)          # keeps the id alive
+        return self._types[id(expr)][1]
 
     def _named(self, name: str) -> Type | None:
-        """The type of a name."""
         found = self.lookup(name)
         if not self.sizes or found is None:
             return found
@@ -151,51 +130,44 @@ class CBase:
             return real_dtype(want)
         return want if rank == 3 else resolve(given)
 
-    def _steps(self, operands: Sequence[Any], own: np.dtype, f: Callable[[Type, Type], Type],
-               made: type[p.Sum | p.Product] | None = None) -> list[np.dtype]:
-        """The dtypes of the steps of an operation with many operands, from the left.
+    def _step_dtypes(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type],
+                     made: Callable[[tuple[Any, ...]], Expression] | None) -> Iterator[np.dtype]:
+        """The dtypes of the results of an operation of two, three, ... operands from the left.
 
         :arg made: the operation of some operands, if its result may be larger than they are.
         """
         found = self._type(operands[0])
-        result = [self._own(found, own)]
         for number, operand in enumerate(operands[1:], 2):
             found = f(found, self._type(operand))
             dtype = self._own(found, own) if found != BOOL else BOOL
             if made is not None and isinstance(found, Weak) and found.rank == 1:
                 dtype = self._long_enough(made(tuple(operands[:number])), dtype, own)
-            result.append(dtype)
-        return result
+            yield dtype
 
     # }}}
 
     # {{{ conversions
 
-    def _convert(self, piece: Piece, want: np.dtype | None) -> Piece:
+    def _convert(self, piece: Piece, want: np.dtype) -> Piece:
         """*piece* with the dtype *want*; a cast if it has another one."""
-        if want is None or piece.dtype == want:
+        if piece.dtype == want:
             return piece
         if piece.literal is not None and kind_of(want) in "iuf":
             return self._literal(piece.literal, want)
         if is_half(piece.dtype):
-            piece = self._from_half(piece, want)
-            return piece if piece.dtype == want else self._convert(piece, want)
+            return self._convert(self._from_half(piece, want), want)
         piece = self._exact(piece)
-        if want.kind == "c":
-            self._need(want)
-        if piece.dtype.kind == "c":
-            self._need(piece.dtype)
-            if want.kind != "c":
-                real = self._call(self._function_name("real", piece.dtype), [piece], real_dtype(piece.dtype))
-                return self._convert(real, want)
+        if piece.dtype.kind == "c" and want.kind != "c":
+            real = self._call(self.dialect.function("real", piece.dtype), [piece], real_dtype(piece.dtype))
+            return self._convert(real, want)
         return self._to_half(piece, want) if is_half(want) else self._cast(piece, want)
 
     def _cast(self, piece: Piece, want: np.dtype) -> Piece:
-        if want.kind == "c" and self.dialect.complex_calls:
+        if want.kind == "c" and self.dialect.complex.overloaded:
             part = real_dtype(want)
             if piece.dtype.kind != "c" and piece.dtype != part:
                 piece = self._cast(piece, part)
-            return Piece(f"{self.dialect.type_name(want)}({piece.text})", PRIMARY, want, want)
+            return self._call(self.dialect.type_name(want), [piece], want)
         return Piece(f"({self.dialect.type_name(want)}){inside(piece, UNARY)}", UNARY, want, want)
 
     def _exact(self, piece: Piece) -> Piece:
@@ -219,25 +191,19 @@ class CBase:
         return self._own(given, want)
 
     def _literal(self, value: object, dtype: np.dtype, *, typed: bool = False) -> Piece:
-        """The number *value* as one of *dtype*.
-
-        :arg typed: an integer's type is *dtype* in C too, instead of one that C converts.
-        """
+        """The number *value* as one of *dtype*; *typed*: an integer's type is *dtype* in C too."""
         if isinstance(value, np.generic):
             value = value.item()
         if dtype == BOOL:
-            return Piece(self.dialect.truth[bool(value)], PRIMARY, BOOL, BOOL)
+            return Piece(self.dialect.types.truth[bool(value)], PRIMARY, BOOL, BOOL)
         if dtype.kind == "c":
             whole = complex(value)                                      # type: ignore[call-overload]
             part = real_dtype(dtype)
-            self._need(dtype)
             parts = [self._literal(whole.real, part), self._literal(whole.imag, part)]
-            return self._call(self.dialect.complex_maker.format(dtype.name), parts, dtype)
+            return self._call(("" if self.dialect.complex.overloaded else "make_") + dtype.name, parts, dtype)
         if kind_of(dtype) == "f":
             number = float(value)                                       # type: ignore[arg-type]
-            piece = self._half_literal(number, dtype) if is_half(dtype) else real_literal(number, dtype)
-            self.used.update({"INFINITY", "NAN"} & {piece.text.removeprefix("-")})
-            return piece
+            return self._half_literal(number, dtype) if is_half(dtype) else real_literal(number, dtype)
         return integer_literal(int(value), dtype, typed=typed)          # type: ignore[call-overload]
 
     # }}}
@@ -245,7 +211,6 @@ class CBase:
     # {{{ halves: literals and computed values are floats until another form is needed
 
     def _half_literal(self, value: float, dtype: np.dtype) -> Piece:
-        self._need(dtype)
         with np.errstate(over="ignore"):
             number = float(dtype.type(value))
         return replace(real_literal(number, FLOAT32), dtype=dtype, number=number)
@@ -254,94 +219,61 @@ class CBase:
         """A half in its memory form."""
         if piece.exact:
             return piece
-        self._need(piece.dtype)
-        if piece.number is not None and self.dialect.half_operators:
-            literal = real_literal(piece.number, piece.dtype)
-            text, precedence = f"{self.dialect.type_name(piece.dtype)}({literal.text})", PRIMARY
-        elif self.dialect.half_operators:
-            text, precedence = f"({self.dialect.type_name(piece.dtype)}){inside(piece, UNARY)}", UNARY
-        else:
-            text, precedence = f"{self._half_helper('to', piece.dtype)}({piece.text})", PRIMARY
-        return Piece(text, precedence, piece.dtype, piece.dtype)
+        if not self.dialect.halves.operators:
+            return self._call(self._helper("to", piece.dtype), [piece], piece.dtype)
+        if piece.number is None:
+            return self._cast(piece, piece.dtype)
+        return self._call(self.dialect.type_name(piece.dtype), [real_literal(piece.number, piece.dtype)], piece.dtype)
 
     def _in_float(self, piece: Piece) -> Piece:
         """The exact value of a half as a float32."""
-        dtype = piece.dtype
         if not (piece.exact or piece.unrounded):
             return replace(piece, dtype=FLOAT32, number=None)
-        if self.dialect.half_operators:
+        if self.dialect.halves.operators:
             return self._cast(self._stored(piece), FLOAT32)
-        if piece.exact:
-            return Piece(f"{self._half_helper('from', dtype)}({piece.text})", PRIMARY, FLOAT32, FLOAT32)
-        return Piece(f"{self._half_helper('round', dtype)}({piece.text})", PRIMARY, FLOAT32, FLOAT32)
+        return self._call(self._helper("from" if piece.exact else "round", piece.dtype), [piece], FLOAT32)
 
     def _half_operand(self, piece: Piece) -> Piece:
         """A half as an operand of the language's operators."""
-        if self.dialect.half_operators:
+        if self.dialect.halves.operators:
             return self._stored(piece)
         return replace(self._in_float(piece), dtype=piece.dtype)
 
     def _from_half(self, piece: Piece, want: np.dtype) -> Piece:
         """A half converted to *want*: through float32 unless *want* is a real number."""
-        if self.dialect.half_operators and kind_of(want) in "iufb" and not is_half(want):
+        if self.dialect.halves.operators and kind_of(want) in "iufb" and not is_half(want):
             return self._cast(self._stored(piece), want)
         return self._in_float(piece)
 
     def _to_half(self, piece: Piece, want: np.dtype) -> Piece:
         """A real number rounded to *want*; to bfloat16 through float32, as ml_dtypes rounds."""
-        self._need(want)
         small = piece.dtype.itemsize == 1
-        if self.dialect.half_operators:
+        if self.dialect.halves.operators:
             if is_bfloat16(want) and piece.dtype != FLOAT32 and piece.dtype.itemsize > 2:
                 piece = self._cast(piece, FLOAT32)
             return self._cast(piece, want)
         if piece.dtype == FLOAT64 and want == FLOAT16:
-            self.used.add("odd_f32")
             piece = self._call("odd_f32", [piece], FLOAT32)
         elif piece.dtype != FLOAT32:
             piece = self._cast(piece, FLOAT32)
         return replace(piece, dtype=want, c_dtype=FLOAT32, unrounded=not small)
 
     def _half_function(self, name: str, arguments: Sequence[Piece], own: np.dtype, text: str | None = None) -> Piece:
-        """The function *name* of halves: the language's own, else that of float32, rounded.
-
-        :arg text: the name of the function of float32, if it is a helper.
-        """
-        native = self.dialect.half_functions.get(name)
+        """The function *name* of halves: the language's own, else that of float32 (*text*, a helper), rounded."""
+        native = self.dialect.halves.functions.get(name)
         if native is not None:
             return self._call(native, [self._stored(x) for x in arguments], own)
-        call = self._call(text or self._function_name(name, FLOAT32), [self._in_float(x) for x in arguments], own)
+        call = self._call(text or self.dialect.function(name, FLOAT32), [self._in_float(x) for x in arguments], own)
         return replace(call, c_dtype=FLOAT32, unrounded=name not in _EXACT)
-
-    def _half_helper(self, what: str, dtype: np.dtype) -> str:
-        name = f"{what}_{suffix(dtype)}"
-        self.used.add(name)
-        if what == "round":
-            self.used.update((f"from_{suffix(dtype)}", f"to_{suffix(dtype)}"))
-        self._need(dtype)
-        return name
 
     # }}}
 
     # {{{ functions
 
-    def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype) -> Piece:
-        return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, dtype)
-
-    def _function_name(self, name: str, dtype: np.dtype) -> str:
-        text, is_helper = self.dialect.function(name, dtype)
-        if is_helper:
-            self.used.add(text)
-        return text
+    def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype, c_dtype: np.dtype | None = None) -> Piece:
+        return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, c_dtype or dtype)
 
     def _helper(self, name: str, dtype: np.dtype) -> str:
-        if dtype.kind == "c":
-            self._need(dtype)
-        full = f"{name}_{suffix(dtype)}"
-        self.used.add(full)
-        return full
-
-    def _need(self, dtype: np.dtype) -> None:
-        self.used.add(str(dtype))
+        return f"{name}_{suffix(dtype)}"
 
     # }}}

@@ -2,22 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from loopkit.expr.kinds import is_bfloat16
 from loopkit.instructions.text import InstructionTexts, TicketText
-from loopkit.target.c.helpers import POWER, template
-
-_SUFFIX = re.compile(r"(?P<name>\w+)_(?P<suffix>[iuf]\d+|c\d+)$")
-
-#: Functions of reals with another name in C.
-_REAL_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax", "round": "rint"}
-_PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
-
 
 #: These spellings need no header in C and CUDA C++, and give int64 one type in both.
 INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
@@ -25,6 +16,9 @@ INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "l
              "uint64": "unsigned long long"}
 REALS = {"float32": "float", "float64": "double"}
 
+#: Functions of reals with another name in C, and functions of complex numbers.
+_REAL_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax", "round": "rint"}
+_PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
 COMPLEX_FUNCTIONS = {"conj": "conj", **{name: f"c{name}" for name in (
     "abs", "real", "imag", "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "pow")}}
 
@@ -35,109 +29,229 @@ def suffix(dtype: np.dtype) -> str:
 
 
 @dataclass(frozen=True)
-class Dialect:
-    """A C-family language.
+class Types:
+    """Types and literals.
 
-    :ivar types: the name of each dtype's type, by numpy's name of the dtype.
-    :ivar qualifier: the qualifier of a helper function.
-    :ivar helped: real functions that the language lacks and a helper computes.
-    :ivar normal_functions: by the suffix of a dtype, the functions with a faster helper for arguments that cannot be
-        subnormal.
-    :ivar integer_functions: names of the language's functions of integers, by ``"min_i32"``.
-    :ivar complex_names: names of complex functions; *complex_marked*: with the suffix ``f`` for complex64.
-    :ivar complex_calls: a conversion to complex is a call of the type.
+    :ivar names: by numpy's name of the dtype.
     :ivar truth: false and true.
-    :ivar int_predicates: ``isnan`` and similar functions return an int.
     :ivar constants: text of the macros ``INFINITY`` and ``NAN`` if the language has none.
-    :ivar complex_text: the text for complex numbers, by dtype; ``None`` as the key: the text for all of them.
-    :ivar half_text: the text for halves, by dtype: lines before the helpers.
-    :ivar half_operators: the language has operators of halves; else halves are computed in float32 and rounded.
-    :ivar half_functions: names of the language's functions of halves.
-    :ivar half_helpers: text of the functions that convert halves if the language does not, by name.
-    :ivar instructions: texts of hardware instructions; nodes with other instructions are emitted as plain code.
-    :ivar ticket: how a block takes a ticket; ``None``: blocks with inter-block flags run one after the other.
-    :ivar includes: the first lines of every text.
-    :ivar restrict: the qualifier of a pointer without aliases.
-    :ivar constant_by_restrict: the compiler treats memory behind a const pointer with *restrict* as constant.
-    :ivar no_parameters: the parameter list of a function without parameters.
-    :ivar unroll: lines before a loop that is to be unrolled.
-    :ivar streaming_store: the function that stores with the cache policy evict_first.
-    :ivar evict_last_load: the function that loads with the cache policy evict_last; *evict_last_text*: its text;
-        *evict_last_start*: the first line of a function that uses it.
     """
 
-    types: Mapping[str, str]
-    qualifier: str
-    helped: frozenset[str] = frozenset()
-    normal_functions: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    integer_functions: Mapping[str, str] = field(default_factory=dict)
-    complex_names: Mapping[str, str] = field(default_factory=dict)
-    complex_marked: bool = False
-    complex_calls: bool = False
-    complex_maker: str = "{0}"
+    names: Mapping[str, str]
     truth: tuple[str, str] = ("0", "1")
-    int_predicates: bool = True
     constants: Mapping[str, str] = field(default_factory=dict)
-    complex_text: Mapping[str | None, str] = field(default_factory=dict)
-    half_text: Mapping[str, str] = field(default_factory=dict)
-    half_operators: bool = False
-    half_functions: Mapping[str, str] = field(default_factory=dict)
-    half_helpers: Mapping[str, str] = field(default_factory=dict)
-    instructions: InstructionTexts = field(default_factory=dict)
-    ticket: TicketText | None = None
-    includes: tuple[str, ...] = ()
-    restrict: str = "restrict"
-    constant_by_restrict: bool = False
-    no_parameters: str = ""
-    unroll: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Functions of integers and reals; *qualifier* is that of a helper function.
+
+    :ivar helped: real functions that the language lacks and a helper computes.
+    :ivar normal: by the suffix of a dtype, the functions with a faster helper for arguments that cannot be subnormal.
+    :ivar integer: names of the language's functions of integers, by ``"min_i32"``.
+    :ivar int_predicates: ``isnan`` and similar functions return an int.
+    """
+
+    qualifier: str = ""
+    helped: frozenset[str] = frozenset()
+    normal: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    integer: Mapping[str, str] = field(default_factory=dict)
+    int_predicates: bool = True
+
+
+@dataclass(frozen=True)
+class ComplexNumbers:
+    """Complex numbers.
+
+    :ivar text: the lines that make a dtype known, by dtype; *start*: those before them.
+    :ivar overloaded: functions have one name for both dtypes, and a call of the type makes a number; else the names of
+        functions of complex64 end in ``f``, and the text has a function ``make_complex64``.
+    """
+
+    text: Mapping[str, str] = field(default_factory=dict)
+    start: str = ""
+    overloaded: bool = False
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Numbers of 16 bits.
+
+    :ivar text: lines before the helpers, by dtype.
+    :ivar operators: the language has operators of halves; else halves are computed in float32 and rounded.
+    :ivar functions: names of the language's functions of halves.
+    :ivar helpers: text of the functions that convert halves if the language does not, by name.
+    """
+
+    text: Mapping[str, str] = field(default_factory=dict)
+    operators: bool = False
+    functions: Mapping[str, str] = field(default_factory=dict)
+    helpers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CachePolicies:
+    """Functions that store and load under a cache policy; *evict_last_start*: the first line of a user of the load."""
+
     streaming_store: str = ""
     evict_last_load: str = ""
     evict_last_text: str = ""
     evict_last_start: str = ""
 
+
+@dataclass(frozen=True)
+class Syntax:
+    """The layout of a text and of its functions.
+
+    :ivar includes: the first lines of every text.
+    :ivar restrict: the qualifier of a pointer without aliases.
+    :ivar constant_by_restrict: the compiler treats memory behind a const pointer with *restrict* as constant.
+    :ivar no_parameters: the parameter list of a function without parameters.
+    :ivar unroll: lines before a loop that is to be unrolled.
+    """
+
+    includes: tuple[str, ...] = ()
+    restrict: str = "restrict"
+    constant_by_restrict: bool = False
+    no_parameters: str = ""
+    unroll: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A C-family language.
+
+    :ivar instructions: texts of hardware instructions; nodes with other instructions are emitted as plain code.
+    :ivar ticket: how a block takes a ticket; ``None``: blocks with inter-block flags run one after the other.
+    """
+
+    types: Types
+    functions: Functions = Functions()
+    complex: ComplexNumbers = ComplexNumbers()
+    halves: Halves = Halves()
+    policies: CachePolicies = CachePolicies()
+    syntax: Syntax = Syntax()
+    instructions: InstructionTexts = field(default_factory=dict)
+    ticket: TicketText | None = None
+
     def type_name(self, dtype: np.dtype) -> str:
         """The type of an element of *dtype*."""
-        return self.types[dtype.name]
+        return self.types.names[dtype.name]
 
-    def function(self, name: str, dtype: np.dtype) -> tuple[str, bool]:
-        """The language's name for the function *name* of operands of *dtype*, and whether it is a helper."""
-        if dtype.kind == "f":
-            if name in _PREDICATES:
-                return name, False
-            if name not in self.helped:
-                return _REAL_NAMES.get(name, name) + ("f" if dtype.itemsize == 4 else ""), False
-        elif dtype.kind == "c":
-            mark = "f" if self.complex_marked and dtype.itemsize == 8 else ""
-            return self.complex_names[name] + mark, False
+    def function(self, name: str, dtype: np.dtype) -> str:
+        """The name of the function *name* of operands of *dtype*: the language's, else that of a helper."""
+        if dtype.kind == "f" and name in _PREDICATES:
+            return name
+        if dtype.kind == "f" and name not in self.functions.helped:
+            return _REAL_NAMES.get(name, name) + ("f" if dtype.itemsize == 4 else "")
+        if dtype.kind == "c":
+            return COMPLEX_FUNCTIONS[name] + ("f" if dtype.itemsize == 8 and not self.complex.overloaded else "")
         full = f"{name}_{suffix(dtype)}"
-        own = self.integer_functions.get(full)
-        return (full, True) if own is None else (own, False)
+        return self.functions.integer.get(full, full)
 
-    def preamble(self, used: AbstractSet[str]) -> str:
-        """The text before expressions with the helpers *used*; ``""`` or whole lines."""
-        parts = ["\n".join(self.includes)] if self.includes else []
-        parts += [text for name, text in self.half_text.items() if name in used]
-        parts += [text for name, text in self.constants.items() if name in used]
-        own = {name: text for of in self.instructions.values() for name, text in of.helpers.items()}
-        if self.ticket is not None:
-            own[self.ticket.function] = self.ticket.text
-        parts += [text for name, text in own.items() if name in used]
-        complexes = [name for name in ("complex64", "complex128") if name in used]
-        if complexes:
-            parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]
-        parts += [text for name, text in self.half_helpers.items() if name in used]
-        parts += [self.evict_last_text] if self.evict_last_load in used else []
-        parts += [self._helper(name) for name in sorted(used - self.half_helpers.keys() - own.keys())
-                  if _SUFFIX.match(name)]
-        return "".join(part.strip("\n") + "\n" for part in parts)
+    def preamble(self, text: str) -> str:
+        """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name."""
+        found, known = "", None
+        while found != known:
+            known = found
+            found = "".join(part.strip("\n") + "\n" for part in self._named_in(text + found) if part)
+        return found
 
-    def _helper(self, name: str) -> str:
-        found = _SUFFIX.match(name)
-        assert found is not None, name
-        kind, bits = found["suffix"][0], int(found["suffix"][1:])
-        dtype = np.dtype({"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + str(bits))
-        power = POWER.match(found["name"])
-        product = "*".join(["x"] * int(power["exponent"])) if power else ""
-        return (template(found["name"], kind).replace("QUALIFIER", self.qualifier)
-                .replace("TYPE", self.type_name(dtype)).replace("NAME", name).replace("PRODUCT", product)
-                .replace("MARK", "f" if found["suffix"] == "f32" else ""))
+    def _named_in(self, text: str) -> Iterator[str]:
+        code = re.sub("//.*", "", text)
+        words = set(re.findall(r"\w+", code))
+        complexes = [text for name, text in self.complex.text.items()
+                     if f"make_{name}" in words or re.search(rf"\b{self.types.names[name]}\b", code)]
+        yield "\n".join(self.syntax.includes)
+        yield from (text for name, text in self.halves.text.items() if self.types.names[name] in words)
+        yield from (text for name, text in self.types.constants.items() if name in words)
+        yield from (text for of in self.instructions.values() for name, text in of.helpers.items() if name in words)
+        if self.ticket is not None and self.ticket.function in words:
+            yield self.ticket.text
+        yield from (self.complex.start, *complexes) if complexes else ()
+        yield from (text for name, text in self.halves.helpers.items() if name in words)
+        if self.policies.evict_last_load in words:
+            yield self.policies.evict_last_text
+        yield from self.helpers(code).values()
+
+    def helpers(self, code: str) -> dict[str, str]:
+        """The texts of the helpers of one dtype that *code* names, such as ``floor_div_i32``."""
+        return {name: self._helper(found) for name in sorted(set(re.findall(r"\w+", code)))
+                if (found := _HELPER.fullmatch(name)) is not None}
+
+    def _helper(self, found: re.Match[str]) -> str:
+        name, function, kind, bits = found[0], found["function"], found["kind"], found["bits"]
+        if exponent := found["exponent"]:
+            parameters, body = "TYPE x", f"\n    return {'*'.join(['x'] * int(exponent))};\n"
+        else:
+            parameters, body = (_REAL if kind == "f" else _INTEGER)[function]
+        type_name = self.types.names[{"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + bits]
+        text = f"{_NOTES.get(function, '')}{self.functions.qualifier} TYPE {name}({parameters})\n{{{body}}}"
+        return text.replace("TYPE", type_name).replace("MARK", "f" if bits == "32" else "")
+
+
+# {{{ helper functions: those that C lacks or defines differently
+
+#: Parameters and body by name; ``TYPE`` stands for the type.
+_INTEGER: Mapping[str, tuple[str, str]] = {
+    "floor_div": ("TYPE a, TYPE b", """
+    const TYPE q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+"""),
+    "floor_mod": ("TYPE a, TYPE b", """
+    const TYPE r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+"""),
+    "int_power": ("TYPE x, int n", """
+    TYPE result = 1;
+    for (; n > 0; n >>= 1, x *= x)
+        if (n & 1)
+            result *= x;
+    return result;
+"""),
+    "abs": ("TYPE x", "\n    return x < 0 ? -x : x;\n"),
+    "min": ("TYPE a, TYPE b", "\n    return b < a ? b : a;\n"),
+    "max": ("TYPE a, TYPE b", "\n    return a < b ? b : a;\n")}
+
+#: The same for reals; ``MARK`` stands for the ``f`` of a float32 function.
+_REAL: Mapping[str, tuple[str, str]] = {
+    "floor_mod": ("TYPE a, TYPE b", """
+    const TYPE r = fmodMARK(a, b);
+    if (r == 0)
+        return copysignMARK(r, b);
+    return (r < 0) != (b < 0) ? r + b : r;
+"""),
+    "floor_div": ("TYPE a, TYPE b", """
+    if (b == 0)
+        return a / b;
+    // the quotient of what b divides is exact; infinite b divide nothing but 0
+    const TYPE r = fmodMARK(a, b);
+    const TYPE q = (a - r) / b - (r != 0 && (r < 0) != (b < 0));
+    return q == 0 ? copysignMARK(q, a / b) : rintMARK(q);
+"""),
+    "rsqrt": ("TYPE x", "\n    return 1 / sqrtMARK(x);\n"),
+    "rsqrt_normal": ("TYPE x", """
+    TYPE result;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+"""),
+    "exp10": ("TYPE x", "\n    return powMARK(10, x);\n"),
+    "sinpi": ("TYPE x", """
+    const TYPE r = fmodMARK(x, 2);
+    return sinMARK((TYPE)3.141592653589793*r);
+"""),
+    "cospi": ("TYPE x", """
+    const TYPE r = fmodMARK(x, 2);
+    return cosMARK((TYPE)3.141592653589793*r);
+""")}
+
+#: Lines before a helper.
+_NOTES = {"rsqrt_normal":
+          "// rsqrtf of a number that is not subnormal, for which it would test, and scale: the same bits\n"}
+
+
+#: The names of these functions.
+_HELPER = re.compile(rf"(?P<function>{'|'.join((*_INTEGER, *_REAL))}|power(?P<exponent>\d+))"
+                     r"_(?P<kind>[iufc])(?P<bits>\d+)")
+
+# }}}

@@ -6,15 +6,17 @@ conversions differ. A literal is spelled in the dtype of its context, so that a 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
+from loopkit.expr.build import negated
 from loopkit.expr.dtypes import (
     BOOL,
     COMPLEX64,
@@ -22,7 +24,6 @@ from loopkit.expr.dtypes import (
     INT32,
     INT64,
     UINT32,
-    Lookup,
     Type,
     arithmetic,
     as_float,
@@ -40,8 +41,8 @@ from loopkit.expr.mappers import children
 from loopkit.expr.nodes import TypeCast
 from loopkit.expr.ranges import Bounds
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
-from loopkit.target.c.conversions import CBase, Subscripts, constants_only, plain_subscripts
-from loopkit.target.c.dialect import Dialect, suffix
+from loopkit.target.c.conversions import CBase
+from loopkit.target.c.dialect import suffix
 from loopkit.target.c.values import (
     AND,
     EQUALITY,
@@ -58,7 +59,6 @@ from loopkit.target.c.values import (
     usual_conversion,
 )
 
-__all__ = ["CText", "Dialect", "Subscripts", "constants_only", "to_c"]
 
 @dataclass(frozen=True)
 class CText(CBase):
@@ -69,8 +69,8 @@ class CText(CBase):
 
         :raises TypeInferenceError: its operands do not support an operation, or a name has no type.
         """
-        piece = self._operand(expr, resolve(self._type(expr)) if want is None else want)
-        piece = self._convert(piece, want)
+        piece = self._operand(expr, resolve(self._type(expr))) if want is None else \
+            self._convert(self._operand(expr, want), want)
         return (self._stored(piece) if is_half(piece.dtype) else piece).text
 
     def condition(self, expr: Expression) -> str:
@@ -135,41 +135,43 @@ class CText(CBase):
         given = self.lookup(name)
         assert given is not None                        # its type was looked up before
         dtype = resolve(given)
-        if dtype.kind == "c" or is_half(dtype):
-            self._need(dtype)
         text = self.subscripts(name, indices)
         piece = Piece(text, UNARY if text.startswith("*") else PRIMARY, dtype, dtype)
         wanted = self._named(name)
         assert wanted is not None
         return self._convert(piece, resolve(wanted))
 
+    def _folded(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type],
+                step: Callable[[Piece, Expression, np.dtype], Piece],
+                made: Callable[[tuple[Any, ...]], Expression] | None = None) -> Piece:
+        """*operands* combined by *step* from the left, each time in the dtype of the result."""
+        dtypes = list(self._step_dtypes(operands, own, f, made))
+        piece = self._operand(operands[0], dtypes[0] if dtypes else own)
+        for operand, dtype in zip(operands[1:], dtypes, strict=True):
+            piece = step(piece, operand, dtype)
+        return piece
+
     def _sum(self, terms: Sequence[Expression], own: np.dtype) -> Piece:
-        steps = self._steps(terms, own, arithmetic, p.Sum)
-        first = steps[1] if len(steps) > 1 else own
-        piece = self._operand(terms[0], first)
-        for term, dtype in zip(terms[1:], steps[1:], strict=True):
+        def added(piece: Piece, term: Expression, dtype: np.dtype) -> Piece:
             positive = _without_sign(term)
             operator = "+" if positive is None else "-"
             right = self._operand(term if positive is None else positive, dtype)
             if operator == "+" and dtype.kind in "iu" and piece.c_dtype == right.c_dtype == right.dtype == dtype:
                 # i + (j + k) of one integer type is i + j + k
                 right = replace(right, precedence=PRODUCT if right.precedence == SUM else right.precedence)
-            piece = self._binary(f" {operator} ", SUM, piece, right, dtype)
-        return piece
+            return self._binary(f" {operator} ", SUM, piece, right, dtype)
+        return self._folded(terms, own, arithmetic, added, p.Sum)
 
     def _product(self, factors: Sequence[Expression], own: np.dtype) -> Piece:
-        if len(factors) > 1 and isinstance(factors[0], int) and factors[0] == -1 and factors[0] is not True:
+        if len(factors) > 1 and isinstance(factors[0], int) and factors[0] == -1:
             inner = self._operand(factors[1], own) if len(factors) == 2 else self._product(factors[1:], own)
             if inner.dtype == BOOL:
                 inner = replace(inner, dtype=INT32, c_dtype=INT32)
             elif inner.dtype.kind == "u" and own.kind == "i":
                 inner = self._convert(inner, own)
             return self._negated(inner)
-        steps = self._steps(factors, own, arithmetic, p.Product)
-        piece = self._operand(factors[0], steps[1] if len(steps) > 1 else own)
-        for factor, dtype in zip(factors[1:], steps[1:], strict=True):
-            piece = self._binary("*", PRODUCT, piece, self._operand(factor, dtype), dtype)
-        return piece
+        return self._folded(factors, own, arithmetic, lambda piece, factor, dtype: self._binary(
+            "*", PRODUCT, piece, self._operand(factor, dtype), dtype), p.Product)
 
     def _negated(self, piece: Piece) -> Piece:
         if is_half(piece.dtype) and not piece.unrounded:
@@ -223,27 +225,23 @@ class CText(CBase):
         return common == dtype
 
     def _quotient(self, expr: p.Quotient, own: np.dtype) -> Piece:
-        dtype = self._steps((expr.numerator, expr.denominator), own, division)[1]
-        left, right = self._operand(expr.numerator, dtype), self._operand(expr.denominator, dtype)
-        return self._binary(" / ", PRODUCT, left, right, dtype, modular=False)
+        return self._folded((expr.numerator, expr.denominator), own, division, lambda left, right, dtype: self._binary(
+            " / ", PRODUCT, left, self._operand(right, dtype), dtype, modular=False))
 
     def _division(self, expr: p.FloorDiv | p.Remainder, own: np.dtype) -> Piece:
         """Python's ``//`` and ``%``, which round down, by C's operators or helpers."""
         a, b = expr.numerator, expr.denominator
         is_quotient = isinstance(expr, p.FloorDiv)
-        dtype = own
-        left, right = self._operand(a, dtype), self._operand(b, dtype)
+        left, right = self._operand(a, own), self._operand(b, own)
         as_in_c = isinstance(expr, TruncatedQuotient | TruncatedRemainder)
-        if dtype.kind in "iu" and (as_in_c or dtype.kind == "u" or (self.never_negative(a) and self.never_negative(b))):
-            return self._binary(" / " if is_quotient else " % ", PRODUCT, left, right, dtype, modular=False)
-        name = "floor_div" if is_quotient else "floor_mod"
-        if is_half(dtype):
-            return self._half_function(name, [self._convert(x, dtype) for x in (left, right)], dtype,
+        if own.kind in "iu" and (as_in_c or own.kind == "u" or (self.never_negative(a) and self.never_negative(b))):
+            return self._binary(" / " if is_quotient else " % ", PRODUCT, left, right, own, modular=False)
+        name, computed = "floor_div" if is_quotient else "floor_mod", promoted(own)
+        if is_half(own):
+            return self._half_function(name, [self._convert(x, own) for x in (left, right)], own,
                                        self._helper(name, FLOAT32))
-        computed = promoted(dtype)
-        name = self._helper(name, computed)
         args = [self._exact(self._convert(x, computed)) for x in (left, right)]
-        return replace(self._call(name, args, dtype), c_dtype=computed)
+        return self._call(self._helper(name, computed), args, own, computed)
 
     def _power(self, base: Expression, exponent: Expression, own: np.dtype) -> Piece:
         if isinstance(exponent, float) and exponent.is_integer() and kind_of(own) in "fc":
@@ -253,7 +251,7 @@ class CText(CBase):
         if own.kind in "iu":
             computed = promoted(own)
             args = [self._converted(base, computed), self._converted(exponent, INT32)]
-            return replace(self._call(self._helper("int_power", computed), args, own), c_dtype=computed)
+            return self._call(self._helper("int_power", computed), args, own, computed)
         if exponent == 0.5 and kind_of(own) == "f":
             return self._of_floats("sqrt", (base,), own)
         return self._of_floats("pow", (base, exponent), own)
@@ -262,9 +260,9 @@ class CText(CBase):
         """The function *name*, whose arguments and result have the dtype *own*."""
         if is_half(own):
             return self._half_function(name, [self._convert(self._operand(e, own), own) for e in arguments], own)
-        normal = name in self.dialect.normal_functions.get(suffix(own), ()) and all(
+        normal = name in self.dialect.functions.normal.get(suffix(own), ()) and all(
             map(Bounds(own, self._type, self.nonnegative).is_normal, arguments))
-        text = self._helper(f"{name}_normal", own) if normal else self._function_name(name, own)
+        text = self._helper(f"{name}_normal", own) if normal else self.dialect.function(name, own)
         return self._call(text, [self._converted(e, own) for e in arguments], own)
 
     def _small_power(self, base: Expression, exponent: int, own: np.dtype) -> Piece:
@@ -289,30 +287,22 @@ class CText(CBase):
         if exponent <= 3 and isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY:
             return Piece("*".join([piece.text] * exponent), PRODUCT, own, promoted(own))
         computed = promoted(own)
-        return replace(self._call(self._helper(f"power{exponent}", computed), [piece], own), c_dtype=computed)
+        return self._call(self._helper(f"power{exponent}", computed), [piece], own, computed)
 
     def _extremum(self, which: str, operands: Sequence[Expression], own: np.dtype) -> Piece:
         """``min`` and ``max``, from the left."""
-        steps = self._steps(operands, own, join)
-        first = steps[1] if len(steps) > 1 else own
-        piece = self._convert(self._operand(operands[0], first), first)
-        for operand, dtype in zip(operands[1:], steps[1:], strict=True):
+        def joined(piece: Piece, operand: Expression, dtype: np.dtype) -> Piece:
+            left, right = (self._convert(x, dtype) for x in (piece, self._operand(operand, dtype)))
             if is_half(dtype):
-                piece = self._half_function(which, [self._convert(x, dtype) for x in (
-                    piece, self._operand(operand, dtype))], dtype)
-                continue
-            piece = self._exact(self._convert(piece, dtype))
-            right = self._converted(operand, dtype)
+                return self._half_function(which, [left, right], dtype)
+            left, right = self._exact(left), self._exact(right)
             if dtype == BOOL:
-                piece = self._binary(" && " if which == "min" else " || ", AND if which == "min" else OR,
-                                     piece, right, dtype)
-                piece = replace(piece, c_dtype=BOOL)
-                continue
+                operator, precedence = (" && ", AND) if which == "min" else (" || ", OR)
+                return replace(self._binary(operator, precedence, left, right, dtype), c_dtype=BOOL)
             computed = promoted(dtype)
-            args = [self._exact(self._convert(x, computed)) for x in (piece, right)]
-            piece = replace(self._call(self._function_name(which, computed), args, dtype),
-                            c_dtype=computed)
-        return piece
+            args = [self._exact(self._convert(x, computed)) for x in (left, right)]
+            return self._call(self.dialect.function(which, computed), args, dtype, computed)
+        return self._folded(operands, own, join, joined)
 
     def compared(self, expr: p.Comparison) -> Piece:
         """A comparison; sizes and inames are compared as integers, like in the analyses."""
@@ -355,7 +345,7 @@ class CText(CBase):
         condition = self._condition(expr.condition)
         then, otherwise = (self._convert(self._operand(e, own), own) for e in (expr.then, expr.else_))
         if is_half(own) and not (then.exact and otherwise.exact):
-            then, otherwise = (x if x.unrounded and not self.dialect.half_operators else self._half_operand(x)
+            then, otherwise = (x if x.unrounded and not self.dialect.halves.operators else self._half_operand(x)
                                for x in (then, otherwise))
         else:
             then, otherwise = self._exact(then), self._exact(otherwise)
@@ -386,7 +376,7 @@ class CText(CBase):
         if kind == "predicate":
             dtype = resolve(as_float(self._joined(arguments)))
             call = replace(self._of_floats(name, arguments, dtype), dtype=BOOL, c_dtype=BOOL, unrounded=False)
-            return replace(call, c_dtype=INT32) if self.dialect.int_predicates else call
+            return replace(call, c_dtype=INT32) if self.dialect.functions.int_predicates else call
         if kind in ("magnitude", "part", "complex", "preserve"):
             return self._part(name, arguments[0], own)
         return self._of_floats(name, arguments, own)
@@ -404,46 +394,20 @@ class CText(CBase):
                 return self._of_floats(name, (argument,), own)
             computed = promoted(own)
             args = [self._converted(argument, computed)]
-            return replace(self._call(self._function_name(name, computed), args, own), c_dtype=computed)
+            return self._call(self.dialect.function(name, computed), args, own, computed)
         operand = self._own(given, promote(own, COMPLEX64))
         args = [self._converted(argument, operand)]
-        return self._convert(self._call(self._function_name(name, operand), args,
+        return self._convert(self._call(self.dialect.function(name, operand), args,
                                         operand if name == "conj" else real_dtype(operand)), own)
 
     def _joined(self, arguments: Sequence[Expression]) -> Type:
-        found = self._type(arguments[0])
-        for e in arguments[1:]:
-            found = join(found, self._type(e))
-        return found
+        return reduce(join, map(self._type, arguments))
 
     # }}}
 
 
-def to_c(expr: Expression, dialect: Dialect, lookup: Lookup, *, want: np.dtype | None = None,
-         subscripts: Subscripts = plain_subscripts, nonnegative: Callable[[Expression], bool] = constants_only,
-         used: set[str] | None = None, axes: Mapping[str, str] | None = None) -> str:
-    """*expr* as the text of *dialect*; :class:`CText` describes the arguments.
-
-    >>> from loopkit.target.host.dialect import C
-    >>> from loopkit.expr.dtypes import FLOAT32, weak
-    >>> names = {"x": FLOAT32, "i": weak(INT32)}
-    >>> to_c(p.Sum((p.Product((2, p.Variable("x"))), p.Variable("i"))), C, names.get)
-    '2.0f*x + i'
-
-    :raises TypeInferenceError: the operands do not support an operation, or a name has no type.
-    """
-    printer = CText(dialect, lookup, subscripts, nonnegative, set() if used is None else used, axes or {})
-    return printer.text(expr, want)
-
-
 def _without_sign(term: Expression) -> Expression | None:
     """``x`` for a *term* ``-x`` whose sign is a literal's, else ``None``."""
-    if isinstance(term, int | float) and not isinstance(term, bool):
-        return -term if term < 0 and term != -2**31 else None
-    if isinstance(term, p.Product) and len(term.children) > 1:
-        first, *rest = term.children
-        if isinstance(first, int | float) and not isinstance(first, bool) and first < 0 and first != -2**31:
-            if first == -1 and isinstance(first, int):
-                return rest[0] if len(rest) == 1 else p.Product(tuple(rest))
-            return p.Product((-first, *rest))
-    return None
+    first = term.children[0] if isinstance(term, p.Product) else term
+    is_negative = isinstance(first, int | float) and not isinstance(first, bool) and first < 0 and first != -2**31
+    return negated(term) if is_negative else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.dtypes import FLOAT32, FLOAT64, INT32, INT64, UINT32
+from loopkit.expr.dtypes import FLOAT32, INT32, INT64, UINT32
 from loopkit.expr.kinds import is_bfloat16, is_half
 
 #: Precedence of C's operators.
@@ -17,11 +17,9 @@ TERNARY, OR, AND, EQUALITY, RELATION, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10
 class Piece:
     """Text of a value.
 
-    :ivar precedence: of its outermost operator.
     :ivar dtype: the dtype of the value by loopkit's rules.
     :ivar c_dtype: the type of the text in C. If it is wider than *dtype*, the C value is congruent to the value modulo
         2^bits of *dtype*.
-    :ivar literal: the value of a literal.
     :ivar divides: its outermost operator is ``/`` or ``%``.
     :ivar unrounded: a half that was computed in float32 and is not yet rounded; other halves with the *c_dtype* float32
         are exact.
@@ -49,18 +47,7 @@ def promoted(dtype: np.dtype) -> np.dtype:
 
 def usual_conversion(a: np.dtype, b: np.dtype) -> np.dtype:
     """C's usual arithmetic conversions of real types."""
-    if a == b:
-        return promoted(a)
-    if "f" in (a.kind, b.kind):
-        if a.kind == b.kind:
-            return FLOAT64
-        return a if a.kind == "f" else b
-    if "c" in (a.kind, b.kind):
-        return np.promote_types(a, b)
-    a, b = promoted(a), promoted(b)
-    if a.itemsize != b.itemsize:
-        return a if a.itemsize > b.itemsize else b
-    return a if a.kind == "u" or a == b else b
+    return max(promoted(a), promoted(b), key=lambda dtype: (dtype.kind == "f", dtype.itemsize, dtype.kind == "u"))
 
 
 def inside(piece: Piece, precedence: int) -> str:
@@ -80,8 +67,9 @@ def real_literal(value: float, dtype: np.dtype) -> Piece:
             rounded = dtype.type(value)
         if np.isfinite(float(rounded)):
             shown = _shortest(rounded) if is_bfloat16(dtype) else rounded
-            text = np.format_float_scientific(shown, trim="-", exp_digits=1) if _is_extreme(abs(float(rounded))) \
-                else np.format_float_positional(shown, trim="0")
+            plain = rounded == 0 or 1e-5 <= abs(float(rounded)) < 1e16
+            text = np.format_float_positional(shown, trim="0") if plain else \
+                np.format_float_scientific(shown, trim="-", exp_digits=1)
             text += "f" if dtype == FLOAT32 or is_half(dtype) else ""
             return Piece(text, UNARY if text.startswith("-") else PRIMARY, dtype, dtype)
         value = float(rounded)
@@ -91,9 +79,8 @@ def real_literal(value: float, dtype: np.dtype) -> Piece:
 
 
 def integer_literal(value: int, dtype: np.dtype, *, typed: bool) -> Piece:
-    """*value* as a literal of an integer *dtype*.
+    """*value* as a literal of an integer *dtype*; *typed*: of this type in C too, instead of one that C converts.
 
-    :arg typed: its type is *dtype* in C too, instead of one that C converts.
     :raises TypeInferenceError: it does not fit.
     """
     info = np.iinfo(dtype)
@@ -117,9 +104,5 @@ def _shortest(value: np.generic) -> np.float64:
         if value.dtype.type(found) == value:
             return found
     return np.float64(value)
-
-
-def _is_extreme(value: float) -> bool:
-    return value != 0 and not 1e-5 <= value < 1e16
 
 # }}}

@@ -4,8 +4,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopkit.instructions.block_flag import CUDA_TICKET
-from loopkit.instructions.cuda import CUDA_TEXTS
-from loopkit.target.c.dialect import COMPLEX_FUNCTIONS, INTEGERS, REALS, Dialect
+from loopkit.instructions.table import CUDA_TEXTS
+from loopkit.target.c.dialect import (
+    INTEGERS,
+    REALS,
+    CachePolicies,
+    ComplexNumbers,
+    Dialect,
+    Functions,
+    Halves,
+    Syntax,
+    Types,
+)
 from loopkit.target.cuda.complex import cuda_complex
 
 #: CUDA C++ has no function for the policy evict_last; PTX has an instruction on some architectures. The kernel does not
@@ -53,30 +63,25 @@ struct LoadEvictLast {  // caches evict last what it loads
 
 #: CUDA C++ in device code; without halves, NVRTC needs no header for anything here.
 CUDA = Dialect(
-    types={**INTEGERS, **REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16",
+    Types({**INTEGERS, **REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16",
            "complex64": "complex64", "complex128": "complex128"},
-    qualifier="__device__ __forceinline__",
-    normal_functions={"f32": frozenset({"rsqrt"})},
-    integer_functions={
+          truth=("false", "true"),
+          constants={"INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
+                     "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif"}),
+    Functions("__device__ __forceinline__", int_predicates=False, normal={"f32": frozenset({"rsqrt"})}, integer={
         "abs_i32": "abs", "abs_i64": "llabs",
-        **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}},
-    complex_names=COMPLEX_FUNCTIONS, complex_calls=True,
-    truth=("false", "true"), int_predicates=False,
-    constants={"INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
-               "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif"},
-    complex_text={"complex64": cuda_complex("complex64", "float", 8, "f", 37),
-                  "complex128": cuda_complex("complex128", "double", 16, "", 307)},
-    half_text={"float16": "#include <cuda_fp16.h>", "bfloat16": "#include <cuda_bf16.h>"}, half_operators=True,
-    half_functions={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin",
-                    "fmax": "__hmax", "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint",
-                    "rint": "hrint"},
-    restrict="__restrict__", constant_by_restrict=True,
-    unroll=("#pragma unroll",), streaming_store="__stcs", evict_last_load="load_evict_last",
-    evict_last_text=_EVICT_LAST, evict_last_start="const LoadEvictLast load_evict_last;",
-    instructions=CUDA_TEXTS, ticket=CUDA_TICKET)
+        **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}}),
+    ComplexNumbers({"complex64": cuda_complex("complex64", "float", 8, "f", 37),
+                    "complex128": cuda_complex("complex128", "double", 16, "", 307)}, overloaded=True),
+    Halves({"float16": "#include <cuda_fp16.h>", "bfloat16": "#include <cuda_bf16.h>"}, operators=True, functions={
+        "abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin", "fmax": "__hmax",
+        "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint", "rint": "hrint"}),
+    CachePolicies("__stcs", "load_evict_last", _EVICT_LAST, "const LoadEvictLast load_evict_last;"),
+    Syntax(restrict="__restrict__", constant_by_restrict=True, unroll=("#pragma unroll",)),
+    CUDA_TEXTS, CUDA_TICKET)
 
 _EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}
 
 #: C++ of the host beside CUDA's device code; helpers have no qualifier.
-HOST = replace(CUDA, qualifier="", normal_functions={}, instructions={}, ticket=None, integer_functions={
-    f"{which}_{suffix}": f"std::{which}{of}" for which in ("min", "max") for suffix, of in _EXTREMA.items()})
+HOST = replace(CUDA, instructions={}, ticket=None, functions=Functions(int_predicates=False, integer={
+    f"{which}_{suffix}": f"std::{which}{of}" for which in ("min", "max") for suffix, of in _EXTREMA.items()}))

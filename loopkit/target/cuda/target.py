@@ -1,36 +1,45 @@
 """The CUDA target: one ``__global__`` function per launch."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
 from typing import ClassVar
 
 import numpy as np
+from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Function, Scope, Sync
+from loopkit.ast.nodes import Array, Function, Scope, Sync
 from loopkit.ast.walk import instructions_in
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.block_flag import CUDA_TICKET
-from loopkit.instructions.shuffle import lanes_of
+from loopkit.instructions.shuffle import Lanes, lanes_of
 from loopkit.instructions.text import indented
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import Addresses, Register, declared
-from loopkit.target.assumptions import assumed_by, assumption_lines
-from loopkit.target.c.dialect import Dialect
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout
+from loopkit.target.addresses import (
+    Addresses,
+    Flat,
+    Nested,
+    Register,
+    array_declaration,
+    declared,
+    extents_text,
+    note_of,
+)
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, assumed_by, assumption_lines
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
-from loopkit.target.cuda.shared import SharedMemory, shared_memory
-from loopkit.target.emit import Emitter, outer_signs, wrapped
-from loopkit.target.signature import Signature, count_of, head_lines, signature, type_of
-from loopkit.target.text_target import TextTarget
+from loopkit.target.emit import Emitter, Threads, outer_signs, wrapped
+from loopkit.target.signature import Signature, count_of, head_lines, signature
+from loopkit.target.text_target import TextTarget, is_options, require_fields
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
-
+_BARRIERS = {Scope.THREAD: (), Scope.WARP: ("__syncwarp();",), Scope.BLOCK: ("__syncthreads();",)}
 
 #: The C++ standards for compiling generated text.
 STANDARDS = ("c++11", "c++14", "c++17", "c++20")
@@ -38,6 +47,12 @@ STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 #: The fewest registers; ptxas raises any smaller number to it.
 _FEWEST_REGISTERS = 16
 
+
+#: The name of the dynamic shared memory; no name of a user equals it (:mod:`loopkit.language.names`).
+_DYNAMIC = "shared_memory_"
+
+#: Alignment of every array in bytes: the widest access of a thread.
+_ALIGNMENT = 16
 
 DEFAULT_ARCHITECTURE = "sm_90"
 
@@ -72,19 +87,14 @@ class CudaTarget(TextTarget):
         """:raises PreconditionError: a field has an illegal value."""
         _require_known("CUDA architecture", self.architecture, DEVICE_LIMITS)
         _require_known("dialect of C++ for CUDA", self.std, STANDARDS)
-        for name in ("fast_math", "line_info"):
-            if not isinstance(getattr(self, name), bool):
-                raise PreconditionError(f"'{name}' of a CudaTarget cannot be {getattr(self, name)!r}.", subject=name,
-                                        hint="give True or False")
         most = self.limits.thread_registers
-        if self.max_registers is not None and not (
-                type(self.max_registers) is int and _FEWEST_REGISTERS <= self.max_registers <= most):
-            raise PreconditionError(f"'max_registers' of a CudaTarget cannot be {self.max_registers!r}.",
-                                    subject="max_registers",
-                                    hint=f"give a number from {_FEWEST_REGISTERS} to {most}, or None for no limit")
-        if not isinstance(self.options, tuple) or not all(isinstance(option, str) for option in self.options):
-            raise PreconditionError(f"'options' of a CudaTarget cannot be {self.options!r}.", subject="options",
-                                    hint="give a tuple of strings, one an option: options=('-fmad=false',)")
+        require_fields(self, {
+            "fast_math": (isinstance(self.fast_math, bool), "give True or False"),
+            "line_info": (isinstance(self.line_info, bool), "give True or False"),
+            "max_registers": (self.max_registers is None or (
+                type(self.max_registers) is int and _FEWEST_REGISTERS <= self.max_registers <= most),
+                f"give a number from {_FEWEST_REGISTERS} to {most}, or None for no limit"),
+            "options": (is_options(self.options), "give a tuple of strings, one an option: options=('-fmad=false',)")})
 
     @property
     def architecture(self) -> str:
@@ -100,12 +110,21 @@ class CudaTarget(TextTarget):
         """The limits of the architecture."""
         return DEVICE_LIMITS[self.architecture]
 
-    @property
-    def dialect(self) -> Dialect:
-        return CUDA
-
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        return _code(lowered, self, layout, head)
+        functions = [_Function(lowered, launch, function, layout, self.limits)
+                     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
+        for x in functions:
+            x.require_within()
+            x.require_capability()
+        texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
+        launches = tuple(GeneratedKernel(x.launch.name, x.signature.parameters, x.launch.grid, x.launch.block,
+                                         x.shared.total, x.shared.dynamic_bytes) for x in functions)
+        assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
+        sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
+        comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
+        source = "\n\n".join([*filter(None, (comments, CUDA.preamble("\n".join(texts)).rstrip())), *texts]) + "\n"
+        return GeneratedCode(self.name, source, launches, host_text(lowered, launches, layout), layout,
+                             lowered.program.host_order, assumed)
 
 
 def _require_known(what: str, value: object, known: Collection[str]) -> None:
@@ -114,120 +133,114 @@ def _require_known(what: str, value: object, known: Collection[str]) -> None:
                                 hint=f"known are {', '.join(known)}")
 
 
-def _code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-    """The translation unit, with *head* as comments at its top, and the launches."""
-    used: set[str] = set()
-    functions: list[str] = []
-    launches: list[GeneratedKernel] = []
-    for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
-        own = signature(lowered, launch, function, layout, CUDA)
-        used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
-        number = CUDA_TICKET.shared_bytes if function.ticketed else 0
-        shared = shared_memory(function.arrays, target.limits.static_shared_bytes - number, number)
-        _require_within(lowered, launch, shared, target.limits)
-        _require_capability(lowered, launch, target.limits)
-        functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used,
-                                                             target.limits)])))
-        launches.append(GeneratedKernel(launch.name, own.parameters, launch.grid, launch.block, shared.total,
-                                        shared.dynamic_bytes))
-    preamble = CUDA.preamble(used)
-    assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
-    sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
-    comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
-    parts = [*filter(None, (comments, preamble.rstrip())), *functions]
-    host = host_text(lowered, launches, layout)
-    return GeneratedCode(target.name, "\n\n".join(parts) + "\n", tuple(launches), host, layout,
-                         lowered.program.host_order, assumed)
+@dataclass(frozen=True)
+class _Function:
+    """The text of one launch."""
 
+    lowered: Lowered
+    launch: Launch
+    function: Function
+    layout: Layout
+    limits: DeviceLimits
 
-def _require_within(lowered: Lowered, launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> None:
-    where = f"'{launch.name}' on {limits.arch}"
-    if launch.threads > limits.threads:
-        raise LimitError("threads per block", limits.threads, launch.threads, where=where,
-                         hint="split the l.* inames by smaller lengths")
-    for axis, own, most in zip("xyz", launch.block, limits.block, strict=True):
-        if own > most:
-            raise LimitError(f"threads along {axis}", most, own, where=where, hint="use another l.* axis")
-    if shared.total > limits.shared_bytes:
-        raise LimitError("bytes of shared memory per block", limits.shared_bytes, shared.total, where=where,
-                         hint="use smaller tiles")
-    for axis, own_extent, most in zip("xyz", launch.grid, limits.grid, strict=True):
-        if isinstance(own_extent, int) and own_extent > most:
-            raise LimitError(f"blocks along {axis}", most, own_extent, where=where, hint="use g.0 for this iname")
-    if isinstance(blocks := lowered.kernel.options.min_blocks, int):
-        _require_room(blocks, launch, shared, limits)
+    @cached_property
+    def signature(self) -> Signature:
+        return signature(self.lowered, self.launch, self.function, self.layout, CUDA)
 
+    @cached_property
+    def shared(self) -> _SharedMemory:
+        others = CUDA_TICKET.shared_bytes if self.function.ticketed else 0
+        return _shared_memory(self.function.arrays, self.limits.static_shared_bytes, others)
 
-def _require_capability(lowered: Lowered, launch: Launch, limits: DeviceLimits) -> None:
-    """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
-    for s in (bound.statement for bound in launch.statements.values()):
-        for i in s.instructions:
-            if isinstance(i, MemoryInstruction):
-                if not serves(i, s, lowered.storages):
-                    i.refuse_memory(s, str(lowered.storages[s.written].space))
-                if limits.capability < i.capability:
-                    raise PreconditionError(f"'{s.id}' needs {i.noun}, which {limits.arch} does not have.",
+    # {{{ limits
+
+    def require_within(self) -> None:
+        """:raises LimitError: the launch needs more than the device has."""
+        limits, launch, total = self.limits, self.launch, self.shared.total
+        checks: list[tuple[str, int, Expression, str]] = [
+            ("threads per block", limits.threads, launch.threads, "split the l.* inames by smaller lengths"),
+            *((f"threads along {x}", most, own, "use another l.* axis")
+              for x, own, most in zip("xyz", launch.block, limits.block, strict=True)),
+            ("bytes of shared memory per block", limits.shared_bytes, total, "use smaller tiles"),
+            *((f"blocks along {x}", most, own, "use g.0 for this iname")
+              for x, own, most in zip("xyz", launch.grid, limits.grid, strict=True))]
+        self._require(checks, "")
+        blocks = self.lowered.kernel.options.min_blocks
+        if isinstance(blocks, int):
+            hint = "set_options(knl, min_blocks=...) with less, or use smaller blocks"
+            self._require([
+                ("blocks per multiprocessor", limits.resident_blocks, blocks, hint),
+                ("threads per multiprocessor", limits.resident_threads,
+                 blocks * limits.warps(launch.threads) * limits.warp, hint),
+                ("bytes of shared memory per multiprocessor", limits.resident_shared_bytes,
+                 blocks * limits.allocated_shared_bytes(total), hint)], f" with min_blocks={blocks}")
+
+    def _require(self, checks: Iterable[tuple[str, int, Expression, str]], options: str) -> None:
+        for what, most, own, hint in checks:
+            if isinstance(own, int) and own > most:
+                raise LimitError(what, most, own, where=f"'{self.launch.name}' on {self.limits.arch}{options}",
+                                 hint=hint)
+
+    def require_capability(self) -> None:
+        """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
+        for s in (bound.statement for bound in self.launch.statements.values()):
+            for i in (i for i in s.instructions if isinstance(i, MemoryInstruction)):
+                if not serves(i, s, self.lowered.storages):
+                    i.refuse_memory(s, str(self.lowered.storages[s.written].space))
+                if self.limits.capability < i.capability:
+                    raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
                                             subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
 
+    def _blocks(self) -> int:
+        """The number of blocks on a multiprocessor: as the user asks, else as many as fit, ignoring registers."""
+        asked, limits = self.lowered.kernel.options.min_blocks, self.limits
+        return asked if isinstance(asked, int) else min(
+            limits.resident_blocks, limits.resident_threads // (limits.warps(self.launch.threads) * limits.warp),
+            limits.resident_shared_bytes // max(limits.allocated_shared_bytes(self.shared.total), 1))
 
-def _require_room(blocks: int, launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> None:
-    """:raises LimitError: *blocks* blocks do not fit on a multiprocessor, for any number of registers."""
-    for what, most, wanted in (
-            ("blocks per multiprocessor", limits.resident_blocks, blocks),
-            ("threads per multiprocessor", limits.resident_threads,
-             blocks * limits.warps(launch.threads) * limits.warp),
-            ("bytes of shared memory per multiprocessor", limits.resident_shared_bytes,
-             blocks * limits.allocated_shared_bytes(shared.total))):
-        if wanted > most:
-            raise LimitError(what, most, wanted, where=f"'{launch.name}' on {limits.arch} with min_blocks={blocks}",
-                             hint="set_options(knl, min_blocks=...) with less, or use smaller blocks")
+    # }}}
 
+    def lines(self) -> Iterator[str]:
+        launch = self.launch
+        blocks = self._blocks()
+        bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
+        yield f'extern "C" __global__ void __launch_bounds__({bounds})'
+        yield from head_lines(launch.name, self.signature.parameters, CUDA)
+        yield "{"
+        yield from indented(self._body())
+        yield "}"
 
-def _most_blocks(launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> int:
-    """The number of blocks that fit on a multiprocessor, ignoring registers."""
-    return min(limits.resident_blocks, limits.resident_threads // (limits.warps(launch.threads) * limits.warp),
-               limits.resident_shared_bytes // max(limits.allocated_shared_bytes(shared.total), 1))
+    def _body(self) -> list[str]:
+        launch, function = self.launch, self.function
+        number = launch.kernel.fresh_name("block")
+        lanes = lanes_of(launch.kernel, function, CUDA.type_name)
+        emitter = self._emitter(lanes, {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)
+        body: list[str] = []
+        if function.ticketed:
+            body.append(f"const unsigned int {number} = {CUDA_TICKET.function}({count_of(launch)});")
+        signs = outer_signs(launch)
+        for x, value in launch.coordinates.items():
+            body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
+            signs = signs.defining(x, value)
+        aligned = frozenset[str]().union(*(i.aligned for i in instructions_in(function.body)
+                                           if emitter.text_of(i) is not None))
+        body += [*self.shared.declarations(function.arrays, aligned), *lanes.declarations()]
+        inner = list(emitter.lines(function.body, signs))
+        body += [CUDA.policies.evict_last_start] if CUDA.policies.evict_last_load in "".join(inner) else []
+        return [*body, *([""] if body else []), *inner]
 
+    def _emitter(self, lanes: Lanes, axes: Mapping[str, str]) -> Emitter:
+        arrays: dict[str, Flat | Nested | Register] = {
+            **self.signature.places, **{a.name: declared(a) for a in self.function.arrays if a.shape},
+            **{name: Register(a.lanes) for name, a in lanes.arrays.items()}}
+        texts = {i: text for i, text in CUDA.instructions.items() if self.layout.vectors or not text.assumes_layout}
+        types = {**index_types(self.launch.kernel, self.layout.index), **lanes.types}
+        return Emitter(self.lowered.kernel, replace(CUDA, instructions=texts), Addresses(arrays), self.layout.index,
+                       types, Threads(list, self._sync_lines, lanes.shuffle), axes)
 
-def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
-                    shared: SharedMemory, used: set[str], limits: DeviceLimits) -> Iterator[str]:
-    lanes = lanes_of(launch.kernel, function, CUDA.type_name)
-    own_arrays = {a.name: declared(a) for a in function.arrays if a.shape}
-    places = Addresses({**own.places, **own_arrays, **{name: Register(a.lanes) for name, a in lanes.arrays.items()}})
-    index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
-    number = launch.kernel.fresh_name("block")
-    axes = {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES
-    own_used: set[str] = set()
-    texts = {i: text for i, text in CUDA.instructions.items() if layout.vectors or not text.assumes_layout}
-    emitter = Emitter(lowered, function, CUDA, places, index, axes, lambda _node, lines: lines,
-                      lambda sync: _sync_lines(lowered, sync, own_used),
-                      {**index_types(launch.kernel, index), **lanes.types}, own_used, texts, lanes.shuffle)
-    asked = lowered.kernel.options.min_blocks
-    blocks = asked if isinstance(asked, int) else _most_blocks(launch, shared, limits)
-    bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
-    yield f'extern "C" __global__ void __launch_bounds__({bounds})'
-    yield from head_lines(launch.name, own.parameters, CUDA)
-    yield "{"
-    signs = outer_signs(launch)
-    body: list[str] = []
-    if function.ticketed:
-        used.add(CUDA_TICKET.function)
-        body.append(f"const unsigned int {number} = {CUDA_TICKET.function}({count_of(launch)});")
-    used.update(name for x in own.parameters if x.instruction is not None
-                for name in CUDA.instructions[type(x.instruction)].helpers if f"{name}<" in type_of(x, CUDA))
-    for x, value in launch.coordinates.items():
-        body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
-        signs = signs.defining(x, value)
-    aligned = frozenset[str]().union(*(i.aligned for i in instructions_in(function.body) if type(i) in texts))
-    body += shared.declarations(function.arrays, CUDA, aligned)
-    body += lanes.declarations()
-    inner = list(emitter.lines(function.body, signs))
-    body += [CUDA.evict_last_start] if CUDA.evict_last_load in own_used else []
-    if body:
-        body.append("")
-    yield from indented([*body, *inner])
-    yield "}"
-    used |= own_used
+    def _sync_lines(self, sync: Sync, own: list[str]) -> list[str]:
+        comments = [f"// {reason}" for reason in sync.serves] if self.lowered.kernel.options.annotate else []
+        return [*comments, *own, *_BARRIERS[sync.scope]]
 
 
 def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
@@ -237,11 +250,54 @@ def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
         "g.2": f"({number} / gridDim.x / gridDim.y)"}
 
 
-def _sync_lines(lowered: Lowered, sync: Sync, used: set[str]) -> list[str]:
-    comments = [f"// {reason}" for reason in sync.serves] if lowered.kernel.options.annotate else []
-    lines = [line for i in sync.instructions if (text := CUDA.instructions[type(i)].sync) is not None
-             for line in text(used, i)]
-    if sync.scope is not Scope.THREAD:
-        lines.append("__syncwarp();" if sync.scope is Scope.WARP else "__syncthreads();")
-    return [*comments, *lines]
+# {{{ shared memory of a block: declared arrays, or one dynamic piece with the arrays in it
 
+@dataclass(frozen=True)
+class _SharedMemory:
+    """The layout of a function's shared arrays.
+
+    :ivar offsets: their offsets in bytes, by name.
+    :ivar total: bytes of all of them, and of those that are declared elsewhere.
+    :ivar dynamic_bytes: the bytes that the launch must request, because a function cannot declare this much; else 0.
+    """
+
+    offsets: Mapping[str, int]
+    total: int
+    dynamic_bytes: int
+
+    def declarations(self, arrays: Sequence[Array], aligned: Collection[str]) -> Iterator[str]:
+        """The lines that declare *arrays*, shared or not; vector accesses use the shared arrays in *aligned*."""
+        for array in arrays:
+            if array.shared and self.dynamic_bytes:
+                if not self.offsets[array.name]:
+                    yield f"extern __shared__ __align__({_ALIGNMENT}) unsigned char {_DYNAMIC}[];"
+                yield _reference(array, self.offsets[array.name])
+            elif not array.lanes:
+                align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
+                shared = f"__shared__ {align}" if array.shared else ""
+                yield f"{shared}{array_declaration(array, CUDA)};{note_of(array)}"
+
+
+def _shared_memory(arrays: Sequence[Array], static_bytes: int, others: int) -> _SharedMemory:
+    """The layout of the shared ones among *arrays*; up to *static_bytes* can be declared, *others* among them."""
+    offsets: dict[str, int] = {}
+    end = total = 0
+    for array in arrays:
+        if array.shared:
+            offsets[array.name] = -(-end // _ALIGNMENT) * _ALIGNMENT
+            size = prod(array.shape) * array.dtype.itemsize
+            end = offsets[array.name] + size
+            total += size
+    dynamic = end + others > static_bytes
+    return _SharedMemory(offsets, (end if dynamic else total) + others, end if dynamic else 0)
+
+
+def _reference(array: Array, offset: int) -> str:
+    """The declaration of *array* as a part of the dynamic shared memory."""
+    type_name, extents = CUDA.type_name(array.dtype), extents_text(array)
+    place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
+    if not extents:
+        return f"{type_name} &{array.name} = *reinterpret_cast<{type_name} *>({place});"
+    return f"{type_name} (&{array.name}){extents} = *reinterpret_cast<{type_name} (*){extents}>({place});"
+
+# }}}
