@@ -93,7 +93,7 @@ def affine_difference(a: Expression, b: Expression) -> int | None:
         difference = to_aff(subtract(a, b), ())
     except NotAffineError:
         return None
-    return difference.get_constant_val().to_python() if difference.is_cst() else None
+    return to_int(difference.get_constant_val()) if difference.is_cst() else None
 
 
 # {{{ AST expressions from isl
@@ -298,6 +298,7 @@ def from_aff(value: isl.Aff, dims: Sequence[str] = ()) -> Expression:
 
 
 def to_int(value: isl.Val) -> int:
+    """*value*, an integer of isl."""
     return int(value.to_python())
 
 # }}}

@@ -8,8 +8,9 @@ from math import prod
 
 import islpy as isl
 
-from loopkit.poly.affine import DIM
+from loopkit.poly.affine import DIM, to_int
 from loopkit.poly.limits import bounded, coalesced, without_empty_pieces
+from loopkit.poly.relations import at_point
 from loopkit.poly.sets import (
     InstanceSet,
     drop_unused_params,
@@ -31,9 +32,7 @@ class _Constraint:
     text: str
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        total = self.constant
-        for name, coefficient in self.terms:
-            total += coefficient * values[name]
+        total = self.constant + sum(coefficient * values[name] for name, coefficient in self.terms)
         return total == 0 if self.equality else total >= 0
 
 
@@ -76,18 +75,14 @@ def _conjunction(points: isl.Set) -> tuple[_Constraint, ...] | None:
     parts = points.get_basic_sets()
     if len(parts) != 1 or parts[0].dim(DIM.div):
         return None
-    return tuple(_constraint(c, points.get_space()) for c in parts[0].get_constraints())
+    return tuple(map(_constraint, parts[0].get_constraints()))
 
 
-def _constraint(constraint: isl.Constraint, space: isl.Space) -> _Constraint:
-    terms = []
-    for i in range(constraint.dim(DIM.param)):
-        name, coefficient = space.get_dim_name(DIM.param, i), constraint.get_coefficient_val(DIM.param, i)
-        if name is not None and not coefficient.is_zero():
-            terms.append((name, int(coefficient.to_python())))
-    text = params_text(isl.BasicSet.from_constraint(constraint).to_set())
-    return _Constraint(tuple(terms), int(constraint.get_constant_val().to_python()),
-                       bool(constraint.is_equality()), text)
+def _constraint(constraint: isl.Constraint) -> _Constraint:
+    coefficients = constraint.get_coefficients_by_name(DIM.param)
+    return _Constraint(tuple((str(x), to_int(value)) for x, value in coefficients.items() if x != 1),
+                       to_int(constraint.get_constant_val()), bool(constraint.is_equality()),
+                       params_text(isl.BasicSet.from_constraint(constraint).to_set()))
 
 
 def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> tuple[int | None, ...]:
@@ -101,7 +96,7 @@ def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> 
 
 def _extent(points: isl.Set, dim: int) -> int | None:
     low, high = points.dim_min_val(dim), points.dim_max_val(dim)
-    return int(high.to_python()) - int(low.to_python()) + 1 if low.is_int() and high.is_int() else None
+    return to_int(high) - to_int(low) + 1 if low.is_int() and high.is_int() else None
 
 
 # {{{ points one by one
@@ -132,8 +127,7 @@ def _boxes(fixed: isl.Set, most: int) -> Iterator[list[tuple[int, ...]] | None]:
         single = isl.Set.from_basic_set(piece)
         if single.is_empty():
             continue
-        ranges = [range(int(single.dim_min_val(i).to_python()), int(single.dim_max_val(i).to_python()) + 1)
-                  for i in range(n)]
+        ranges = [range(to_int(single.dim_min_val(i)), to_int(single.dim_max_val(i)) + 1) for i in range(n)]
         if prod(map(len, ranges)) > most:
             yield None
             return
@@ -157,8 +151,6 @@ def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequenc
 
 def image(relation: isl.Map, point: Sequence[int], inames: Sequence[str]) -> InstanceSet:
     """The points that *relation* pairs with one *point*."""
-    for i, value in enumerate(point):
-        relation = relation.fix_val(DIM.in_, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
-    return InstanceSet(tuple(inames), relation.range())
+    return InstanceSet(tuple(inames), at_point(relation, DIM.in_, point).range())
 
 # }}}

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Scope, Sync
+from loopkit.ast.nodes import Function, Scope, Sync
 from loopkit.errors import VerificationError
-from loopkit.expr.mappers import variables
 from loopkit.lowering.lowered import BLOCK, Launch
 from loopkit.verification.barrier_separation import TOGETHER
 from loopkit.verification.completion import early_accesses, is_for_completion
 from loopkit.verification.conflicts import Conflicts
+from loopkit.verification.divergence import divergent_nodes
 from loopkit.verification.races import missing_barriers
 from loopkit.verification.report import Check, Finding, refuted
 
@@ -42,53 +42,12 @@ def _summary(count: int, idle: int) -> str:
     return f"{count}, each needed" if not idle else f"{count}, of which nothing needs {idle}"
 
 
-# {{{ divergence
-
 def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
     """Barriers of the loop program under a condition, or in a loop, that may differ between the threads of a block."""
     private = {a.name for a in function.arrays if not a.shared}
-    for node, why in divergent_barriers(function.body, frozenset({*BLOCK, *launch.ranges, *private})):
-        what = node.instruction.noun if isinstance(node, Region) and node.instruction is not None else \
+    for node, why in divergent_nodes(function.body, frozenset({*BLOCK, *launch.ranges, *private})):
+        what = node.instruction.noun if not isinstance(node, Sync) and node.instruction is not None else \
             "a warp barrier" if isinstance(node, Sync) and node.scope is Scope.WARP else "a barrier"
         yield refuted(VerificationError(
             f"In '{function.name}' {what} stands {why}, which may differ between the threads of a block.",
             check="barriers", hint="this is a fault in loopkit; please report it with the kernel"))
-
-
-def divergent_barriers(node: Node, divergent: frozenset[str], why: str = "") -> Iterator[tuple[Sync | Region, str]]:
-    """The barriers, and the regions with instructions, in *node* that may not be executed equally often by all threads.
-
-    Each comes with the condition or loop around it.
-
-    :arg divergent: names that may differ between threads; names defined by them do so too.
-    :arg why: the condition or loop around *node* that differs between threads; ``""``: none.
-    """
-    match node:
-        case Sync():
-            if why:
-                yield node, why
-        case If():
-            inside = why or (f"under the condition '{node.condition}'" if variables(node.condition) & divergent else "")
-            for branch in (node.then, node.otherwise):
-                if branch is not None:
-                    yield from divergent_barriers(branch, divergent, inside)
-        case For():
-            differs = (variables(node.start) | variables(node.stop)) & divergent
-            inside = why or (f"in the loop over '{node.iname}'" if differs else "")
-            names = divergent | {node.iname} if differs else divergent - {node.iname}
-            yield from divergent_barriers(node.body, names, inside)
-        case Region(body):
-            if node.instruction is not None and why:
-                yield node, why
-            yield from divergent_barriers(body, divergent, why or "in a part that each thread runs on its own")
-        case Block(children):
-            for child in children:
-                if isinstance(child, Define):
-                    differs = variables(child.value) & divergent
-                    divergent = divergent | {child.name} if differs else divergent - {child.name}
-                else:
-                    yield from divergent_barriers(child, divergent, why)
-        case Assign() | Define() | Call():
-            pass
-
-# }}}

@@ -13,8 +13,7 @@ from loopkit.poly.piecewise import is_piecewise
 from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet
 from loopkit.verification.read_subscripts import stays_inside
-from loopkit.verification.report import Check, Finding, refuted, undecided
-from loopkit.verification.smallest_witness import smallest_instance
+from loopkit.verification.report import Check, Finding, refuted, smallest_instance, undecided
 
 
 def bounds(lowered: Lowered) -> Check:

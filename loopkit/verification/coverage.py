@@ -18,8 +18,7 @@ from loopkit.poly.flow import JointMustWrite
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import element_at, in_one_iteration, overlap, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set
-from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verification.smallest_witness import smallest_instance
+from loopkit.verification.report import Check, Finding, Verdict, refuted, smallest_instance, undecided
 
 #: isl's budget, in operations, for one note.
 NOTE = 500_000

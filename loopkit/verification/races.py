@@ -11,8 +11,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.sets import Map
 from loopkit.verification.completion import early_accesses
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_of
-from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verification.smallest_witness import smallest_witness
+from loopkit.verification.report import Check, Finding, Verdict, refuted, smallest_witness, undecided
 
 
 def races(launches: Iterable[Conflicts]) -> Check:
@@ -90,14 +89,14 @@ def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
         return pairs
     if a.array in knl.temporaries:
         bound = without_assumed(knl, a.array, a.statement, b.statement, pairs)
-        return None if bound.is_empty() else bound
-    owed = pairs
-    for d in dependences(knl):
-        if d.array == a.array and (d.source, d.sink) == (a.statement, b.statement):
-            owed = owed.subtract(d.relation)
-        if d.array == a.array and (d.sink, d.source) == (a.statement, b.statement):
-            owed = owed.subtract(d.relation.reverse())
-    bound = pairs.subtract(owed)
+    else:
+        owed = pairs
+        for d in dependences(knl):
+            if d.array == a.array and (d.source, d.sink) == (a.statement, b.statement):
+                owed = owed.subtract(d.relation)
+            if d.array == a.array and (d.sink, d.source) == (a.statement, b.statement):
+                owed = owed.subtract(d.relation.reverse())
+        bound = pairs.subtract(owed)
     return None if bound.is_empty() else bound
 
 

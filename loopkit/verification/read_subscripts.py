@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, integer_names
 from loopkit.analysis.shapes import Shape
-from loopkit.expr.mappers import children, map_children, subexpressions, variables
+from loopkit.expr.mappers import children, replaced, subexpressions, variables
 from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Storage
@@ -30,7 +30,7 @@ def stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | No
     Each value that is read becomes a coordinate with the range of its dtype. A subscript may compute with such values,
     and choose among them by conditions on them.
     """
-    names: dict[Expression, str] = {}
+    names: dict[Expression, p.Variable] = {}
     ranges: dict[str, np.iinfo] = {}
     subscripts = []
     integers = integer_names(knl, knl.statement_by_id[a.statement])
@@ -39,8 +39,8 @@ def stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | No
         if own is None or (own and extent is None):
             return False
         for read, info in own.items():
-            ranges[names.setdefault(read, f"read_{len(names)}")] = info
-        subscripts.append(_named(s, names) if own else s)
+            ranges[names.setdefault(read, p.Variable(f"read_{len(names)}")).name] = info
+        subscripts.append(replaced(s, names) if own else s)
     conditions = [c for x, info in ranges.items() for c in ((">=", p.Variable(x) - int(info.min)),
                                                             ("<=", p.Variable(x) - int(info.max)))]
     points = a.domain.onto((*a.domain.inames, *ranges)).where(*conditions)
@@ -79,11 +79,6 @@ def _dtype(knl: LoopKernel, name: str) -> np.dtype | None:
     return knl.array_args[name].dtype if name in knl.array_args else knl.temporaries[name].dtype
 
 
-def _named(e: Expression, names: Mapping[Expression, str]) -> Expression:
-    """*e* with a variable for each read."""
-    return p.Variable(names[e]) if e in names else map_children(e, lambda child: _named(child, names))
-
-
 def _choices(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: frozenset[str]
              ) -> Iterator[tuple[InstanceSet, tuple[Expression, ...]]]:
     """*subscripts* without choices, for each way to choose, and the points at which that way may be taken."""
@@ -94,11 +89,7 @@ def _choices(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: fr
     holds = where_holds(where, choice.condition, allowed)
     for taken, points in ((choice.then, holds), (choice.else_, None if holds is None else where.subtract(holds))):
         yield from _choices(where if points is None else points,
-                            tuple(_replaced(s, choice, taken) for s in subscripts), allowed)
-
-
-def _replaced(e: Expression, old: Expression, new: Expression) -> Expression:
-    return new if e == old else map_children(e, lambda child: _replaced(child, old, new))
+                            tuple(replaced(s, {choice: taken}) for s in subscripts), allowed)
 
 
 def _inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> bool:

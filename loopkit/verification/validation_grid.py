@@ -25,8 +25,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.lowering.lowered import BLOCK
 from loopkit.poly.affine import NotAffineError, add, floor_div, multiply, remainder, subtract
-from loopkit.poly.piecewise import as_points, conjunction, is_piecewise, params_condition, points_where
-from loopkit.poly.sets import InstanceSet, Set, lexmin_point, range_from, universe_params
+from loopkit.poly.piecewise import is_piecewise, params_where, projected
+from loopkit.poly.sets import InstanceSet, Set, conjunction, lexmin_point, range_from, universe_params
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,6 @@ class AxisPart:
 class Grid:
     """Blocks and threads of a launch.
 
-    :ivar kernel: the kernel of the launch.
-    :ivar extents: of each axis.
     :ivar coordinates: the coordinates that distinguish threads: the axes, and the inames on an axis that are not affine
         in it.
     :ivar on_axis: the coordinates of each axis, the axis first.
@@ -88,7 +86,7 @@ class Grid:
 
     def onto(self, dims: Sequence[str], points: Set) -> Set:
         """Coordinates that are a condition on parameters, as a set of the dimensions *dims*."""
-        return as_points(InstanceSet((), points).onto(self.coordinates).onto(dims).set)
+        return projected(projected(points, (), self.coordinates), self.coordinates, dims)
 
     # {{{ must-exist places of a statement
 
@@ -163,8 +161,8 @@ class Grid:
         :arg wanted: the places of all instances, with the dimensions *names*: coordinates, then *own*.
         """
         for sizes in some_sizes(instances, own):
-            there = InstanceSet(tuple(names), wanted.intersect(self.onto(names, self.at(sizes)))).onto(own)
-            left = instances.intersect_params(conjunction(sizes)).subtract(as_points(there.set))
+            there = projected(wanted.intersect(self.onto(names, self.at(sizes))), names, own)
+            left = instances.intersect_params(conjunction(sizes)).subtract(there)
             if not left.is_empty():
                 return left
         return None
@@ -293,7 +291,7 @@ def _lengths(extent: Expression) -> Iterator[tuple[Set, Expression]]:
             for child in children:
                 yield from _lengths(child)
         case p.If(condition=condition, then=then, else_=0):        # no blocks at all at some sizes
-            holds = params_condition(points_where(condition, ()))
+            holds = params_where(condition)
             yield from ((holds.intersect(own), length) for own, length in _lengths(then))
         case _:
             yield universe_params(), extent
@@ -339,6 +337,6 @@ def _terms(expr: Expression, positive: list[Expression] | None = None) -> Counte
 
 
 def _condition(left: Expression, operator: str, right: Expression) -> Set:
-    return params_condition(points_where(p.Comparison(left, operator, right), ()))
+    return params_where(p.Comparison(left, operator, right))
 
 # }}}

@@ -13,29 +13,23 @@ from loopkit.ast.nodes import Assign, For
 from loopkit.expr.mappers import substitute, variables
 from loopkit.instructions.mma import Mma, fragments, nest_of, sums_of
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.lowered import Launch, Storage
 from loopkit.poly.affine import add, affine_difference, floor_div, multiply, remainder
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import equal_coordinates, smallest_pair
 from loopkit.poly.sets import Map
-from loopkit.verification.validation_findings import Mismatch
-from loopkit.verification.validation_grid import Grid, thread_number
-from loopkit.verification.validation_walk import Execution
+from loopkit.verification.report import Mismatch
+from loopkit.verification.validation_grid import thread_number
+from loopkit.verification.validation_walk import Execution, LaunchCheck
 
 
 @dataclass(frozen=True, eq=False)
-class ProductCheck:
-    """The checks of one loop nest; *execution* is its place.
+class ProductCheck(LaunchCheck):
+    """The check of one loop nest; *execution* is its place.
 
     The instruction adds to each sum of a lane, for each step, the product of two elements. The lanes that hold them are
     those of :func:`loopkit.instructions.mma.fragments`. Both must be the elements that the iteration itself reads.
     """
 
-    kernel: LoopKernel
-    launch: Launch
-    storages: Mapping[str, Storage]
-    grid: Grid
     execution: Execution
     product: Mma
 
@@ -45,16 +39,14 @@ class ProductCheck:
         loops, assign = nest_of(loop)
         wrong = "is no nest around one statement" if assign is None else self._wrong(loops, assign)
         if wrong or assign is None:
-            yield self._finding("" if assign is None else assign.statement, f"the product over '{loop.iname}' {wrong}")
+            yield self.mismatch("product", "" if assign is None else assign.statement,
+                                f"the product over '{loop.iname}' {wrong}")
             return
-        if self.execution.divergent or self.launch.threads % self.launch.machine.warp:
-            yield Mismatch("divergent", self.launch.name, assign.statement,
-                           f"'{assign.statement}' is a product of matrices where not all lanes of a warp may be")
+        if any(node is loop for node in self.divergent) or self.launch.threads % self.launch.machine.warp:
+            yield self.mismatch("divergent", assign.statement, f"'{assign.statement}' is a product of matrices where "
+                                "not all lanes of a warp may be")
             return
         yield from self._elements(loop, loops, assign)
-
-    def _finding(self, statement: str, text: str) -> Mismatch:
-        return Mismatch("product", self.launch.name, statement, text)
 
     def _wrong(self, loops: tuple[For, ...], assign: Assign) -> str:
         """The reason why the nest is not a matrix multiply-accumulate; ``""``: none."""
@@ -150,7 +142,6 @@ class ProductCheck:
 def _name(element: p.Subscript) -> str:
     assert isinstance(element.aggregate, p.Variable)
     return element.aggregate.name
-
 
 
 def _differ(one: p.Subscript, other: p.Subscript) -> bool:

@@ -2,7 +2,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
@@ -10,29 +10,21 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import reads_of
-from loopkit.ast.nodes import Array, Assign, Function
+from loopkit.ast.nodes import Array, Assign
 from loopkit.expr.mappers import elements_of, substitute
 from loopkit.instructions.shuffle import Shuffle
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.lowered import Launch
 from loopkit.poly.affine import NotAffineError, add, floor_div
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import equal_coordinates, smallest_pair
 from loopkit.poly.sets import Map
-from loopkit.verification.validation_findings import Mismatch
-from loopkit.verification.validation_grid import Grid, thread_number
-from loopkit.verification.validation_walk import Execution
+from loopkit.verification.report import Mismatch
+from loopkit.verification.validation_grid import thread_number
+from loopkit.verification.validation_walk import Execution, LaunchCheck
 
 
 @dataclass(frozen=True, eq=False)
-class WarpRegisterCheck:
-    """The checks of one launch; *executions* are those of its assignments, by statement."""
-
-    kernel: LoopKernel
-    launch: Launch
-    function: Function
-    grid: Grid
-    executions: Mapping[str, Sequence[Execution]]
+class WarpRegisterCheck(LaunchCheck):
+    """The check of the lanes that hold elements of warp registers."""
 
     def findings(self) -> Iterator[Mismatch]:
         for array in self.function.arrays:
@@ -40,7 +32,7 @@ class WarpRegisterCheck:
                 try:
                     yield from self._of_array(array)
                 except NotAffineError as err:
-                    yield Mismatch("undecided", self.launch.name, "", f"'{err}' is no affine form")
+                    yield self.mismatch("undecided", "", f"'{err}' is no affine form")
 
     def _of_array(self, array: Array) -> Iterator[Mismatch]:
         own: list[tuple[Execution, Map]] = []

@@ -20,7 +20,7 @@ from loopkit.poly.affine import NotAffineError
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable
-from loopkit.poly.piecewise import params_condition, points_where
+from loopkit.poly.piecewise import params_where
 from loopkit.poly.sets import Set, at_least
 from loopkit.target.c.expressions import CText
 from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
@@ -163,7 +163,7 @@ def _where(known: Set, *conditions: Expression) -> Set:
     """The points of *known* at which *conditions* hold; a superset if isl cannot express them."""
     for condition in conditions:
         try:
-            known = known.intersect(params_condition(points_where(condition, ())))
+            known = known.intersect(params_where(condition))
         except NotAffineError:
             continue
     return known
