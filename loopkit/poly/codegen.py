@@ -339,7 +339,6 @@ class _Conversion:
 
 
 def _calls(node: isl.AstNode) -> list[isl.AstExpr]:
-    """The calls of leaves in *node*."""
     calls: list[isl.AstExpr] = []
 
     def found(each: isl.AstNode) -> bool:

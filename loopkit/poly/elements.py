@@ -15,7 +15,7 @@ from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.pieces import has_unknowns, in_few_pieces
 from loopkit.poly.piecewise import piecewise
-from loopkit.poly.sets import InstanceSet, constant_max, constant_min, with_dim_names
+from loopkit.poly.sets import InstanceSet, constant_max, constant_min
 
 
 def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:
@@ -159,7 +159,6 @@ def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequenc
 
 
 def _box(space: isl.Space, shape: Sequence[Expression]) -> isl.Set:
-    """The elements of an array of *shape*."""
     box = isl.Set.universe(space)
     for axis, extent in enumerate(shape):
         box = box.lower_bound_val(DIM.set, axis, 0).intersect(_less_than(box, axis, extent))
@@ -200,7 +199,7 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
         points = box.set.apply(subscripts_on(box, (*fixed, rest)))
     except NotAffineError:
         return None
-    free = InstanceSet((*outer, "_s"), with_dim_names(points, (*outer, "_s"))).bound(outer)
+    free = InstanceSet((*outer, "_s"), points).bound(outer)
     if not free.set.dim_is_bounded(DIM.set, 0):
         return None
     low, high = coalesced(free.set.dim_min(0)), coalesced(free.set.dim_max(0))
@@ -235,8 +234,7 @@ def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:
     result = InstanceSet(points.inames, isl.Set.universe(points.set.get_space()))
     for x in dims:
         shadow = points.onto((*others, x))
-        hull = _filled(shadow.set)
-        result = result.intersect(InstanceSet((*others, x), with_dim_names(hull, (*others, x))))
+        result = result.intersect(shadow.named(_filled(shadow.set)))
     return result.named(result.set.remove_redundancies())
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -11,15 +11,7 @@ import islpy as isl
 from loopkit.poly.affine import DIM, to_int
 from loopkit.poly.limits import bounded, coalesced, without_empty_pieces
 from loopkit.poly.relations import at_point
-from loopkit.poly.sets import (
-    InstanceSet,
-    drop_unused_params,
-    fix_params,
-    lexmin_point,
-    params_of,
-    params_text,
-    with_dim_names,
-)
+from loopkit.poly.sets import InstanceSet, drop_unused_params, fix_params, lexmin_point, params_of, params_text
 
 
 @dataclass(frozen=True)
@@ -111,28 +103,18 @@ def all_points(points: InstanceSet, values: Mapping[str, int], most: int) -> lis
     fixed = drop_unused_params(fix_params(points.set, values))
     if not fixed.is_bounded():
         return None
-    found: list[tuple[int, ...]] = []
-    for part in _boxes(fixed, most):
-        if part is None:
-            return None
-        found.extend(part)
-    return sorted(set(found))
-
-
-def _boxes(fixed: isl.Set, most: int) -> Iterator[list[tuple[int, ...]] | None]:
-    """The points of each piece, found in the box around it; ``None`` for a box that is too large."""
-    n = fixed.dim(DIM.set)
-    names = tuple(f"x{i}" for i in range(n))
+    found: set[tuple[int, ...]] = set()
+    names = tuple(f"x{i}" for i in range(fixed.dim(DIM.set)))
     for piece in fixed.get_basic_sets():
         single = isl.Set.from_basic_set(piece)
         if single.is_empty():
             continue
-        ranges = [range(to_int(single.dim_min_val(i)), to_int(single.dim_max_val(i)) + 1) for i in range(n)]
-        if prod(map(len, ranges)) > most:
-            yield None
-            return
-        inside = checker(params_of(InstanceSet(names, with_dim_names(single, names))))
-        yield [x for x in itertools.product(*ranges) if inside(dict(zip(names, x, strict=True))) is None]
+        box = [range(to_int(single.dim_min_val(i)), to_int(single.dim_max_val(i)) + 1) for i in range(len(names))]
+        if prod(map(len, box)) > most:
+            return None
+        inside = checker(params_of(InstanceSet(names, single)))
+        found.update(x for x in itertools.product(*box) if inside(dict(zip(names, x, strict=True))) is None)
+    return sorted(found)
 
 
 def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequence[int], Sequence[int]], bool]:
@@ -140,8 +122,7 @@ def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequenc
     n, m = relation.dim(DIM.in_), relation.dim(DIM.out)
     names = (*(f"s{i}" for i in range(n)), *(f"t{i}" for i in range(m)))
     flat = fix_params(relation, values).move_dims(DIM.in_, n, DIM.out, 0, m).domain()
-    tests = [checker(params_of(InstanceSet(names, with_dim_names(isl.Set.from_basic_set(piece), names))))
-             for piece in flat.get_basic_sets()]
+    tests = [checker(params_of(InstanceSet(names, isl.Set.from_basic_set(piece)))) for piece in flat.get_basic_sets()]
 
     def test(source: Sequence[int], sink: Sequence[int]) -> bool:
         point = dict(zip(names, (*source, *sink), strict=True))

@@ -12,12 +12,11 @@ from loopkit.kernel.target import Machine, Target, resolve_target
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded, kept
-from loopkit.verification.barriers import barriers
 from loopkit.verification.bounds import bounds
 from loopkit.verification.conflicts import Conflicts
 from loopkit.verification.coverage import coverage
 from loopkit.verification.dependence_order import legal, order
-from loopkit.verification.races import races
+from loopkit.verification.races import barriers, races
 from loopkit.verification.report import Check, Report, gave_up, refuted, undecided
 from loopkit.verification.validation import validate
 

@@ -332,7 +332,6 @@ class Conflicts:
         return None if found is None else those(found)
 
     def _around(self, array: str, a: Access) -> Map:
-        """A polyhedron around the instances and the cells that they access."""
         return kept(self.memo, ("around", self._number(array, a)), lambda: plain_hull(self._cells(array, a)))
 
     def _of_pattern(self, what: tuple[object, ...], pattern: tuple[int, ...], find: Callable[[], Map | None]

@@ -90,7 +90,6 @@ class Threads:
         return kept(self.memo, (what, *signatures), agreeing)
 
     def _long(self, axes: Sequence[str]) -> list[str]:
-        """The *axes* longer than one."""
         return [axis for axis in axes if self.launch.extents.get(axis, 1) != 1]
 
     def _on(self, axis: str, bound: BoundStatement) -> tuple[str, ...]:

@@ -13,11 +13,10 @@ from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import grid_of
 from loopkit.verification.validation_host import host_findings
 from loopkit.verification.validation_instances import InstanceCheck
-from loopkit.verification.validation_mma import ProductCheck
 from loopkit.verification.validation_order import OrderCheck
 from loopkit.verification.validation_vectors import VectorCheck
 from loopkit.verification.validation_walk import Execution, executions
-from loopkit.verification.validation_warp_registers import WarpRegisterCheck
+from loopkit.verification.validation_warps import ProductCheck, WarpRegisterCheck
 
 
 def validate(lowered: Lowered) -> tuple[Mismatch, ...]:

@@ -57,8 +57,6 @@ class AxisPart:
 class Grid:
     """Blocks and threads of a launch.
 
-    :ivar coordinates: the coordinates that distinguish threads: the axes, and the inames on an axis that are not affine
-        in it.
     :ivar on_axis: the coordinates of each axis, the axis first.
     :ivar values: the other hardware inames in terms of the coordinates.
     :ivar parts: the part of its axis of each hardware iname.
@@ -68,11 +66,19 @@ class Grid:
 
     kernel: LoopKernel
     extents: Mapping[str, Expression]
-    coordinates: tuple[str, ...]
     on_axis: Mapping[str, tuple[str, ...]]
     values: Mapping[str, Expression]
     parts: Mapping[str, AxisPart]
     points: Set
+
+    @cached_property
+    def coordinates(self) -> tuple[str, ...]:
+        """The coordinates that distinguish threads: the axes, and the inames on an axis that are not affine in it."""
+        return (*self.along("g"), *self.along("l"))
+
+    def along(self, kind: str) -> tuple[str, ...]:
+        """The coordinates of the block (``"g"``), or of the thread in its block (``"l"``)."""
+        return tuple(c for axis, cs in self.on_axis.items() if axis.startswith(kind) for c in cs)
 
     @cached_property
     def by_sizes(self) -> tuple[str, ...]:
@@ -200,7 +206,7 @@ def grid_of(knl: LoopKernel, function: Function) -> Grid:
             _places(knl, axis, extent, shares) if shares or not is_piecewise(extent) else
             _condition(p.Variable(axis), "<", extent))
     values = {x: value for x, value in function.coordinates.items() if x not in own}
-    return Grid(knl, function.extents, tuple(c for cs in on_axis.values() for c in cs), on_axis, values, parts, points)
+    return Grid(knl, function.extents, on_axis, values, parts, points)
 
 
 def some_sizes(points: Set, names: Sequence[str]) -> Iterator[dict[str, int]]:

@@ -124,7 +124,7 @@ class OrderCheck(LaunchCheck):
         x, y = self._uniform(first, loops), self._uniform(second, loops)
         (source, kept), (sink, other) = x.instances, y.instances
         some = source.apply_range(only_dims(pairs, kept, other)).apply_range(sink.reverse())
-        some = some.intersect(x.equal(y, self._block))
+        some = some.intersect(x.equal(y, self.grid.along("g")))
         return None if some.is_empty() else (x, y, some)
 
     def _suspects(self, kind: str, x: _Coordinates, y: _Coordinates, rough: Map) -> Iterator[Set]:
@@ -188,8 +188,7 @@ class OrderCheck(LaunchCheck):
 
     def _same(self, kind: str) -> list[SharedLoop]:
         """The dimensions of the block's coordinates (``"g"``) or the thread's (``"l"``) in two executions."""
-        names = [c for axis, cs in self.grid.on_axis.items() if axis.startswith(kind) for c in cs]
-        return [(i, i) for i in map(self.grid.coordinates.index, names)]
+        return [(i, i) for i in map(self.grid.coordinates.index, self.grid.along(kind))]
 
     def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Mismatch:
         assert isinstance(first.node, Assign)
@@ -260,13 +259,10 @@ class OrderCheck(LaunchCheck):
     def _uniform(self, execution: Execution, also: Sequence[str] = ()) -> _Coordinates:
         """The coordinates that order it among barriers: the block's, the loops with barriers; and *also*."""
         def found() -> _Coordinates:
-            names = {*self._block, *also}.union(*(program_meeting(execution, place)[0] for place in self.places))
+            loops = (program_meeting(execution, place)[0] for place in self.places)
+            names = {*self.grid.along("g"), *also}.union(*loops)
             return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
         return kept(self.memo, (execution, tuple(also)), found)
-
-    @cached_property
-    def _block(self) -> tuple[str, ...]:
-        return tuple(c for axis, cs in self.grid.on_axis.items() if axis.startswith("g") for c in cs)
 
     def _between(self, x: _Coordinates, y: _Coordinates, barrier: Execution) -> Map:
         """Pairs of executions, by *x* and by *y*, with *barrier* between."""
@@ -279,14 +275,13 @@ class OrderCheck(LaunchCheck):
         """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
         def first() -> Map:
             loops, before = program_meeting(x.execution, y.execution)
-            return in_time_order(x.equal(y, self._block), x.shared(y, loops), before)
+            return in_time_order(x.equal(y, self.grid.along("g")), x.shared(y, loops), before)
         return kept(self.memo, (x, y), first)
 
     def _at(self, place: Execution) -> _Coordinates:
-        return kept(self.memo, place, lambda: _Coordinates(place, (*self._block, *place.loops)))
+        return kept(self.memo, place, lambda: _Coordinates(place, (*self.grid.along("g"), *place.loops)))
 
     def _other_warp(self, first: Execution, second: Execution, pairs: Map) -> Map:
-        """The *pairs* whose threads are in two warps."""
         if self.launch.threads <= self.launch.machine.warp:
             return Map.empty(pairs.get_space())
         number = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
@@ -406,6 +401,5 @@ def program_meeting(first: Execution, second: Execution) -> tuple[tuple[str, ...
 
 
 def _of(execution: Execution, iname: str) -> Expression:
-    """The value of *iname* at an execution."""
     assert isinstance(execution.node, Assign)
     return next(value for (x, _), value in zip(execution.node.instance, execution.instance, strict=True) if x == iname)

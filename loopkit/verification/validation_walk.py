@@ -223,8 +223,7 @@ class LaunchCheck:
     @cached_property
     def divergent(self) -> Sequence[Node]:
         """The barriers and the instructions of warps that not all of their threads may execute."""
-        uniform = self.kernel.value_params.union(
-            *(cs for axis, cs in self.grid.on_axis.items() if axis.startswith("g")))
+        uniform = self.kernel.value_params.union(self.grid.along("g"))
         uniform |= {x for x, value in self.grid.values.items() if variables(value) <= uniform}
         names = (variables(e) for node in nodes_in(self.function.body) for e in expressions_of(node))
         return [node for node, _ in divergent_nodes(self.function.body, frozenset[str]().union(*names) - uniform)]
