@@ -70,13 +70,15 @@ def report_of(subject: Subject, *, full: bool = False) -> Report:
 
 
 def _made(name: str, check: Checker, subject: Subject) -> Check:
-    def made() -> Check:
-        try:
-            with bounded(f"checking kernel '{subject.kernel.name}' ({name})"):
-                return check(subject)
-        except UndecidedError as err:
-            return Check(name, "", (gave_up(err),))
-    return kept(subject.made, name, made)
+    return kept(subject.made, name, lambda: _decided(subject.kernel, name, lambda: check(subject)))
+
+
+def _decided(knl: LoopKernel, name: str, check: Callable[[], Check]) -> Check:
+    try:
+        with bounded(f"checking kernel '{knl.name}' ({name})"):
+            return check()
+    except UndecidedError as err:
+        return Check(name, "", (gave_up(err),))
 
 
 def _one(knl: LoopKernel, target: str | Target | None, name: str) -> Report:
@@ -124,11 +126,7 @@ def check_legal(knl: LoopKernel) -> Report:
     kernel 'kernel': proven
       order     proven     1 dependence
     """
-    try:
-        with bounded(f"checking kernel '{knl.name}' (order)"):
-            return Report(knl.name, (legal(knl),))
-    except UndecidedError as err:
-        return Report(knl.name, (Check("order", "", (gave_up(err),)),))
+    return Report(knl.name, (_decided(knl, "order", lambda: legal(knl)),))
 
 
 @checked

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations_with_replacement
 from typing import Any
 
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
@@ -295,16 +296,12 @@ class Conflicts:
         for array, own in self.shared.items():
             if array in self.storages and self.storages[array].space is not AddressSpace.GLOBAL:
                 continue
-            for i, a in enumerate(own):
-                for b in own[i:]:
-                    if not _clash(a, b):
-                        continue
+            for a, b in combinations_with_replacement(own, 2):
+                if _clash(a, b):
                     c = self._anywhere(array, a, b)
                     pairs = self._in_two_blocks(c)
-                    if pairs is not None:
-                        pairs = self._without_later_blocks(c, pairs)
-                    if pairs is not None:
-                        yield c, pairs
+                    if pairs is not None and (left := self._without_later_blocks(c, pairs)) is not None:
+                        yield c, left
 
     def _without_later_blocks(self, c: Candidate, pairs: Map) -> Map | None:
         """The *pairs* in which no reader waits for an earlier block; ``None`` if there are none."""

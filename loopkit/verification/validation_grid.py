@@ -20,7 +20,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.ast.nodes import Function
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.lowering.lowered import BLOCK
@@ -46,11 +46,6 @@ class AxisPart:
         """The iname as a function of the axis."""
         place = p.Variable(self.axis) if self.stride == 1 else floor_div(p.Variable(self.axis), self.stride)
         return add(place if self.length is None else remainder(place, self.length), self.low)
-
-    def at(self, sizes: Mapping[str, int]) -> AxisPart:
-        """The part at the given *sizes*, an affine expression."""
-        return AxisPart(self.axis, evaluate(self.low, sizes), evaluate(self.stride, sizes),
-                        None if self.length is None else evaluate(self.length, sizes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +177,7 @@ class Grid:
         for axis, extent in self.extents.items():
             place = p.Variable(axis)
             conditions += [_condition(place, ">=", 0), _condition(place, "<", evaluate(extent, known))]
-        conditions += [_condition(p.Variable(x), "==", self.parts[x].at(known).value) for x in self.by_sizes]
+        conditions += [_condition(p.Variable(x), "==", substitute(self.parts[x].value, known)) for x in self.by_sizes]
         return reduce(Set.intersect, conditions)
 
     # }}}
