@@ -195,14 +195,14 @@ INSTRUCTIONS = {
         "transform.block_flags", "target.cuda.dialect", "target.cuda.target")),
     "mma": (r"\b[Mm]ma\b|MmaTag|with_mma|mma_inames", (
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.mma", "lowering.program",
-        "lowering.pipeline", "verification.validation_mma", "verification.validation_instructions")),
+        "lowering.pipeline", "verification.validation_warps", "verification.validation")),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
         "transform.scan", "transform.tensorize", "lowering.shuffles", "lowering.scans", "lowering.reductions",
-        "verification.validation_warp_registers", "target.cuda.target", "instructions.mma")),
+        "verification.validation_warps", "target.cuda.target", "instructions.mma")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
         "kernel.tags", "transform.tags", "transform.tensorize", "analysis.vectors", "analysis.order",
         "lowering.code", "lowering.vectors", "lowering.vector_elements", "interpreter.instances",
-        "verification.validation_vectors", "verification.validation_instructions", "instructions.asynchronous_copy")),
+        "verification.validation_vectors", "verification.validation", "instructions.asynchronous_copy")),
 }
 
 

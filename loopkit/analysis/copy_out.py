@@ -45,7 +45,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import is_quasi_affine, subtract
 from loopkit.poly.elements import outside
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.relations import one_to_one, same_element, subscript_relation
+from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set
 
 #: The times of copy-in, users and copy-out in a tile.
@@ -319,7 +319,7 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
     store = _lifted(taken, after, copy_out, copy_out.expression, copy_out.assignee)
     outside_of = [a for a in (*accesses_of(after, copy_in), *accesses_of(after, copy_out)) if a.array == buffer
                   and outside(a.relation, after.temporaries[buffer].shape or (), after.assumptions) is not None]
-    if not collects or outside_of or not one_to_one(store.cells) \
+    if not collects or outside_of or not store.cells.is_injective() \
             or not store.cells.range().is_subset(load.cells.range()):
         raise InternalError(f"{step}: the buffer of '{array}' in '{after.name}' does not hold what is added to it.")
     found: list[Refusal] = []

@@ -20,7 +20,6 @@ from loopkit.poly.relations import (
     apart_along,
     equal_coordinates,
     identity_on,
-    one_to_one,
     only_dims,
     other_instance,
     reindexing,
@@ -200,7 +199,7 @@ def _changed_values(knl: LoopKernel, into: Sequence[Dependence], update: Stateme
              for d in into if d.of_value]
     for i, (d, values) in enumerate(flows):
         others = [other.range() for e, other in flows[:i] if e.array == d.array]
-        if not one_to_one(values) or not all(values.range().is_disjoint(other) for other in others):
+        if not values.is_injective() or not all(values.range().is_disjoint(other) for other in others):
             yield d
 
 

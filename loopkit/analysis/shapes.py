@@ -10,7 +10,7 @@ from loopkit.analysis.ranges import known_value
 from loopkit.errors import ShapeError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
-from loopkit.poly.elements import axis_extent, constant_extent, covered, reached_within
+from loopkit.poly.elements import axis_extent, constant_extent, missed, reached_within
 from loopkit.poly.limits import affordable, kept
 from loopkit.poly.sets import Set
 
@@ -118,7 +118,7 @@ def _filled(knl: LoopKernel, name: str) -> bool:
     if not writes or len(extents) != len(array_shapes(knl)[name]):
         return False
     try:
-        return affordable(lambda: covered(writes, extents, knl.assumptions), otherwise=False, budget=COVERING)
+        return affordable(lambda: missed(writes, extents, knl.assumptions) is None, otherwise=False, budget=COVERING)
     except NotAffineError:
         return False
 

@@ -120,6 +120,11 @@ def _map_index(index: Expression, f: Callable[[Expression], Expression]) -> Expr
     return f(index)
 
 
+def replaced(expr: Expression, parts: Mapping[Expression, Expression]) -> Expression:
+    """*expr* with each of its *parts* replaced, the outer ones first."""
+    return parts[expr] if expr in parts else map_children(expr, lambda e: replaced(e, parts))
+
+
 def head_of(expr: Expression) -> object:
     """The parts of a node that are not among its children."""
     match expr:

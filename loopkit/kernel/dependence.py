@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from loopkit.poly.sets import Map, parse_relation, relation_text
+from loopkit.poly.sets import Map, parse_relation
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Dependence:
     def __reduce__(self) -> tuple[Any, ...]:
         # islpy cannot pickle relations that have one name on both sides
         others = (self.exact, self.reorderable, self.of_value, self.assumed)
-        return _restored, (self.kind, self.array, self.source, self.sink, relation_text(self.relation), *others)
+        return _restored, (self.kind, self.array, self.source, self.sink, str(self.relation), *others)
 
 
 def _restored(kind: str, array: str, source: str, sink: str, relation: str, *others: bool) -> Dependence:

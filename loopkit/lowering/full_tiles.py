@@ -21,8 +21,8 @@ from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
 from loopkit.lowering.guard_folding import borders, has_branches
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, subtract
-from loopkit.poly.full_boxes import full_box_condition
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of
+from loopkit.poly.tiles import full_box_condition
 
 #: Operations of isl that a version for whole tiles may take.
 VERSION = 2_000_000

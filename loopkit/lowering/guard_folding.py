@@ -19,8 +19,8 @@ from loopkit.poly.affine import add
 from loopkit.poly.domains import is_affine_condition
 from loopkit.poly.enumerated import where_holds
 from loopkit.poly.extents import couples, is_endless
-from loopkit.poly.full_boxes import full_box_condition
 from loopkit.poly.sets import InstanceSet, Set
+from loopkit.poly.tiles import full_box_condition
 
 
 def has_branches(expr: Expression) -> bool:

@@ -18,7 +18,7 @@ from loopkit.ast.nodes import Block, For, If, Node
 from loopkit.ast.walk import map_child_nodes
 from loopkit.expr.mappers import variables
 from loopkit.poly.affine import NotAffineError
-from loopkit.poly.piecewise import params_condition, points_where
+from loopkit.poly.piecewise import params_where
 from loopkit.poly.sets import InstanceSet, Set, range_condition
 
 Ranges = Mapping[str, tuple[int, int]]
@@ -63,7 +63,7 @@ def _part(part: Expression, ranges: Ranges, context: Set, about: About) -> Expre
     if not inames or part not in about:
         return part
     try:
-        fails = params_condition(points_where(p.LogicalNot(part), ())).intersect(context)
+        fails = params_where(p.LogicalNot(part)).intersect(context)
     except NotAffineError:
         return part
     return unless(part, fails, {x: ranges[x] for x in inames})

@@ -16,7 +16,7 @@ from loopkit.ast.nodes import DivisibleSize
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
 from loopkit.poly.affine import NotAffineError, remainder, subtract
-from loopkit.poly.piecewise import params_condition, points_where
+from loopkit.poly.piecewise import params_where
 from loopkit.poly.sets import InstanceSet, params_of
 
 
@@ -63,7 +63,7 @@ class CutLanes:
             if places.is_empty():
                 break
             with suppress(NotAffineError):
-                places = places.intersect_params(params_condition(points_where(condition, ())))
+                places = places.intersect_params(params_where(condition))
         return places
 
 

@@ -20,7 +20,7 @@ from loopkit.kernel.tags import is_unrolled
 from loopkit.lowering.iterations import unless
 from loopkit.lowering.lanes import CutLanes
 from loopkit.poly.affine import add, affine_difference, multiply, readable_comparison, subtract
-from loopkit.poly.remainders import is_multiple, known_remainder
+from loopkit.poly.piecewise import is_multiple, known_remainder
 from loopkit.poly.sets import params_of
 
 Names = Mapping[str, Expression]

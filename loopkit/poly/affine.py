@@ -1,8 +1,8 @@
 """Expressions to and from isl: quasi-affine forms in, AST expressions out."""
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache, partial, reduce
 from typing import cast
 
 import islpy as isl
@@ -19,99 +19,50 @@ class NotAffineError(Exception):
 @lru_cache(maxsize=4096)
 def set_space(params: tuple[str, ...], dims: tuple[str, ...]) -> isl.Space:
     """The anonymous set space ``[params] -> { [dims] }`` with its dimensions named."""
-    space = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, len(params), len(dims))
-    for i, name in enumerate(params):
-        space = space.set_dim_name(DIM.param, i, name)
-    for i, name in enumerate(dims):
-        space = space.set_dim_name(DIM.set, i, name)
-    return space
+    return isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=dims, params=params)
 
 
 def names_in(expr: Expression) -> set[str]:
     """The variables of a quasi-affine expression; :raises NotAffineError: it is none."""
-    found: set[str] = set()
-
-    def walk(e: object) -> None:
-        match e:
-            case p.Variable():
-                found.add(e.name)
-            case p.Sum() | p.Product() | p.Min() | p.Max():
-                for child in e.children:
-                    walk(child)
-            case p.FloorDiv() | p.Remainder():
-                walk(e.numerator)
-                walk(e.denominator)
-            case bool():
-                raise NotAffineError(str(e))
-            case int():
-                pass
-            case _:
-                raise NotAffineError(str(e))
-    walk(expr)
-    return found
+    parts: tuple[Expression, ...]
+    match expr:
+        case p.Variable(name=name):
+            return {name}
+        case p.Sum(children=parts) | p.Product(children=parts) | p.Min(children=parts) | p.Max(children=parts):
+            return set().union(*map(names_in, parts))
+        case p.FloorDiv(numerator=a, denominator=b) | p.Remainder(numerator=a, denominator=b):
+            return names_in(a) | names_in(b)
+        case int() if not isinstance(expr, bool):
+            return set()
+        case _:
+            raise NotAffineError(str(expr))
 
 
 @lru_cache(maxsize=65536)
 def _aff(expr: Expression, dims: tuple[str, ...], params: tuple[str, ...]) -> isl.Aff:
+    def form(of: Expression) -> isl.Aff:
+        return _aff(of, dims, params)
     local = isl.LocalSpace.from_space(set_space(params, dims))
-
-    def constant(value: int) -> isl.Aff:
-        return isl.Aff.zero_on_domain(local).set_constant_val(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
-
-    def integer(e: object) -> int | None:
-        if isinstance(e, int) and not isinstance(e, bool):
-            return e
-        if isinstance(e, p.Sum | p.Product):
-            values = [integer(c) for c in e.children]
-            if any(v is None for v in values):
-                return None
-            total = 0 if isinstance(e, p.Sum) else 1
-            for v in values:
-                assert v is not None
-                total = total + v if isinstance(e, p.Sum) else total * v
-            return total
-        return None
-
-    def walk(e: object) -> isl.Aff:
-        match e:
-            case p.Variable(name=name):
-                if name in dims:
-                    return isl.Aff.var_on_domain(local, DIM.set, dims.index(name))
-                return isl.Aff.var_on_domain(local, DIM.param, params.index(name))
-            case int():
-                return constant(e)
-            case p.Sum(children=children):
-                result = walk(children[0])
-                for child in children[1:]:
-                    result = result.add(walk(child))
-                return result
-            case p.Product(children=children):
-                factor, rest = 1, None
-                for child in children:
-                    value = integer(child)
-                    if value is not None:
-                        factor *= value
-                    elif rest is None:
-                        rest = walk(child)
-                    else:
-                        raise NotAffineError(str(e))
-                if rest is None:
-                    return constant(factor)
-                return rest.scale_val(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, factor))
-            case p.FloorDiv(numerator=numerator, denominator=denominator):
-                divisor = integer(denominator)
-                if not divisor or divisor < 0:
-                    raise NotAffineError(str(e))
-                return walk(numerator).scale_down_val(
-                    isl.Val.int_from_si(isl.DEFAULT_CONTEXT, divisor)).floor()
-            case p.Remainder(numerator=numerator, denominator=denominator):
-                divisor = integer(denominator)
-                if not divisor or divisor < 0:
-                    raise NotAffineError(str(e))
-                return walk(numerator).mod_val(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, divisor))
-            case _:
-                raise NotAffineError(str(e))
-    return walk(expr)
+    match expr:
+        case p.Variable(name=name) if name in dims:
+            return isl.Aff.var_on_domain(local, DIM.set, dims.index(name))
+        case p.Variable(name=name):
+            return isl.Aff.var_on_domain(local, DIM.param, params.index(name))
+        case int():
+            return isl.Aff.zero_on_domain(local).set_constant_val(expr)
+        case p.Sum(children=children):
+            return reduce(isl.Aff.add, map(form, children))
+        case p.Product(children=children):
+            factors = [form(c) for c in children]
+            if sum(not factor.is_cst() for factor in factors) < 2:
+                return reduce(isl.Aff.mul, factors)
+        case p.FloorDiv(numerator=a, denominator=b) | p.Remainder(numerator=a, denominator=b):
+            divisor = form(b)
+            if divisor.is_cst() and (value := divisor.get_constant_val()).is_pos():
+                return form(a).scale_down_val(value).floor() if isinstance(expr, p.FloorDiv) else form(a).mod_val(value)
+        case _:
+            pass
+    raise NotAffineError(str(expr))
 
 
 def to_aff(expr: Expression, dims: Sequence[str], params: Collection[str] | None = None) -> isl.Aff:
@@ -142,7 +93,7 @@ def affine_difference(a: Expression, b: Expression) -> int | None:
         difference = to_aff(subtract(a, b), ())
     except NotAffineError:
         return None
-    return difference.get_constant_val().to_python() if difference.is_cst() else None
+    return to_int(difference.get_constant_val()) if difference.is_cst() else None
 
 
 # {{{ AST expressions from isl
@@ -157,12 +108,6 @@ class TruncatedRemainder(p.Remainder):
     """``a % b`` for which isl has shown that C's ``%`` is right: not negative, or only compared with zero."""
 
 
-_T = isl.ast_expr_op_type
-# by name, as islpy's stub lacks members that are a Python keyword plus "_"
-_AND = (isl.ast_expr_op_type["and_"], _T.and_then)
-_OR = (isl.ast_expr_op_type["or_"], _T.or_else)
-
-
 def from_ast_expr(expr: isl.AstExpr) -> Expression:
     """An isl AST expression as a pymbolic one, with folded constants.
 
@@ -174,46 +119,18 @@ def from_ast_expr(expr: isl.AstExpr) -> Expression:
         return p.Variable(str(expr.get_id().name))
     if kind == isl.ast_expr_type.int:
         return int(expr.get_val().to_python())
-    op = cast(isl.ast_expr_op_type, expr.get_op_type())
-    args = [from_ast_expr(expr.get_op_arg(i)) for i in range(expr.get_op_n_arg())]
-    if op in _COMPARISONS:
-        return readable_comparison(args[0], _COMPARISONS[op], args[1])
-    if op == _T.add:
-        return add(args[0], args[1])
-    if op == _T.sub:
-        return subtract(args[0], args[1])
-    if op == _T.minus:
-        return multiply(-1, args[0])
-    if op == _T.mul:
-        return multiply(args[0], args[1])
-    if op == _T.fdiv_q:
-        return floor_div(args[0], args[1])
-    if op in (_T.pdiv_q, _T.div):
-        return TruncatedQuotient(arithmetic(args[0]), arithmetic(args[1]))
-    if op in (_T.pdiv_r, _T.zdiv_r):
-        return TruncatedRemainder(arithmetic(args[0]), arithmetic(args[1]))
-    if op == _T.min:
-        return p.Min(_flat(p.Min, args))
-    if op == _T.max:
-        return p.Max(_flat(p.Max, args))
-    if op in _AND:
-        return _junction(p.LogicalAnd, args, neutral=1)
-    if op in _OR:
-        return _junction(p.LogicalOr, args, neutral=0)
-    if op in (_T.cond, _T.select):
-        return p.If(args[0], args[1], args[2])
-    raise NotAffineError(expr.to_C_str())
+    operation = _OPERATIONS.get(cast(isl.ast_expr_op_type, expr.get_op_type()))
+    if operation is None:
+        raise NotAffineError(expr.to_C_str())
+    return operation(*(from_ast_expr(expr.get_op_arg(i)) for i in range(expr.get_op_n_arg())))
 
 
-def _junction(kind: type[p.LogicalAnd | p.LogicalOr], args: Sequence[Expression], *, neutral: int) -> Expression:
+def _junction(kind: type[p.LogicalAnd | p.LogicalOr], neutral: int, *args: Expression) -> Expression:
     """Conditions joined; isl writes a part that always holds, or never, as a number."""
     parts = [a for a in _flat(kind, args) if a != neutral]
     if 1 - neutral in parts or not parts:
         return 1 - neutral if parts else neutral
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
-
-
-_COMPARISONS = {_T.eq: "==", _T.le: "<=", _T.lt: "<", _T.ge: ">=", _T.gt: ">"}
 
 
 def readable_comparison(left: Expression, op: str, right: Expression) -> Expression:
@@ -247,7 +164,6 @@ def _coefficient(term: Expression) -> int:
 def _flat(node: type[p.Min | p.Max | p.LogicalAnd | p.LogicalOr], args: Sequence[Expression]
           ) -> tuple[Expression, ...]:
     return tuple(part for arg in args for part in (arg.children if isinstance(arg, node) else (arg,)))
-
 
 # }}}
 
@@ -340,41 +256,49 @@ def arithmetic(expr: Expression) -> ArithmeticExpression:
 # }}}
 
 
-# {{{ piecewise forms
+# {{{ forms from isl
+
+_T = isl.ast_expr_op_type
+_OPERATIONS: Mapping[isl.ast_expr_op_type, Callable[..., Expression]] = {
+    _T.add: add, _T.sub: subtract, _T.minus: partial(multiply, -1), _T.mul: multiply, _T.fdiv_q: floor_div,
+    **dict.fromkeys((_T.pdiv_q, _T.div), TruncatedQuotient),
+    **dict.fromkeys((_T.pdiv_r, _T.zdiv_r), TruncatedRemainder),
+    _T.min: lambda *args: p.Min(_flat(p.Min, args)), _T.max: lambda *args: p.Max(_flat(p.Max, args)),
+    # by name, as islpy's stub lacks members that are a Python keyword plus "_"
+    **dict.fromkeys((isl.ast_expr_op_type["and_"], _T.and_then), partial(_junction, p.LogicalAnd, 1)),
+    **dict.fromkeys((isl.ast_expr_op_type["or_"], _T.or_else), partial(_junction, p.LogicalOr, 0)),
+    **dict.fromkeys((_T.cond, _T.select), p.If),
+    **{kind: lambda left, right, op=op: readable_comparison(left, op, right) for kind, op in (
+        (_T.eq, "=="), (_T.le, "<="), (_T.lt, "<"), (_T.ge, ">="), (_T.gt, ">"))}}
+
 
 def from_pw_aff(value: isl.PwAff, context: isl.Set | None = None) -> Expression:
     """A piecewise affine form as an expression in the names of its parameters and dimensions.
 
     :arg context: facts about the parameters; pieces that contradict them are dropped.
     """
-    parameters = _to_params(value)
-    build = isl.AstBuild.from_context(context if context is not None else isl.Set.universe(
-        isl.Space.params_alloc(isl.DEFAULT_CONTEXT, 0)))
-    return from_ast_expr(build.expr_from_pw_aff(parameters))
+    value = value.move_dims(DIM.param, value.dim(DIM.param), DIM.in_, 0, value.dim(DIM.in_)).project_domain_on_params()
+    build = isl.AstBuild.alloc(isl.DEFAULT_CONTEXT) if context is None else isl.AstBuild.from_context(context)
+    return from_ast_expr(build.expr_from_pw_aff(value))
 
 
 def from_aff(value: isl.Aff, dims: Sequence[str] = ()) -> Expression:
     """A quasi-affine form of *dims* and its parameters as an expression that :func:`to_aff` reads."""
     denominator = value.get_denominator_val()
-    params = [str(value.get_dim_name(DIM.param, i)) for i in range(value.dim(DIM.param))]
-    terms: list[Expression] = []
-
-    def coefficient(kind: isl.dim_type, i: int) -> int:
-        return int(value.get_coefficient_val(kind, i).mul(denominator).to_python())
-    for kind, own in ((DIM.in_, dims), (DIM.param, params)):
-        terms += [multiply(coefficient(kind, i), p.Variable(name)) for i, name in enumerate(own)]
-    for i in range(value.dim(DIM.div)):
-        if factor := coefficient(DIM.div, i):
-            terms.append(multiply(factor, from_aff(value.get_div(i), dims)))
-    total = add(*terms, int(value.get_constant_val().mul(denominator).to_python()))
-    divisor = int(denominator.to_python())
-    return total if divisor == 1 else floor_div(total, divisor)
+    whole = value.scale_val(denominator)
+    names = {DIM.in_: dims, DIM.param: [str(whole.get_dim_name(DIM.param, i)) for i in range(whole.dim(DIM.param))]}
+    terms: list[tuple[int, Expression]] = [
+        (to_int(whole.get_coefficient_val(kind, i)), p.Variable(x)) for kind, own in names.items()
+        for i, x in enumerate(own)]
+    terms += [(factor, from_aff(whole.get_div(i), dims)) for i in range(whole.dim(DIM.div))
+              if (factor := to_int(whole.get_coefficient_val(DIM.div, i)))]
+    terms.sort(key=lambda term: term[0] < 0)              # t_i - 2*t reads better than -2*t + t_i
+    total = add(*(multiply(factor, x) for factor, x in terms), to_int(whole.get_constant_val()))
+    return total if denominator.is_one() else floor_div(total, to_int(denominator))
 
 
-def _to_params(value: isl.PwAff) -> isl.PwAff:
-    n = value.dim(DIM.in_)
-    at = value.dim(DIM.param)
-    value = value.move_dims(DIM.param, at, DIM.in_, 0, n) if n else value
-    return value.project_domain_on_params() if value.dim(DIM.in_) == 0 else value
+def to_int(value: isl.Val) -> int:
+    """*value*, an integer of isl."""
+    return int(value.to_python())
 
 # }}}

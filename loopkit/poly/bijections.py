@@ -8,7 +8,7 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, from_aff
 from loopkit.poly.limits import coalesced
-from loopkit.poly.relations import other_instance, same_element
+from loopkit.poly.relations import SmallestPair, other_instance, restrict, same_element, smallest_pair
 from loopkit.poly.sets import InstanceSet
 
 
@@ -31,28 +31,29 @@ def has_one_image(relation: isl.Map, points: InstanceSet) -> bool:
     return bool(relation.intersect_domain(points.set).is_single_valued())
 
 
-def sent_to_one_point(relation: isl.Map, points: InstanceSet) -> isl.Map:
-    """Pairs of two of *points* with a common image."""
-    own = relation.intersect_domain(points.set)
-    return other_instance(same_element(own, own))
+def two_with_one_image(relation: isl.Map, points: InstanceSet, parameters: Sequence[str] = ()) -> SmallestPair | None:
+    """Parameters and the smallest two of *points* with one image; ``None``: *relation* is injective on *points*."""
+    inside = restrict(relation, points)
+    if inside.is_injective():
+        return None
+    return smallest_pair(other_instance(same_element(inside, inside)), points.inames, points.inames, parameters)
 
 
-def inverse(relation: isl.Map, points: InstanceSet, new: tuple[str, ...]) -> tuple[Expression, ...] | None:
-    """The points that *relation* sends to *new* as affine forms of *new*; ``None`` if one form does not do for all.
+def inverse(relation: isl.Map, points: InstanceSet, new: Sequence[str]) -> tuple[Expression, ...] | None:
+    """The one of *points* that *relation* sends to *new*, as affine forms of *new*; ``None`` if isl finds no single
+    form.
 
-    On *points* the relation is one-to-one.
+    *relation* is injective on *points*.
     """
-    back = relation.reverse()
-    if not back.is_single_valued():
-        back = relation.intersect_domain(points.set).reverse()
-    forms = isl.PwMultiAff.from_map(back)
-    result = []
-    for i in range(forms.dim(DIM.out)):
-        pieces = coalesced(forms.get_pw_aff(i)).get_pieces()
-        if len(pieces) != 1:
-            return None
-        result.append(from_aff(pieces[0][1], new))
-    return tuple(result)
+    back = (relation if relation.is_injective() else restrict(relation, points)).reverse()
+    if back.is_empty():
+        return (0,)*len(points.inames)             # there is no point to name
+    function = coalesced(isl.PwMultiAff.from_map(back))
+    function = function.gist(function.domain())
+    if not function.isa_multi_aff():
+        return None
+    forms = function.as_multi_aff()
+    return tuple(from_aff(forms.get_aff(i), new) for i in range(len(points.inames)))
 
 
 def affine_ends(points: InstanceSet, context: isl.Set) -> tuple[Expression, Expression] | None:

@@ -5,17 +5,18 @@ becomes the plain nodes below with the inames as loop variables.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
 import islpy as isl
 import pymbolic.primitives as p
+from pymbolic import substitute
 from pymbolic.typing import Expression
 
 from loopkit.errors import InternalError
-from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
+from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr, to_int
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
 from loopkit.poly.pieces import has_unknowns, in_polyhedra
@@ -109,9 +110,8 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
         return guarded(domain.set.params(), context, CallNode(tree, ()))
     if isinstance(tree, CodeSeq) and all(isinstance(c, str) for c in tree.children):
         return block(*(generate(c, domains, context, fresh_name) for c in tree.children))
-    loops = _loops_of_leaves(tree)
-    back = {_id(x): x for d in domains.values() for x in d.params if "." in x}
-    convert = _Conversion(loops, fresh_name, context)
+    back = {_id(x): p.Variable(x) for d in domains.values() for x in d.params if "." in x}
+    convert = _Conversion({_id(leaf): own for leaf, own in loops_of_leaves(tree).items()}, fresh_name, context)
     wide = {name: domain.named(in_polyhedra(domain.set, context)) for name, domain in domains.items()}
     is_bounded = all(d.set.is_bounded() for d in wide.values())
     ast = affordable(lambda: _ast(tree, domains, context), otherwise=None, budget=LOOPS) if is_bounded \
@@ -123,18 +123,23 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
 
     def inside(call: CallNode) -> Node:
         known = context.intersect(params_of(wide[call.leaf]))
+        condition = condition_expression(params_of(domains[call.leaf]), known)
         values = dict(zip(domains[call.leaf].inames, call.values, strict=True))
-        return _with_values(guarded(params_of(domains[call.leaf]), known, call), values)
+        return call if condition is None else _if(_replaced(condition, values), call, None)
     return _each_call(convert.node(_ast(tree, wide, context), back), inside)
 
 
 def _ast(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set) -> isl.AstNode:
     plain = {name: domain.named(_plain_params(without_empty_pieces(domain.set))) for name, domain in domains.items()}
     schedule = isl.Schedule.read_from_str(isl.DEFAULT_CONTEXT, _schedule_text(tree, plain))
-    loops = _loops_of_leaves(tree)
-    build = isl.AstBuild.from_context(_plain_params(context)).set_iterators(
-        _iterators(max(map(len, loops.values()), default=0)))
-    return build.node_from_schedule(schedule)
+    iterators = isl.IdList.alloc(isl.DEFAULT_CONTEXT, 0)
+    for i in range(max(map(len, loops_of_leaves(tree).values()), default=0)):
+        iterators = iterators.add(isl.Id.read_from_str(isl.DEFAULT_CONTEXT, f"{_ITERATOR}{i}"))
+    return isl.AstBuild.from_context(_plain_params(context)).set_iterators(iterators).node_from_schedule(schedule)
+
+
+#: The first part of the names of isl's loop variables, which no kernel has.
+_ITERATOR = "_loop"
 
 
 def _lacks_loops(node: isl.AstNode) -> bool:
@@ -155,24 +160,6 @@ def _each_call(node: Node, f: Callable[[CallNode], Node]) -> Node:
             return block(*(_each_call(c, f) for c in children))
 
 
-def _with_values(node: Node, values: Mapping[str, Expression]) -> Node:
-    """A call under conditions on the inames at its place."""
-    if isinstance(node, IfNode):
-        return IfNode(_replaced(node.condition, values), node.then, node.otherwise)
-    return node
-
-
-_ITERATOR = "_loop"
-
-
-def _iterators(count: int) -> isl.IdList:
-    """Names for isl's loop variables that no kernel has."""
-    names = isl.IdList.alloc(isl.DEFAULT_CONTEXT, count)
-    for i in range(count):
-        names = names.add(isl.Id.read_from_str(isl.DEFAULT_CONTEXT, f"{_ITERATOR}{i}"))
-    return names
-
-
 def _plain_params(points: isl.Set) -> isl.Set:
     """*points* with parameters that isl's text form can hold: axes are called ``l.0``."""
     for i in range(points.dim(DIM.param)):
@@ -184,19 +171,8 @@ def _plain_params(points: isl.Set) -> isl.Set:
 
 def guarded(condition: isl.Set, context: isl.Set, body: Node) -> Node:
     """*body* under the part of *condition* that *context* does not imply."""
-    needed = _beyond(condition, context)
-    if needed.is_empty():
-        return BlockNode(())
-    if needed.plain_is_universe():
-        return body
-    build = isl.AstBuild.from_context(context)
-    return _if(from_ast_expr(build.expr_from_set(needed)), body, None)
-
-
-def _beyond(condition: isl.Set, context: isl.Set) -> isl.Set:
-    """The part of *condition* that *context* does not imply; all of it if isl's budget ends."""
-    whole = coalesced(condition)
-    return affordable(lambda: whole.gist(context), otherwise=whole)
+    needed = condition_expression(condition, context)
+    return body if needed is None else _if(needed, body, None)
 
 
 def _if(condition: Expression, then: Node, otherwise: Node | None) -> Node:
@@ -207,32 +183,32 @@ def _if(condition: Expression, then: Node, otherwise: Node | None) -> Node:
 
 
 def condition_expression(condition: isl.Set, context: isl.Set) -> Expression | None:
-    """*condition* on parameters as an expression; ``None`` where *context* implies it."""
-    needed = _beyond(condition, context)
+    """*condition* on parameters as an expression; ``None`` where *context* implies it.
+
+    Nothing of it is left out if isl's budget ends.
+    """
+    whole = coalesced(condition)
+    needed = affordable(lambda: whole.gist(context), otherwise=whole)
     if needed.plain_is_universe():
         return None
+    if needed.is_empty():
+        return 0
     found = from_ast_expr(isl.AstBuild.from_context(context).expr_from_set(needed))
     return None if found == 1 else found
 
 
 def block(*nodes: Node) -> Node:
     """*nodes* in order: nested blocks flattened, a single node left as it is."""
-    flat: list[Node] = []
-    for node in nodes:
-        if isinstance(node, BlockNode):
-            flat.extend(node.children)
-        else:
-            flat.append(node)
-    return flat[0] if len(flat) == 1 else BlockNode(tuple(flat))
+    flat = tuple(part for node in nodes for part in (node.children if isinstance(node, BlockNode) else (node,)))
+    return flat[0] if len(flat) == 1 else BlockNode(flat)
 
 
 # {{{ to isl
 
 def _schedule_text(tree: CodeTree, domains: Mapping[str, InstanceSet]) -> str:
-    names = list(domains)
-    union = isl.UnionSet.from_set(domains[names[0]].set.set_tuple_name(_id(names[0])))
-    for name in names[1:]:
-        union = union.union(isl.UnionSet.from_set(domains[name].set.set_tuple_name(_id(name))))
+    union = isl.UnionSet.empty_ctx(isl.DEFAULT_CONTEXT)
+    for name, domain in domains.items():
+        union = union.union(domain.set.set_tuple_name(_id(name)))
     return f'{{ domain: "{union}", child: {_node_text(tree, domains)} }}'
 
 
@@ -244,52 +220,39 @@ def _id(leaf: str) -> str:
 def _node_text(tree: CodeTree, domains: Mapping[str, InstanceSet]) -> str:
     match tree:
         case CodeLoop(iname, body):
-            parts = []
-            for leaf in leaves(body):
-                inames = domains[leaf].inames
-                dims = ", ".join(f"i{k}" for k in range(len(inames)))
-                parts.append(f"{_id(leaf)}[{dims}] -> [(i{inames.index(iname)})]")
-            child = _node_text(body, domains)
-            rest = f", child: {child}" if child else ""
-            return f'{{ schedule: "[{{ {"; ".join(parts)} }}]", options: "{{ atomic[0] }}"{rest} }}'
+            parts = "; ".join(f"{_space(x, domains)} -> [(i{domains[x].inames.index(iname)})]" for x in leaves(body))
+            return f'{{ schedule: "[{{ {parts} }}]", options: "{{ atomic[0] }}"{_child_text(body, domains)} }}'
         case CodeSeq(children):
-            filters = []
-            for c in children:
-                spaces = "; ".join(f"{_id(x)}[{', '.join(f'i{k}' for k in range(len(domains[x].inames)))}]"
-                                   for x in leaves(c))
-                child = _node_text(c, domains)
-                rest = f", child: {child}" if child else ""
-                filters.append(f'{{ filter: "{{ {spaces} }}"{rest} }}')
+            filters = [f'{{ filter: "{{ {"; ".join(_space(x, domains) for x in leaves(c))} }}"'
+                       f'{_child_text(c, domains)} }}' for c in children]
             return f"{{ sequence: [ {', '.join(filters)} ] }}"
         case _:
             return ""
 
 
+def _child_text(tree: CodeTree, domains: Mapping[str, InstanceSet]) -> str:
+    child = _node_text(tree, domains)
+    return f", child: {child}" if child else ""
+
+
+def _space(leaf: str, domains: Mapping[str, InstanceSet]) -> str:
+    return f"{_id(leaf)}[{', '.join(f'i{k}' for k in range(len(domains[leaf].inames)))}]"
+
+
 def leaves(tree: CodeTree) -> Sequence[str]:
     """The leaves of *tree*, in order."""
+    return list(loops_of_leaves(tree))
+
+
+def loops_of_leaves(tree: CodeTree, around: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """The loops around each leaf of *tree*, outermost first, those *around* the tree included."""
     match tree:
-        case CodeLoop(_, body):
-            return leaves(body)
+        case CodeLoop(iname, body):
+            return loops_of_leaves(body, (*around, iname))
         case CodeSeq(children):
-            return [x for c in children for x in leaves(c)]
+            return {leaf: loops for c in children for leaf, loops in loops_of_leaves(c, around).items()}
         case _:
-            return [tree]
-
-
-def _loops_of_leaves(tree: CodeTree) -> dict[str, tuple[str, ...]]:
-    result: dict[str, tuple[str, ...]] = {}
-
-    def walk(node: CodeTree, loops: tuple[str, ...]) -> None:
-        match node:
-            case CodeLoop(iname, body):
-                walk(body, (*loops, iname))
-            case CodeSeq(children):
-                for c in children:
-                    walk(c, loops)
-            case _:
-                result[_id(node)] = loops
-    walk(tree, ())
-    return result
+            return {tree: around}
 
 # }}}
 
@@ -325,7 +288,7 @@ class _Conversion:
     def inames(self) -> frozenset[str]:
         return frozenset(x for loops in self.loops.values() for x in loops)
 
-    def node(self, node: isl.AstNode, names: Mapping[str, str]) -> Node:
+    def node(self, node: isl.AstNode, names: Mapping[str, p.Variable]) -> Node:
         """*node*; *names* gives the variable for each of isl's iterators."""
         kind = _kind(node)
         if kind == _AST.block:
@@ -345,55 +308,45 @@ class _Conversion:
             return CallNode(leaf.replace("__", "."), values)
         raise ValueError(f"isl AST node {kind}")
 
-    def _for(self, node: isl.AstNode, names: Mapping[str, str]) -> ForNode:
+    def _for(self, node: isl.AstNode, names: Mapping[str, p.Variable]) -> ForNode:
         iterator = _identifier(node.for_get_iterator())
         level = int(iterator.removeprefix(_ITERATOR))
-        calls = list(_calls(node.for_get_body()))
+        calls = _calls(node.for_get_body())
         variable = self.loops[_identifier(calls[0].get_op_arg(0))][level]
-        step = int(node.for_get_inc().get_val().to_python())
+        step = to_int(node.for_get_inc().get_val())
         # without a stride a leaf runs where its iname is the iterator, though isl may print that as another form
         if any(not _is_iterator(value, iterator) and (step > 1 or _mentions(value, iterator))
                for value in (call.get_op_arg(1 + level) for call in calls)):
             variable = self.fresh_name(f"{variable}_base")
-        inner = {**names, iterator: variable}
+        inner = {**names, iterator: p.Variable(variable)}
         return ForNode(variable, _named(node.for_get_init(), names), self._stop(node, iterator, inner), step,
                        self.node(node.for_get_body(), inner))
 
-    def _stop(self, node: isl.AstNode, iterator: str, names: Mapping[str, str]) -> Expression:
+    def _stop(self, node: isl.AstNode, iterator: str, names: Mapping[str, p.Variable]) -> Expression:
         """The exclusive upper bound of a loop whose condition is ``iterator < e`` or ``iterator <= e``."""
         condition = _named(node.for_get_cond(), names)
         assert isinstance(condition, p.Comparison)
-        assert condition.left == p.Variable(names[iterator])
+        assert condition.left == names[iterator]
         if condition.operator == "<":
             return condition.right
         assert condition.operator == "<="
         return plus(condition.right, 1, self.context)
 
-    def _value(self, expr: isl.AstExpr, level: int, names: Mapping[str, str]) -> Expression:
+    def _value(self, expr: isl.AstExpr, level: int, names: Mapping[str, p.Variable]) -> Expression:
         """The value of a leaf's iname: that of its loop, in whatever form isl found it, unless the loop is shifted."""
         variable = names.get(f"{_ITERATOR}{level}")
-        if variable is None or variable not in self.inames:
-            return _named(expr, names)
-        return p.Variable(variable)
+        return _named(expr, names) if variable is None or variable.name not in self.inames else variable
 
 
-def _calls(node: isl.AstNode) -> Iterator[isl.AstExpr]:
-    """The calls of leaves in *node*."""
-    kind = _kind(node)
-    if kind == _AST.block:
-        children = node.block_get_children()
-        for i in range(children.n_ast_node()):
-            yield from _calls(children.get_at(i))
-    elif kind == _AST.mark:
-        yield from _calls(node.mark_get_node())
-    elif kind == _IF:
-        yield from _calls(node.if_get_then())
-        if node.if_has_else():
-            yield from _calls(node.if_get_else())
-    elif kind == _FOR:
-        yield from _calls(node.for_get_body())
-    else:
-        yield node.user_get_expr()
+def _calls(node: isl.AstNode) -> list[isl.AstExpr]:
+    calls: list[isl.AstExpr] = []
+
+    def found(each: isl.AstNode) -> bool:
+        if _kind(each) == _AST.user:
+            calls.append(each.user_get_expr())
+        return True
+    node.foreach_descendant_top_down(found)
+    return calls
 
 
 def _is_iterator(expr: isl.AstExpr, iterator: str) -> bool:
@@ -422,26 +375,11 @@ def _identifier(expr: isl.AstExpr) -> str:
     return str(expr.get_id().name)
 
 
-def _named(expr: isl.AstExpr, names: Mapping[str, str]) -> Expression:
-    return _replaced(from_ast_expr(expr), {old: p.Variable(new) for old, new in names.items()})
+def _named(expr: isl.AstExpr, names: Mapping[str, p.Variable]) -> Expression:
+    return _replaced(from_ast_expr(expr), names)
 
 
-def _replaced(expr: Expression, names: Mapping[str, Expression]) -> Expression:
-    match expr:
-        case p.Variable(name=name):
-            return names.get(name, expr)
-        case p.Sum() | p.Product():
-            return type(expr)(tuple(arithmetic(_replaced(c, names)) for c in expr.children))
-        case p.Min() | p.Max() | p.LogicalAnd() | p.LogicalOr():
-            return type(expr)(tuple(_replaced(c, names) for c in expr.children))
-        case p.FloorDiv() | p.Remainder():
-            return type(expr)(arithmetic(_replaced(expr.numerator, names)),
-                              arithmetic(_replaced(expr.denominator, names)))
-        case p.Comparison():
-            return p.Comparison(_replaced(expr.left, names), expr.operator, _replaced(expr.right, names))
-        case p.If():
-            return p.If(_replaced(expr.condition, names), _replaced(expr.then, names), _replaced(expr.else_, names))
-        case _:
-            return expr
+def _replaced(expr: Expression, values: Mapping[str, Expression]) -> Expression:
+    return cast(Expression, substitute(expr, values))     # pymbolic's type is Any
 
 # }}}

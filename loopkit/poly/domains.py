@@ -7,9 +7,10 @@ import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
+from loopkit.poly.affine import DIM, NotAffineError, to_aff
 from loopkit.poly.limits import coalesced
-from loopkit.poly.sets import InstanceSet, condition_set
+from loopkit.poly.piecewise import points_where
+from loopkit.poly.sets import InstanceSet
 
 #: A set of any of isl's contexts.
 AnySet = isl.Set | isl.BasicSet
@@ -27,10 +28,7 @@ def unbounded_iname(domain: InstanceSet) -> str | None:
     """
     if domain.set.is_bounded():
         return None
-    for iname in domain.inames:
-        if not domain.onto((iname,)).set.is_bounded():
-            return iname
-    return None
+    return next((x for x in domain.inames if not domain.onto((x,)).set.is_bounded()), None)
 
 
 def restricted(domain: InstanceSet, inames: Collection[str]) -> InstanceSet:
@@ -56,13 +54,8 @@ def _without_independent(domain: InstanceSet, kept: Collection[str]) -> Instance
     groups = [{i for i in range(len(domain.inames)) if c.involves_dims(DIM.set, i, 1)}
               for c in basic.get_constraints()]
     reached = {i for i, x in enumerate(domain.inames) if x in kept}
-    grown = True
-    while grown:
-        grown = False
-        for group in groups:
-            if group & reached and not group <= reached:
-                reached |= group
-                grown = True
+    for _ in groups:                         # the longest chain of them
+        reached.update(*(group for group in groups if group & reached))
     for i in range(len(domain.inames)):
         if i not in reached:
             basic = basic.drop_constraints_involving_dims(DIM.set, i, 1)
@@ -90,33 +83,9 @@ def is_affine_condition(condition: Expression, names: Collection[str]) -> bool:
             return False
 
 
-def condition_points(condition: Expression, inames: Sequence[str]) -> isl.Set:
-    """``{ [inames] : condition }``; the condition is one that :func:`is_affine_condition` accepts."""
-    match condition:
-        case bool():
-            universe = isl.Set.universe(set_space((), tuple(inames)))
-            return universe if condition else isl.Set.empty(universe.get_space())
-        case p.Comparison(left=left, operator=operator, right=right):
-            return condition_set(operator, subtract(left, right), inames)
-        case p.LogicalAnd(children=children):
-            points = condition_points(children[0], inames)
-            for child in children[1:]:
-                points = points.intersect(condition_points(child, inames))
-            return points
-        case p.LogicalOr(children=children):
-            points = condition_points(children[0], inames)
-            for child in children[1:]:
-                points = points.union(condition_points(child, inames))
-            return coalesced(points)
-        case p.LogicalNot(child=child):
-            return coalesced(condition_points(child, inames).complement())
-        case _:
-            raise NotAffineError(str(condition))
-
-
 def constrained(domain: InstanceSet, conditions: Sequence[Expression]) -> InstanceSet:
     """The points of *domain* at which the affine *conditions* hold."""
     points = domain.set
     for condition in conditions:
-        points = points.intersect(condition_points(condition, domain.inames))
+        points = points.intersect(points_where(condition, domain.inames))
     return domain.named(coalesced(points) if points.n_basic_set() > 1 else points)

@@ -1,14 +1,16 @@
-"""Sets of array elements: the extents that an array needs, the elements outside of it, the elements of a tile."""
+"""Sets of array elements: the extents that an array needs, the elements outside of it, footprints of references."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, combinations
 
 import islpy as isl
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, add, from_pw_aff
+from loopkit.poly.affine import DIM, NotAffineError, add, affine_difference, from_pw_aff, is_quasi_affine, names_in
 from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.pieces import has_unknowns, in_few_pieces
@@ -53,12 +55,12 @@ def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
 
 def _one_bound(accessed: isl.Set) -> isl.PwAff | None:
     """The greatest element of *accessed* as one affine form, however many pieces it has; ``None``: there is none."""
-    sizes, local = accessed.params(), isl.LocalSpace.from_space(accessed.get_space())
-    own = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, DIM.set, 0))
+    sizes = accessed.params()
+    own = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(accessed.get_space()), DIM.set, 0)
     seen: set[str] = set()
     for constraint in (c for piece in accessed.get_basic_sets() for c in piece.get_constraints()):
         if constraint.is_upper_bound(DIM.set, 0) and not constraint.involves_dims(DIM.div, 0, constraint.dim(DIM.div)):
-            bound = _bound(constraint, local)
+            bound = constraint.get_bound(DIM.set, 0).floor()
             if str(bound) in seen:
                 continue
             seen.add(str(bound))
@@ -67,14 +69,6 @@ def _one_bound(accessed: isl.Set) -> isl.PwAff | None:
                     and sizes.is_subset(accessed.intersect(own.eq_set(largest)).params()):
                 return largest.project_domain_on_params()
     return None
-
-
-def _bound(constraint: isl.Constraint, local: isl.LocalSpace) -> isl.Aff:
-    """The upper bound in *constraint* of the one dimension, which has no other unknowns."""
-    form = isl.Aff.zero_on_domain(local).set_constant_val(constraint.get_constant_val())
-    for i in range(constraint.dim(DIM.param)):
-        form = form.set_coefficient_val(DIM.param, i, constraint.get_coefficient_val(DIM.param, i))
-    return form.scale_down_val(constraint.get_coefficient_val(DIM.set, 0).neg()).floor()
 
 
 def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwAff:
@@ -91,7 +85,7 @@ def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwA
     for form in chain(forms, pairs):
         if sizes.is_subset(form.eq_set(value)) and (form.n_piece() == 1 or others.is_disjoint(form.ge_set(none))):
             return form
-    nothing = none.add_constant_val(isl.Val.negone(isl.DEFAULT_CONTEXT)).intersect_domain(others)
+    nothing = none.add_constant_val(-1).intersect_domain(others)
     return value.intersect_domain(sizes).union_add(nothing)
 
 
@@ -99,7 +93,7 @@ def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: 
     """The instances whose element is outside of an array of *shape*; ``None``: there are none."""
     # one end at a time: a difference needs each unknown of the relation as a quotient, which may never end
     every = isl.Set.universe(relation.range().get_space())
-    ends = [_at_least(every, axis) for axis in range(len(shape))]
+    ends = [every.lower_bound_val(DIM.set, axis, 0) for axis in range(len(shape))]
     for axis, extent in enumerate(shape):
         if extent is not None:
             try:
@@ -117,14 +111,6 @@ def read_beyond(relation: isl.Map, known: isl.Set) -> isl.Set:
     if has_unknowns(known):                 # whose complement would ask for each of them as a quotient
         return relation.domain().subtract(relation.intersect_range(known).domain())
     return relation.intersect_range(known.complement()).domain()
-
-
-def covered(relations: Sequence[isl.Map], shape: Sequence[Expression], assumptions: isl.Set) -> bool:
-    """Do *relations* together access every element of an array of *shape*, whatever the sizes?
-
-    :raises NotAffineError: an extent is not affine.
-    """
-    return missed(relations, shape, assumptions) is None
 
 
 def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumptions: isl.Set) -> isl.Set | None:
@@ -166,27 +152,116 @@ def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequenc
 
     :raises NotAffineError: an extent is no affine form.
     """
-    reached = relations[0]
-    for relation in relations[1:]:
-        reached = reached.union(relation)
+    reached = reduce(isl.Map.union, relations)
     box = _box(reached.range().get_space(), shape)
     wanted = isl.Map.from_domain_and_range(instances.intersect_params(assumptions), box)
     return bool(wanted.is_subset(reached))
 
 
 def _box(space: isl.Space, shape: Sequence[Expression]) -> isl.Set:
-    """The elements of an array of *shape*."""
     box = isl.Set.universe(space)
     for axis, extent in enumerate(shape):
-        box = _at_least(box, axis).intersect(_less_than(box, axis, extent))
+        box = box.lower_bound_val(DIM.set, axis, 0).intersect(_less_than(box, axis, extent))
     return box
-
-
-def _at_least(box: isl.Set, axis: int) -> isl.Set:
-    return box.lower_bound_val(DIM.set, axis, isl.Val.zero(isl.DEFAULT_CONTEXT))
 
 
 def _less_than(box: isl.Set, axis: int, extent: Expression) -> isl.Set:
     bound = piecewise(extent, tuple(f"_{i}" for i in range(box.dim(DIM.set))))
-    local = isl.LocalSpace.from_space(box.get_space())
-    return isl.PwAff.from_aff(isl.Aff.var_on_domain(local, DIM.set, axis)).lt_set(bound)
+    return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(box.get_space()), DIM.set, axis).lt_set(bound)
+
+
+# {{{ footprints
+
+@dataclass(frozen=True)
+class BoxAxis:
+    """``base <= subscript < base + extent``; *base* in the inames that do not sweep."""
+
+    base: Expression
+    extent: int
+
+
+def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[str],
+                   ranges: Mapping[str, tuple[int, int]], sizes: isl.Set) -> BoxAxis | None:
+    """The least interval that holds *subscript* while the inames of *ranges* sweep.
+
+    The inames *outer* stay fixed; what the domain says of them is forgotten, so that the base is one affine form,
+    beside those terms of *subscript* that are of fixed inames only and no affine forms.
+    ``None`` where there is no such form of constant extent.
+
+    :arg sizes: what is known about the parameters.
+    """
+    own, rest = _standing_still(subscript, frozenset(domain.inames).difference(outer))
+    box = InstanceSet.universe(domain.inames).where(*(
+        condition for x, (low, high) in ranges.items()
+        for condition in ((">=", add(p.Variable(x), -low)), ("<=", add(p.Variable(x), -high))))).intersect_params(sizes)
+    fixed = tuple(p.Variable(x) for x in outer)
+    try:
+        points = box.set.apply(subscripts_on(box, (*fixed, rest)))
+    except NotAffineError:
+        return None
+    free = InstanceSet((*outer, "_s"), points).bound(outer)
+    if not free.set.dim_is_bounded(DIM.set, 0):
+        return None
+    low, high = coalesced(free.set.dim_min(0)), coalesced(free.set.dim_max(0))
+    if low.n_piece() != 1 or high.n_piece() != 1:
+        return None
+    base, last = from_pw_aff(low), from_pw_aff(high)
+    extent = affine_difference(last, base)
+    return None if extent is None else BoxAxis(add(own, base), extent + 1)
+
+
+def _standing_still(subscript: Expression, moving: Collection[str]) -> tuple[Expression, Expression]:
+    """The terms of *subscript* that are no affine forms and use none of *moving*, and the others."""
+    terms = subscript.children if isinstance(subscript, p.Sum) else (subscript,)
+    own = [t for t in terms if names_in(t).isdisjoint(moving) and not is_quasi_affine(t)]
+    return add(*own), add(*(t for t in terms if t not in own))
+
+
+def joined(a: BoxAxis, b: BoxAxis) -> BoxAxis | None:
+    """The least interval around both; ``None`` where their distance is not constant."""
+    distance = affine_difference(b.base, a.base)
+    if distance is None:
+        return None
+    low, high = min(0, distance), max(a.extent, distance + b.extent)
+    return BoxAxis(a.base if low == 0 else b.base, high - low)
+
+
+def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:
+    """The points with *dims* filled up to boxes; the other inames keep their values."""
+    if not dims:
+        return points
+    others = tuple(x for x in points.inames if x not in dims)
+    result = InstanceSet(points.inames, isl.Set.universe(points.set.get_space()))
+    for x in dims:
+        shadow = points.onto((*others, x))
+        result = result.intersect(shadow.named(_filled(shadow.set)))
+    return result.named(result.set.remove_redundancies())
+
+
+def _filled(points: isl.Set) -> isl.Set:
+    """*points* with all points between two of them along the last dimension."""
+    hull, whole = isl.Set.from_basic_set(points.simple_hull()), coalesced(points)
+    if whole.n_basic_set() == 1 and not any(piece.dim(DIM.div) for piece in whole.get_basic_sets()):
+        return hull
+    last = points.dim(DIM.set) - 1
+    along = isl.Map.identity(points.get_space().map_from_set()).drop_constraints_involving_dims(DIM.out, last, 1)
+    behind, before = along.order_le(DIM.in_, last, DIM.out, last), along.order_ge(DIM.in_, last, DIM.out, last)
+    filled = _one_side(points, isl.Map.lexmin, behind).intersect(_one_side(points, isl.Map.lexmax, before))
+    # the plainer form, unless it holds more: of several pieces, or where a remainder bounds them
+    return hull if affordable(lambda: hull.is_subset(filled), otherwise=False) else coalesced(filled)
+
+
+def _one_side(points: isl.Set, ends: Callable[[isl.Map], isl.Map], order: isl.Map) -> isl.Set:
+    """The points on one side of some of *points*: of all of them, or of the *ends*, whichever has fewer pieces."""
+    every = coalesced(points.apply(order))
+    if every.n_basic_set() < 2:
+        return every
+    outer = points.dim(DIM.set) - 1
+
+    def from_ends() -> isl.Set:
+        found = ends(isl.Map.from_range(points).move_dims(DIM.in_, 0, DIM.out, 0, outer))
+        return coalesced(found.move_dims(DIM.out, 0, DIM.in_, 0, outer).range().apply(order))
+    fewer = affordable(from_ends, otherwise=every)
+    return fewer if fewer.n_basic_set() < every.n_basic_set() else every
+
+# }}}

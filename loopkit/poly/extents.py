@@ -184,11 +184,9 @@ def _rounding_down(expr: Expression, known: isl.Set) -> Expression:
         case p.FloorDiv(numerator=numerator, denominator=divisor) | p.Remainder(
                 numerator=numerator, denominator=divisor):
             numerator = arithmetic(_rounding_down(numerator, known))
-            if isinstance(expr, p.FloorDiv):
-                return TruncatedQuotient(numerator, divisor) if is_at_least(numerator, 0, known) \
-                    else p.FloorDiv(numerator, divisor)
-            return TruncatedRemainder(numerator, divisor) if is_at_least(numerator, 0, known) \
-                else p.Remainder(numerator, divisor)
+            nodes = (TruncatedQuotient, p.FloorDiv) if isinstance(expr, p.FloorDiv) else \
+                (TruncatedRemainder, p.Remainder)
+            return nodes[0 if is_at_least(numerator, 0, known) else 1](numerator, divisor)
         case _:
             return expr
 

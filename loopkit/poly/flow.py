@@ -9,6 +9,7 @@ import islpy as isl
 
 from loopkit.poly.affine import DIM
 from loopkit.poly.limits import gave_up
+from loopkit.poly.relations import in_one_iteration, same_element
 
 
 @dataclass(frozen=True)
@@ -48,43 +49,39 @@ def value_flow(accesses: Sequence[TimedAccess], joint: Sequence[JointMustWrite] 
     Each read gets the last write before it. A may-write does not hide earlier writes, unless it is part of a
     joint must-write.
     """
-    depth = max(len(a.time) for a in accesses)
     must = [i for i, a in enumerate(accesses) if a.is_write and a.must]
     try:
-        found = _computed(accesses, depth)
+        found = _computed(accesses)
     except isl.Error as err:
         if gave_up(err):
             raise
         # isl's algorithm fails on some sets with integer divisions
-        found = list(_pairwise(accesses, must, must, depth))
+        found = list(_pairwise(accesses, must, must))
     # given may-writes, isl's algorithm crashes on some sets with integer divisions
-    found += _pairwise(accesses, [i for i, a in enumerate(accesses) if a.is_write and not a.must], must, depth)
-    result = []
-    for source, sink, relation in found:
-        left = _left(accesses, source, sink, relation, [x for x in joint if x.read in (None, sink)], depth)
-        if not left.is_empty():
-            result.append((source, sink, left))
-    return sorted(result, key=lambda r: r[:2])
+    found += _pairwise(accesses, [i for i, a in enumerate(accesses) if a.is_write and not a.must], must)
+    result = [(source, sink, _left(accesses, source, sink, relation, [x for x in joint if x.read in (None, sink)]))
+              for source, sink, relation in found]
+    return sorted((flow for flow in result if not flow[2].is_empty()), key=lambda flow: flow[:2])
 
 
 Flow = tuple[int, int, isl.Map]
 
 
-def _computed(accesses: Sequence[TimedAccess], depth: int) -> list[Flow]:
+def _computed(accesses: Sequence[TimedAccess]) -> list[Flow]:
     """The flow from must-writes, by isl's algorithm."""
-    sinks = must = schedule = None
+    empty = isl.UnionMap.empty_ctx(isl.DEFAULT_CONTEXT)
+    sinks, must, schedule = empty, empty, empty
+    depth = max(len(a.time) for a in accesses)
     for i, access in enumerate(accesses):
         if access.is_write and not access.must:
             continue
         relation = access.relation.set_tuple_name(DIM.in_, f"A{i}").set_tuple_name(DIM.out, "X")
-        as_union = isl.UnionMap.from_map(relation)
-        if not access.is_write:
-            sinks = as_union if sinks is None else sinks.union(as_union)
+        if access.is_write:
+            must = must.union(relation)
         else:
-            must = as_union if must is None else must.union(as_union)
-        times = isl.UnionMap.from_map(_time_map(relation, access.time, depth))
-        schedule = times if schedule is None else schedule.union(times)
-    if schedule is None or sinks is None or must is None:
+            sinks = sinks.union(relation)
+        schedule = schedule.union(_time_map(relation, access.time, depth))
+    if sinks.is_empty() or must.is_empty():
         return []
     info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(must)
     flow = info.set_schedule_map(schedule).compute_flow().get_may_dependence()
@@ -93,69 +90,51 @@ def _computed(accesses: Sequence[TimedAccess], depth: int) -> list[Flow]:
     return [(int(m.get_tuple_name(DIM.in_)[1:]), int(m.get_tuple_name(DIM.out)[1:]), anonymous(m)) for m in maps]
 
 
-def _pairwise(accesses: Sequence[TimedAccess], sources: Sequence[int], must: Sequence[int], depth: int
-              ) -> Iterator[Flow]:
+def _pairwise(accesses: Sequence[TimedAccess], sources: Sequence[int], must: Sequence[int]) -> Iterator[Flow]:
     """The flow from *sources* by definition: a write before a read without a must-write between them."""
     for source in sources:
         for sink, read in enumerate(accesses):
-            if read.is_write:
-                continue
-            relation = _left(accesses, source, sink, _before(accesses[source], read, depth),
-                             [JointMustWrite((write,)) for write in must], depth)
-            if not relation.is_empty():
-                yield source, sink, relation
+            if not read.is_write:
+                pairs = earlier_accesses(accesses[source], read)
+                yield source, sink, _left(accesses, source, sink, pairs, [JointMustWrite((write,)) for write in must])
 
 
-def _left(accesses: Sequence[TimedAccess], source: int, sink: int, pairs: isl.Map, writes: Sequence[JointMustWrite],
-          depth: int) -> isl.Map:
+def _left(accesses: Sequence[TimedAccess], source: int, sink: int, pairs: isl.Map, writes: Sequence[JointMustWrite]
+          ) -> isl.Map:
     """The *pairs* that share an element that none of *writes* replaces between them.
 
     If an instance of both ends may access several elements, each element is considered separately.
     """
     if pairs.is_empty() or not writes:
         return pairs
-    first, last = accesses[source].relation, accesses[sink].relation
-    if first.is_single_valued() or last.is_single_valued():
-        for group in writes:
+    first, last = accesses[source], accesses[sink]
+    groups = [([accesses[w] for w in group.writes], group.loops) for group in writes]
+    if first.relation.is_single_valued() or last.relation.is_single_valued():
+        for group, loops in groups:
             if not pairs.is_empty():
-                pairs = pairs.subtract(_hidden(accesses, source, sink, group, depth))
+                behind = reduce(isl.Map.intersect, (earlier_accesses(first, w) for w in group))
+                ahead = reduce(isl.Map.intersect, (earlier_accesses(w, last) for w in group))
+                pairs = pairs.subtract(behind.apply_range(in_one_iteration(ahead, loops)))
         return pairs
-    at, of = first.range_map(), first.domain_map()      # from (instance, element) to the element, to the instance
-    found = at.apply_range(last.reverse()).intersect(of.apply_range(pairs))
-    for group in writes:
+    # from (instance, element) to the element, to the instance
+    at, of = first.relation.range_map(), first.relation.domain_map()
+    found = same_element(at, last.relation).intersect(of.apply_range(pairs))
+    for group, loops in groups:
         behind = reduce(isl.Map.intersect, (
-            at.apply_range(accesses[w].relation.reverse()).intersect(
-                of.apply_range(_earlier(accesses[source], accesses[w], depth))) for w in group.writes))
-        ahead = reduce(isl.Map.intersect, (_earlier(accesses[w], accesses[sink], depth) for w in group.writes))
-        found = found.subtract(behind.apply_range(_agreeing(ahead, group)))
+            same_element(at, w.relation).intersect(of.apply_range(_earlier(first, w))) for w in group))
+        ahead = reduce(isl.Map.intersect, (_earlier(w, last) for w in group))
+        found = found.subtract(behind.apply_range(in_one_iteration(ahead, loops)))
     return found.domain_factor_domain()
-
-
-def _hidden(accesses: Sequence[TimedAccess], source: int, sink: int, group: JointMustWrite, depth: int) -> isl.Map:
-    """The pairs of *source* and *sink* between which all of the writes run, in one of their instances."""
-    behind = reduce(isl.Map.intersect, (_before(accesses[source], accesses[w], depth) for w in group.writes))
-    ahead = reduce(isl.Map.intersect, (_before(accesses[w], accesses[sink], depth) for w in group.writes))
-    return behind.apply_range(_agreeing(ahead, group))
-
-
-def _agreeing(ahead: isl.Map, group: JointMustWrite) -> isl.Map:
-    for a, b in group.loops:
-        ahead = ahead.equate(DIM.in_, a, DIM.out, b)
-    return ahead
 
 
 def earlier_accesses(first: TimedAccess, second: TimedAccess) -> isl.Map:
     """The pairs of instances of two accesses that access one element, the first one earlier."""
-    return _before(first, second, max(len(first.time), len(second.time)))
+    return same_element(first.relation, second.relation).intersect(_earlier(first, second))
 
 
-def _before(first: TimedAccess, second: TimedAccess, depth: int) -> isl.Map:
-    """The pairs of instances of two accesses that access one element, the first one earlier."""
-    return first.relation.apply_range(second.relation.reverse()).intersect(_earlier(first, second, depth))
-
-
-def _earlier(first: TimedAccess, second: TimedAccess, depth: int) -> isl.Map:
+def _earlier(first: TimedAccess, second: TimedAccess) -> isl.Map:
     """The pairs of instances of two statements of which the first runs earlier."""
+    depth = max(len(first.time), len(second.time))
     times = [_time_map(a.relation, a.time, depth) for a in (first, second)]
     earlier = isl.Map.lex_lt(times[0].get_space().range())
     return times[0].apply_range(earlier).apply_range(times[1].reverse())
@@ -170,12 +149,8 @@ def _time_map(relation: isl.Map, time: Sequence[tuple[str, int]], depth: int) ->
     domain = relation.get_space().domain()
     local = isl.LocalSpace.from_space(domain)
     affs = isl.AffList.alloc(isl.DEFAULT_CONTEXT, depth)
-    for level in range(depth):
-        kind, value = time[level] if level < len(time) else ("at", 0)
-        if kind == "loop":
-            affs = affs.add(isl.Aff.var_on_domain(local, DIM.set, value))
-        else:
-            affs = affs.add(isl.Aff.zero_on_domain(local).set_constant_val(
-                isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value)))
-    space = isl.Space.from_domain(domain).add_dims(DIM.out, depth)
-    return isl.Map.from_multi_aff(isl.MultiAff.from_aff_list(space, affs))
+    for kind, value in (*time, *[("at", 0)]*(depth - len(time))):
+        affs = affs.add(isl.Aff.var_on_domain(local, DIM.set, value) if kind == "loop" else
+                        isl.Aff.zero_on_domain(local).set_constant_val(value))
+    return isl.Map.from_multi_aff(isl.MultiAff.from_aff_list(isl.Space.from_domain(domain).add_dims(DIM.out, depth),
+                                                             affs))

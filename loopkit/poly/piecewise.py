@@ -1,7 +1,7 @@
 """Conditions and integer expressions of a loop program as isl's sets and piecewise forms, each as C computes it."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, reduce
 
 import islpy as isl
@@ -14,12 +14,10 @@ from loopkit.poly.affine import (
     TruncatedQuotient,
     TruncatedRemainder,
     arithmetic,
+    remainder,
     set_space,
 )
-from loopkit.poly.sets import range_condition, universe_params
-
-_COMPARED = {"<": isl.PwAff.lt_set, "<=": isl.PwAff.le_set, ">": isl.PwAff.gt_set, ">=": isl.PwAff.ge_set,
-             "==": isl.PwAff.eq_set, "!=": isl.PwAff.ne_set}
+from loopkit.poly.sets import COMPARED, InstanceSet, constant_max, constant_min
 
 
 @lru_cache(maxsize=65536)
@@ -33,16 +31,13 @@ def piecewise(expr: Expression, dims: tuple[str, ...]) -> isl.PwAff:
     match expr:
         case p.Variable(name=name):
             if name in dims:
-                local = isl.LocalSpace.from_space(set_space((), dims))
-                return isl.PwAff.from_aff(isl.Aff.var_on_domain(local, DIM.set, dims.index(name)))
-            local = isl.LocalSpace.from_space(set_space((name,), dims))
-            return isl.PwAff.from_aff(isl.Aff.var_on_domain(local, DIM.param, 0))
+                return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(set_space((), dims)), DIM.set,
+                                               dims.index(name))
+            return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(set_space((name,), dims)), DIM.param, 0)
         case bool():
             raise NotAffineError(str(expr))
         case int():
-            local = isl.LocalSpace.from_space(set_space((), dims))
-            value = isl.Val.int_from_si(isl.DEFAULT_CONTEXT, expr)
-            return isl.PwAff.from_aff(isl.Aff.zero_on_domain(local).set_constant_val(value))
+            return isl.PwAff.from_aff(isl.Aff.zero_on_domain_space(set_space((), dims)).set_constant_val(expr))
         case p.Sum(children=children):
             return reduce(isl.PwAff.add, [piecewise(arithmetic(c), dims) for c in children])
         case p.Product(children=children):
@@ -70,13 +65,13 @@ def is_piecewise(expr: Expression) -> bool:
 
 
 def _product(a: isl.PwAff, b: isl.PwAff) -> isl.PwAff:
-    if not (_constant(a) or _constant(b)):
+    if not (a.is_cst() or b.is_cst()):
         raise NotAffineError(f"({a}) * ({b})")
     return a.mul(b)
 
 
 def _divided(expr: p.FloorDiv | p.Remainder, a: isl.PwAff, b: isl.PwAff) -> isl.PwAff:
-    if not _constant(b) or not b.min_val().is_pos():
+    if not b.is_cst() or not b.min_val().is_pos():
         raise NotAffineError(str(expr))
     match expr:
         case TruncatedQuotient():
@@ -89,10 +84,6 @@ def _divided(expr: p.FloorDiv | p.Remainder, a: isl.PwAff, b: isl.PwAff) -> isl.
             return a.sub(a.div(b).floor().mul(b))
 
 
-def _constant(value: isl.PwAff) -> bool:
-    return bool(value.is_cst())
-
-
 @lru_cache(maxsize=65536)
 def points_where(condition: Expression, dims: tuple[str, ...]) -> isl.Set:
     """``{ [dims] : condition }``; other names are parameters.
@@ -101,7 +92,7 @@ def points_where(condition: Expression, dims: tuple[str, ...]) -> isl.Set:
     """
     match condition:
         case p.Comparison(left=left, operator=operator, right=right):
-            return _COMPARED[str(operator)](piecewise(left, dims), piecewise(right, dims))
+            return COMPARED[str(operator)](piecewise(left, dims), piecewise(right, dims))
         case p.LogicalAnd(children=children):
             return reduce(isl.Set.intersect, [points_where(c, dims) for c in children])
         case p.LogicalOr(children=children):
@@ -126,9 +117,9 @@ def piecewise_relation(dims: tuple[str, ...], values: Sequence[Expression]) -> i
     return result
 
 
-def params_condition(points: isl.Set) -> isl.Set:
-    """A set without dimensions as a condition on its parameters."""
-    return points.params()
+def params_where(condition: Expression) -> isl.Set:
+    """The parameters at which *condition* holds; :raises NotAffineError: as :func:`points_where`."""
+    return points_where(condition, ()).params()
 
 
 def as_points(points: isl.Set) -> isl.Set:
@@ -136,9 +127,27 @@ def as_points(points: isl.Set) -> isl.Set:
     return points.from_params() if points.is_params() else points
 
 
-def conjunction(values: Mapping[str, int]) -> isl.Set:
-    """Parameters that have these *values*."""
-    result = universe_params()
-    for name, value in values.items():
-        result = result.intersect(range_condition(name, value, value))
-    return result
+def projected(points: isl.Set, names: Sequence[str], dims: Sequence[str]) -> isl.Set:
+    """*points*, with the dimensions *names*, as a set of the dimensions *dims*: parameters may become dimensions."""
+    return as_points(InstanceSet(tuple(names), points).onto(dims).set)
+
+
+def is_multiple(expr: Expression, divisor: int) -> bool:
+    """Is *expr* a multiple of *divisor* for all values of its names? ``False`` if it is not known."""
+    try:
+        return bool(points_where(p.Comparison(remainder(expr, divisor), "!=", 0), ()).is_empty())
+    except NotAffineError:
+        return False
+
+
+def known_remainder(expr: Expression | None, divisor: int, params: isl.Set) -> int | None:
+    """The remainder of *expr* by *divisor*, if it is the same at all points of the parameter set *params*."""
+    if expr is None or isinstance(expr, int):
+        return None if expr is None else expr % divisor
+    rest = p.Variable("rest'")                # no parameter of a kernel is called so
+    try:
+        points = points_where(p.Comparison(remainder(expr, divisor), "==", rest), (rest.name,)).intersect_params(params)
+    except NotAffineError:
+        return None
+    low, high = constant_min(points, 0), constant_max(points, 0)
+    return low if low == high else None

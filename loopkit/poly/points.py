@@ -2,23 +2,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import islpy as isl
 
-from loopkit.poly.affine import DIM
+from loopkit.poly.affine import DIM, to_int
 from loopkit.poly.limits import bounded, coalesced, without_empty_pieces
-from loopkit.poly.sets import (
-    InstanceSet,
-    drop_unused_params,
-    fix_params,
-    lexmin_point,
-    params_of,
-    params_text,
-    with_dim_names,
-)
+from loopkit.poly.relations import at_point
+from loopkit.poly.sets import InstanceSet, drop_unused_params, fix_params, lexmin_point, params_of, params_text
 
 
 @dataclass(frozen=True)
@@ -31,9 +24,7 @@ class _Constraint:
     text: str
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        total = self.constant
-        for name, coefficient in self.terms:
-            total += coefficient * values[name]
+        total = self.constant + sum(coefficient * values[name] for name, coefficient in self.terms)
         return total == 0 if self.equality else total >= 0
 
 
@@ -76,18 +67,14 @@ def _conjunction(points: isl.Set) -> tuple[_Constraint, ...] | None:
     parts = points.get_basic_sets()
     if len(parts) != 1 or parts[0].dim(DIM.div):
         return None
-    return tuple(_constraint(c, points.get_space()) for c in parts[0].get_constraints())
+    return tuple(map(_constraint, parts[0].get_constraints()))
 
 
-def _constraint(constraint: isl.Constraint, space: isl.Space) -> _Constraint:
-    terms = []
-    for i in range(constraint.dim(DIM.param)):
-        name, coefficient = space.get_dim_name(DIM.param, i), constraint.get_coefficient_val(DIM.param, i)
-        if name is not None and not coefficient.is_zero():
-            terms.append((name, int(coefficient.to_python())))
-    text = params_text(isl.BasicSet.from_constraint(constraint).to_set())
-    return _Constraint(tuple(terms), int(constraint.get_constant_val().to_python()),
-                       bool(constraint.is_equality()), text)
+def _constraint(constraint: isl.Constraint) -> _Constraint:
+    coefficients = constraint.get_coefficients_by_name(DIM.param)
+    return _Constraint(tuple((str(x), to_int(value)) for x, value in coefficients.items() if x != 1),
+                       to_int(constraint.get_constant_val()), bool(constraint.is_equality()),
+                       params_text(isl.BasicSet.from_constraint(constraint).to_set()))
 
 
 def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> tuple[int | None, ...]:
@@ -101,7 +88,7 @@ def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> 
 
 def _extent(points: isl.Set, dim: int) -> int | None:
     low, high = points.dim_min_val(dim), points.dim_max_val(dim)
-    return int(high.to_python()) - int(low.to_python()) + 1 if low.is_int() and high.is_int() else None
+    return to_int(high) - to_int(low) + 1 if low.is_int() and high.is_int() else None
 
 
 # {{{ points one by one
@@ -116,29 +103,18 @@ def all_points(points: InstanceSet, values: Mapping[str, int], most: int) -> lis
     fixed = drop_unused_params(fix_params(points.set, values))
     if not fixed.is_bounded():
         return None
-    found: list[tuple[int, ...]] = []
-    for part in _boxes(fixed, most):
-        if part is None:
-            return None
-        found.extend(part)
-    return sorted(set(found))
-
-
-def _boxes(fixed: isl.Set, most: int) -> Iterator[list[tuple[int, ...]] | None]:
-    """The points of each piece, found in the box around it; ``None`` for a box that is too large."""
-    n = fixed.dim(DIM.set)
-    names = tuple(f"x{i}" for i in range(n))
+    found: set[tuple[int, ...]] = set()
+    names = tuple(f"x{i}" for i in range(fixed.dim(DIM.set)))
     for piece in fixed.get_basic_sets():
         single = isl.Set.from_basic_set(piece)
         if single.is_empty():
             continue
-        ranges = [range(int(single.dim_min_val(i).to_python()), int(single.dim_max_val(i).to_python()) + 1)
-                  for i in range(n)]
-        if prod(map(len, ranges)) > most:
-            yield None
-            return
-        inside = checker(params_of(InstanceSet(names, with_dim_names(single, names))))
-        yield [x for x in itertools.product(*ranges) if inside(dict(zip(names, x, strict=True))) is None]
+        box = [range(to_int(single.dim_min_val(i)), to_int(single.dim_max_val(i)) + 1) for i in range(len(names))]
+        if prod(map(len, box)) > most:
+            return None
+        inside = checker(params_of(InstanceSet(names, single)))
+        found.update(x for x in itertools.product(*box) if inside(dict(zip(names, x, strict=True))) is None)
+    return sorted(found)
 
 
 def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequence[int], Sequence[int]], bool]:
@@ -146,8 +122,7 @@ def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequenc
     n, m = relation.dim(DIM.in_), relation.dim(DIM.out)
     names = (*(f"s{i}" for i in range(n)), *(f"t{i}" for i in range(m)))
     flat = fix_params(relation, values).move_dims(DIM.in_, n, DIM.out, 0, m).domain()
-    tests = [checker(params_of(InstanceSet(names, with_dim_names(isl.Set.from_basic_set(piece), names))))
-             for piece in flat.get_basic_sets()]
+    tests = [checker(params_of(InstanceSet(names, isl.Set.from_basic_set(piece)))) for piece in flat.get_basic_sets()]
 
     def test(source: Sequence[int], sink: Sequence[int]) -> bool:
         point = dict(zip(names, (*source, *sink), strict=True))
@@ -157,8 +132,6 @@ def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequenc
 
 def image(relation: isl.Map, point: Sequence[int], inames: Sequence[str]) -> InstanceSet:
     """The points that *relation* pairs with one *point*."""
-    for i, value in enumerate(point):
-        relation = relation.fix_val(DIM.in_, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
-    return InstanceSet(tuple(inames), relation.range())
+    return InstanceSet(tuple(inames), at_point(relation, DIM.in_, point).range())
 
 # }}}

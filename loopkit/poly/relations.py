@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, _aff, names_in, set_space
+from loopkit.poly.affine import DIM, NotAffineError, _aff, names_in, set_space, to_int
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
 from loopkit.poly.piecewise import piecewise_relation
-from loopkit.poly.sets import InstanceSet, fix_params, points_in_order
+from loopkit.poly.sets import InstanceSet, fix_params, points_in_order, to_param
 
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
@@ -28,7 +28,7 @@ def subscript_relation(inames: tuple[str, ...], subscripts: tuple[Expression, ..
 
     :raises NotAffineError: a subscript is not quasi-affine.
     """
-    params = tuple(sorted(set().union(*map(names_in, subscripts)).difference(inames))) if subscripts else ()
+    params = tuple(sorted(set().union(*map(names_in, subscripts)).difference(inames)))
     space = isl.Space.from_domain(set_space(params, inames)).add_dims(DIM.out, len(subscripts))
     if not subscripts:
         return isl.Map.universe(space)
@@ -88,24 +88,17 @@ def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool
     """Those *pairs* whose source does not run before their sink; ``None`` if there are none."""
     found: list[isl.Map] = []
     for a, b in shared:
-        late = pairs.order_gt(DIM.in_, a, DIM.out, b)
-        if not late.is_empty():
-            found.append(late)
+        found.append(pairs.order_gt(DIM.in_, a, DIM.out, b))
         pairs = pairs.equate(DIM.in_, a, DIM.out, b)
         if pairs.is_empty():
-            return _union(found)
-    if not before and not pairs.is_empty():
-        found.append(pairs)
-    return _union(found)
+            break
+    return union_of_some([*found, *(() if before else (pairs,))])
 
 
-def _union(relations: Sequence[isl.Map]) -> isl.Map | None:
-    if not relations:
-        return None
-    result = relations[0]
-    for relation in relations[1:]:
-        result = result.union(relation)
-    return result
+def union_of_some(relations: Sequence[isl.Map]) -> isl.Map | None:
+    """The union of those *relations* that are not empty; ``None`` if all are."""
+    some = [relation for relation in relations if not relation.is_empty()]
+    return reduce(isl.Map.union, some) if some else None
 
 
 def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
@@ -123,11 +116,9 @@ def differing_first_at(pairs: isl.Map, shared: Sequence[SharedLoop], level: int)
 
 def neighbouring(pairs: isl.Map, loop: SharedLoop) -> isl.Map:
     """Those *pairs* whose sink is one iteration of *loop* behind its source."""
-    space = pairs.get_space()
-    local = isl.LocalSpace.from_space(space)
-    step = isl.Constraint.equality_alloc(local).set_coefficient_val(DIM.out, loop[1], isl.Val.one(isl.DEFAULT_CONTEXT))
-    step = step.set_coefficient_val(DIM.in_, loop[0], isl.Val.negone(isl.DEFAULT_CONTEXT))
-    return pairs.add_constraint(step.set_constant_val(isl.Val.negone(isl.DEFAULT_CONTEXT)))
+    step = isl.Constraint.equality_alloc(isl.LocalSpace.from_space(pairs.get_space())).set_constant_val(-1)
+    return pairs.add_constraint(
+        step.set_coefficient_val(DIM.out, loop[1], 1).set_coefficient_val(DIM.in_, loop[0], -1))
 
 
 def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[str]) -> isl.Map:
@@ -136,13 +127,7 @@ def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[s
     for _, b in sorted(shared, key=lambda dims: -dims[1]):
         pairs = pairs.project_out(DIM.out, b, 1)
     for (a, _), name in sorted(zip(shared, names, strict=True), key=lambda item: -item[0][0]):
-        existing = pairs.find_dim_by_name(DIM.param, name)
-        if existing >= 0:
-            pairs = pairs.equate(DIM.in_, a, DIM.param, existing).project_out(DIM.in_, a, 1)
-        else:
-            at = pairs.dim(DIM.param)
-            # named first: what becomes of a dimension that the pieces of *pairs* have no name for could not be named
-            pairs = pairs.set_dim_name(DIM.in_, a, name).move_dims(DIM.param, at, DIM.in_, a, 1)
+        pairs = to_param(pairs, a, name, DIM.in_)
     return pairs
 
 
@@ -223,23 +208,22 @@ def points_as_pairs(points: isl.Set) -> isl.Map:
     return isl.Map.from_domain_and_range(isl.Set.universe(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, 0)), points)
 
 
+def at_point(relation: isl.Map, kind: isl.dim_type, point: Sequence[int]) -> isl.Map:
+    """*relation* with its domain (``DIM.in_``) or its range (``DIM.out``) fixed to *point*."""
+    for i, value in enumerate(point):
+        relation = relation.fix_val(kind, i, value)
+    return relation
+
+
 def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> tuple[int, ...]:
     """The one image of *point* under an access relation with its parameters fixed."""
-    for i, value in enumerate(point):
-        relation = relation.fix_val(DIM.in_, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
-    for name, value in params.items():
-        i = relation.find_dim_by_name(DIM.param, name)
-        if i >= 0:
-            relation = relation.fix_val(DIM.param, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
-    image = relation.range().sample_point()
-    return tuple(int(image.get_coordinate_val(DIM.set, i).to_python()) for i in range(relation.dim(DIM.out)))
+    image = fix_params(at_point(relation, DIM.in_, point), params).range().sample_point()
+    return tuple(to_int(image.get_coordinate_val(DIM.set, i)) for i in range(relation.dim(DIM.out)))
 
 
 def at_sink(pairs: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> isl.Map:
     """Those *pairs* whose sink is *point*, with their parameters fixed."""
-    for i, value in enumerate(point):
-        pairs = pairs.fix_val(DIM.out, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
-    return fix_params(pairs, params)
+    return fix_params(at_point(pairs, DIM.out, point), params)
 
 
 def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:
@@ -249,9 +233,8 @@ def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:
 
 def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
     """Those *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
-    parts = (part for a, b in shared for part in (pairs.order_lt(DIM.in_, a, DIM.out, b),
-                                                  pairs.order_gt(DIM.in_, a, DIM.out, b)))
-    return _union([part for part in parts if not part.is_empty()])
+    return union_of_some([order(pairs, DIM.in_, a, DIM.out, b) for a, b in shared
+                           for order in (isl.Map.order_lt, isl.Map.order_gt)])
 
 
 def injective_given(relation: isl.Map, domain: InstanceSet, given: Sequence[int]) -> bool:
@@ -282,8 +265,7 @@ def _at_large_sizes(relation: isl.Map) -> isl.Map:
 def _at_given(relation: isl.Map, given: Sequence[int]) -> isl.Map:
     """*relation* with its dimensions *given* as parameters: isl need not compare them then."""
     for i in sorted(set(given), reverse=True):
-        at = relation.dim(DIM.param)
-        relation = relation.set_dim_name(DIM.in_, i, f"given{i}'").move_dims(DIM.param, at, DIM.in_, i, 1)
+        relation = to_param(relation, i, f"given{i}'", DIM.in_)
     return relation
 
 
@@ -314,11 +296,6 @@ def overlap(first: isl.Map, second: isl.Map, *, one: bool = False) -> bool:
     return not (other_instance(pairs) if one else pairs).is_empty()
 
 
-def one_to_one(relation: isl.Map) -> bool:
-    """Has every image one origin only?"""
-    return bool(relation.is_injective())
-
-
 def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl.Map:
     """*pairs* by some of their dimensions, in this order: *source* of the first instance, *sink* of the second."""
     for kind, kept in ((DIM.in_, source), (DIM.out, sink)):
@@ -335,8 +312,3 @@ def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl
 def shared_dims(first: Sequence[str], second: Sequence[str], names: Sequence[str]) -> list[SharedLoop]:
     """The dimensions *names* in two lists of them, those that both have."""
     return [(first.index(x), second.index(x)) for x in names if x in first and x in second]
-
-
-def side_by_side(first: isl.Map, second: isl.Map) -> isl.Map:
-    """``{ [a, c] -> [b, d] : first(a, b) and second(c, d) }``."""
-    return first.flat_product(second)

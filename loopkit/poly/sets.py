@@ -4,7 +4,7 @@ isl ignores dimension names in comparisons, so an instance set stores the names 
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from typing import TypeVar
@@ -13,12 +13,14 @@ import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
+from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff, to_int
 from loopkit.poly.limits import affordable, coalesced, gave_up, kept, kept_results, without_empty_pieces
 from loopkit.poly.pieces import in_few_pieces, plain_hull
 
 Set = isl.Set
 Map = isl.Map
+
+T = TypeVar("T", isl.Set, isl.Map)
 
 
 @dataclass(frozen=True)
@@ -107,22 +109,18 @@ class InstanceSet:
         for i in reversed(range(len(self.inames))):
             if self.inames[i] not in inames:
                 points = points.project_out(DIM.set, i, 1)
-        kept = [x for x in self.inames if x in inames]
-        at = len(kept)
-        for x in inames:
-            if x not in kept:
-                position = points.find_dim_by_name(DIM.param, x)
-                if position >= 0:
-                    points = points.move_dims(DIM.set, at, DIM.param, position, 1)
-                else:
-                    points = points.insert_dims(DIM.set, at, 1)
-                kept.append(x)
-                at += 1
-        for target, x in enumerate(inames):
-            source = kept.index(x)
-            if source != target:
-                points = _swap_to(points, source, target)
-                kept.insert(target, kept.pop(source))
+        dims = [x for x in self.inames if x in inames]
+        for at, x in enumerate(inames):
+            if dims[at:at + 1] == [x]:
+                continue
+            if x in dims:
+                points = _moved_to(points, dims.index(x), at)
+                dims.remove(x)
+            elif (position := points.find_dim_by_name(DIM.param, x)) >= 0:
+                points = points.move_dims(DIM.set, at, DIM.param, position, 1)
+            else:
+                points = points.insert_dims(DIM.set, at, 1)
+            dims.insert(at, x)
         return InstanceSet(inames, with_dim_names(points, inames))
 
     def intersect_params(self, params: isl.Set) -> InstanceSet:
@@ -226,22 +224,20 @@ def with_dim_names(points: isl.Set, names: Sequence[str]) -> isl.Set:
     return points
 
 
-def to_param(points: isl.Set, dim: int, name: str) -> isl.Set:
-    """Move set dimension *dim* to a parameter called *name* (which may exist already)."""
+def to_param(points: T, dim: int, name: str, kind: isl.dim_type = DIM.set) -> T:
+    """Move dimension *dim* to a parameter called *name* (which may exist already)."""
     existing = points.find_dim_by_name(DIM.param, name)
     if existing >= 0:
-        return points.equate(DIM.set, dim, DIM.param, existing).project_out(DIM.set, dim, 1)
+        return points.equate(kind, dim, DIM.param, existing).project_out(kind, dim, 1)
     at = points.dim(DIM.param)
     # named first: what becomes of a dimension that the pieces of *points* have no name for could not be named
-    return points.set_dim_name(DIM.set, dim, name).move_dims(DIM.param, at, DIM.set, dim, 1)
+    return points.set_dim_name(kind, dim, name).move_dims(DIM.param, at, kind, dim, 1)
 
 
-def _swap_to(points: isl.Set, source: int, target: int) -> isl.Set:
-    """Move set dimension *source* to position *target* (*target* < *source*)."""
-    # isl moves dimensions only between types: go through the parameters
+def _moved_to(points: isl.Set, source: int, target: int) -> isl.Set:
+    """Move set dimension *source* to position *target*; isl does so through the parameters only."""
     at = points.dim(DIM.param)
-    points = points.move_dims(DIM.param, at, DIM.set, source, 1)
-    return points.move_dims(DIM.set, target, DIM.param, at, 1)
+    return points.move_dims(DIM.param, at, DIM.set, source, 1).move_dims(DIM.set, target, DIM.param, at, 1)
 
 
 def drop_unused_params(points: isl.Set) -> isl.Set:
@@ -254,48 +250,37 @@ def drop_unused_params(points: isl.Set) -> isl.Set:
 
 def constant_min(points: isl.Set, dim: int) -> int | None:
     """The smallest value of a dimension over all parameters, or ``None`` where there is none."""
-    if points.is_empty():
-        return None
-    value = without_empty_pieces(points).dim_min_val(dim)
-    return int(value.to_python()) if value.is_int() else None
-
-
-def least_value(params: isl.Set, name: str) -> int | None:
-    """The smallest value of the parameter *name* in a parameter set, or ``None`` where there is none."""
-    points = InstanceSet((), params).onto((name,))
-    return constant_min(points.set, 0)
+    return _constant_end(points, dim, isl.Set.dim_min_val)
 
 
 def constant_max(points: isl.Set, dim: int) -> int | None:
     """The largest value of a dimension over all parameters, or ``None`` where there is none."""
+    return _constant_end(points, dim, isl.Set.dim_max_val)
+
+
+def _constant_end(points: isl.Set, dim: int, end: Callable[[isl.Set, int], isl.Val]) -> int | None:
     if points.is_empty():
         return None
-    value = without_empty_pieces(points).dim_max_val(dim)
-    return int(value.to_python()) if value.is_int() else None
+    value = end(without_empty_pieces(points), dim)
+    return to_int(value) if value.is_int() else None
+
+
+def least_value(params: isl.Set, name: str) -> int | None:
+    """The smallest value of the parameter *name* in a parameter set, or ``None`` where there is none."""
+    return constant_min(InstanceSet((), params).onto((name,)).set, 0)
+
+
+#: Each comparison of two forms, as a set of points.
+COMPARED: Mapping[str, Callable[[isl.PwAff, isl.PwAff], isl.Set]] = {
+    "<": isl.PwAff.lt_set, "<=": isl.PwAff.le_set, ">": isl.PwAff.gt_set, ">=": isl.PwAff.ge_set,
+    "==": isl.PwAff.eq_set, "!=": isl.PwAff.ne_set}
 
 
 def condition_set(op: str, expr: Expression, inames: Sequence[str]) -> isl.Set:
-    """``{ [inames] : expr op 0 }`` for *op* one of ``>=``, ``==``, ``<=``, ``<``, ``>``, ``!=``.
-
-    :raises NotAffineError: *expr* is not quasi-affine.
-    """
-    aff = isl.PwAff.from_aff(to_aff(expr, inames))
-    zero = isl.PwAff.from_aff(isl.Aff.zero_on_domain(isl.LocalSpace.from_space(aff.get_domain_space())))
-    match op:
-        case ">=":
-            return aff.ge_set(zero)
-        case "==":
-            return aff.eq_set(zero)
-        case "<=":
-            return aff.le_set(zero)
-        case "<":
-            return aff.lt_set(zero)
-        case ">":
-            return aff.gt_set(zero)
-        case "!=":
-            return aff.ne_set(zero)
-        case _:
-            raise ValueError(op)
+    """``{ [inames] : expr op 0 }``; :raises NotAffineError: *expr* is not quasi-affine."""
+    aff = to_aff(expr, inames)
+    zero = isl.Aff.zero_on_domain_space(aff.get_domain_space())
+    return COMPARED[op](isl.PwAff.from_aff(aff), isl.PwAff.from_aff(zero))
 
 
 def at_least(expr: Expression, low: int) -> isl.Set | None:
@@ -320,15 +305,18 @@ def params_of(points: InstanceSet) -> isl.Set:
 
 def range_condition(name: str, low: int, high: int) -> isl.Set:
     """``low <= name <= high`` for a parameter."""
-    space = set_space((name,), ()).params()
-    at_least = isl.Set.universe(space).lower_bound_val(DIM.param, 0, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, low))
-    return at_least.upper_bound_val(DIM.param, 0, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, high))
+    return range_from(name, low).upper_bound_val(DIM.param, 0, high)
 
 
 def range_from(name: str, low: int) -> isl.Set:
     """``low <= name`` for a parameter."""
-    space = set_space((name,), ()).params()
-    return isl.Set.universe(space).lower_bound_val(DIM.param, 0, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, low))
+    return isl.Set.universe(set_space((name,), ()).params()).lower_bound_val(DIM.param, 0, low)
+
+
+def conjunction(values: Mapping[str, int]) -> isl.Set:
+    """Parameters that have these *values*."""
+    return reduce(isl.Set.intersect, (range_condition(x, value, value) for x, value in values.items()),
+                  universe_params())
 
 
 def parse_assumptions(text: str, params: Iterable[str]) -> isl.Set:
@@ -390,7 +378,7 @@ def points_in_order(points: isl.Set, inames: Sequence[str], parameters: Sequence
         for i in range(len(names) + len(inames)):
             low = flat.dim_min_val(i)
             if i < len(names) and not low.is_int():
-                some = flat.lower_bound_val(DIM.set, i, isl.Val.zero(isl.DEFAULT_CONTEXT))
+                some = flat.lower_bound_val(DIM.set, i, 0)
                 low = flat.dim_max_val(i) if some.is_empty() else some.dim_min_val(i)
             flat, value = _fixed_at(flat, i, low)
             values.append(value)
@@ -403,10 +391,7 @@ def _fixed_at(points: isl.Set, dim: int, value: isl.Val) -> tuple[isl.Set, int]:
     """*points* at one value of a dimension; some value of theirs where *value* is none."""
     if not value.is_int():
         value = points.sample_point().get_coordinate_val(DIM.set, dim)
-    return without_empty_pieces(points.fix_val(DIM.set, dim, value)), int(value.to_python())
-
-
-T = TypeVar("T", isl.Set, isl.Map)
+    return without_empty_pieces(points.fix_val(DIM.set, dim, value)), to_int(value)
 
 
 def fix_params(points: T, values: Mapping[str, int]) -> T:
@@ -414,8 +399,7 @@ def fix_params(points: T, values: Mapping[str, int]) -> T:
     for name, value in values.items():
         i = points.find_dim_by_name(DIM.param, name)
         if i >= 0:
-            fixed = points.fix_val(DIM.param, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
-            points = fixed.project_out(DIM.param, i, 1)
+            points = points.fix_val(DIM.param, i, value).project_out(DIM.param, i, 1)
     return points
 
 
@@ -425,13 +409,8 @@ def rename_param(points: T, old: str, new: str) -> T:
     return points if i < 0 else points.set_dim_name(DIM.param, i, new)
 
 
-def relation_text(relation: isl.Map) -> str:
-    """isl's notation of *relation*, which :func:`parse_relation` reads."""
-    return str(relation)
-
-
 def parse_relation(text: str) -> isl.Map:
-    """The relation that :func:`relation_text` wrote."""
+    """The relation of which *text* is isl's notation."""
     return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, text)
 
 

@@ -1,16 +1,19 @@
-"""Padding of iteration domains to a multiple of a length, and the condition for the original points."""
+"""Full and partial tiles: padding of iteration domains to a multiple of a length, conditions for full boxes."""
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import NotAffineError, add, floor_div, from_pw_aff, multiply, subtract
+from loopkit.poly.affine import DIM, NotAffineError, add, floor_div, from_pw_aff, multiply, subtract, to_int
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import cells, same_element
-from loopkit.poly.sets import InstanceSet, Set, params_of
+from loopkit.poly.sets import InstanceSet, Set, condition_set, params_of
 
 
 def padded_to_tiles(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
@@ -59,3 +62,32 @@ def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> 
 
 #: The number of pieces up to which isl finds implications fast.
 _FEW = 4
+
+
+def full_box_condition(points: Set, inames: Sequence[str], box: Mapping[str, tuple[int, int]],
+                       involving: Sequence[str], free_of: Sequence[str]) -> Set | None:
+    """The full-tile condition, on the names not in *box*: all of *box* satisfies the constraints of *points*.
+
+    The constraints are those that mention a name of *box*, one of *involving* (if not empty) and none of *free_of*;
+    each is evaluated at the point of *box* where it is least. The names of the result are parameters. ``None`` if
+    there is no such constraint, or *points* is not a single polyhedron.
+    """
+    pieces = coalesced(points).get_basic_sets()
+    if len(pieces) != 1:
+        return None
+    conditions = []
+    for constraint in pieces[0].remove_redundancies().get_constraints():
+        if constraint.is_equality() or constraint.involves_dims(DIM.div, 0, constraint.dim(DIM.div)):
+            continue
+        coefficients = {str(x): to_int(c) for x, c in (
+            *constraint.get_coefficients_by_name(DIM.param).items(),
+            *constraint.get_coefficients_by_name(DIM.set, {(DIM.set, i): x for i, x in enumerate(inames)}).items())
+            if x != 1}
+        rest = coefficients.keys() - box.keys()
+        if rest and len(rest) < len(coefficients) and coefficients.keys().isdisjoint(free_of) \
+                and not (involving and coefficients.keys().isdisjoint(involving)):
+            least = {x: box[x][0] if c > 0 else box[x][1] for x, c in coefficients.items() if x in box}
+            conditions.append(condition_set(">=", add(
+                *(multiply(c, least.get(x, p.Variable(x))) for x, c in coefficients.items()),
+                to_int(constraint.get_constant_val())), ()).params())
+    return reduce(Set.intersect, conditions) if conditions else None

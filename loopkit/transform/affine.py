@@ -23,11 +23,10 @@ from loopkit.poly.bijections import (
     affine_ends,
     has_one_image,
     inverse,
-    sent_to_one_point,
     solutions,
+    two_with_one_image,
     without_image,
 )
-from loopkit.poly.relations import smallest_pair
 from loopkit.poly.sets import InstanceSet, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops
 from loopkit.transform.step import (
@@ -339,9 +338,9 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
     if not has_one_image(relation, points):
         raise PreconditionError(f"The equations leave {', '.join(new)} open: they have several solutions for one "
                                 f"point of {', '.join(old)}.", subject=new[0], hint="add an equation")
-    met = sent_to_one_point(relation, points)
-    if not met.is_empty():
-        params, first, second = smallest_pair(met, old, old, parameters_of(kernel))
+    met = two_with_one_image(relation, points, parameters_of(kernel))
+    if met is not None:
+        params, first, second = met
         raise PreconditionError(f"The equations send {_at(owners[0].id, params, first)} and "
                                 f"{instance_text(owners[0].id, second)} to one point of {', '.join(new)}.",
                                 subject=new[0], hint="add an iname and an equation that tells them apart")

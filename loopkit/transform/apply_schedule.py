@@ -15,7 +15,7 @@ from loopkit.expr.mappers import substitute
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
 from loopkit.poly.affine import names_in, subtract
-from loopkit.poly.inverse import inverse, two_with_one_image
+from loopkit.poly.bijections import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.match import owner

@@ -25,8 +25,8 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import NotAffineError, names_in
+from loopkit.poly.elements import box_hull
 from loopkit.poly.enumerated import affine_on, subscripts_on
-from loopkit.poly.footprint import box_hull
 from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.side_effects import Allowed

@@ -26,9 +26,8 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.kernel.tree import Leaf, leaves, nest
 from loopkit.poly.affine import add, subtract
-from loopkit.poly.elements import outside
+from loopkit.poly.elements import BoxAxis, joined, outside, swept_interval
 from loopkit.poly.enumerated import subscripts_on, where_holds
-from loopkit.poly.footprint import BoxAxis, joined, swept_interval
 from loopkit.poly.limits import affordable
 from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import same_element, subscript_relation

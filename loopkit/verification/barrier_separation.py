@@ -7,7 +7,7 @@ from functools import cached_property
 
 from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Scope
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, leaves, meeting
+from loopkit.kernel.tree import Barrier, Leaf, Loop, Meeting, Path, Seq, Step, Tree, leaves, meeting
 
 #: A warp instruction, as a barrier for arrays in warp registers: the threads of each warp wait for each other. It does
 #: not order accesses to memory.
@@ -15,32 +15,22 @@ TOGETHER = Barrier(scope=Scope.WARP)
 
 
 @dataclass(frozen=True)
-class Side:
-    """The place of a statement relative to a barrier.
-
-    :ivar loops: number of shared loops.
-    :ivar first: in one iteration of those, the statement comes before the barrier.
-    """
-
-    loops: int
-    first: bool
-
-
-@dataclass(frozen=True)
 class PlacedBarrier:
     """A barrier of a tree.
 
     :ivar way: the path from the root.
-    :ivar loops: number of loops around it.
     :ivar beside: the statements in the innermost loop around it: it runs if one of them does, for some thread.
-    :ivar sides: the place of each statement of the tree relative to it.
+    :ivar sides: for each statement, the loops that it shares with the barrier, and whether it comes before the barrier.
     """
 
     barrier: Barrier
     way: Path
-    loops: int
     beside: tuple[str, ...]
-    sides: Mapping[str, Side]
+    sides: Mapping[str, Meeting]
+
+    @property
+    def _loops(self) -> int:
+        return len(loops_of(self.way))
 
     def must_separate(self, source: str, sink: str, level: int) -> bool:
         """Must it run between any two instances of a pair that the loop *level* carries?
@@ -52,27 +42,28 @@ class PlacedBarrier:
         a, b = self.sides[source], self.sides[sink]
         if not self._must_run(a, b, level):
             return False
-        if self.loops == a.loops and a.first and (level < b.loops or not b.first):
+        if self._loops == len(a.loops) and a.before and (level < len(b.loops) or not b.before):
             return True
-        return self.loops == b.loops and not b.first and (level < a.loops or a.first)
+        return self._loops == len(b.loops) and not b.before and (level < len(a.loops) or a.before)
 
     def may_separate(self, source: str, sink: str, level: int) -> bool:
         """Can it run between some of these pairs, in any iteration?"""
         a, b = self.sides[source], self.sides[sink]
-        return self._must_run(a, b, level) and (level < a.loops or a.first) and (level < b.loops or not b.first)
+        return self._must_run(a, b, level) and (level < len(a.loops) or a.before) \
+            and (level < len(b.loops) or not b.before)
 
-    def _must_run(self, a: Side, b: Side, level: int) -> bool:
+    def _must_run(self, a: Meeting, b: Meeting, level: int) -> bool:
         """Must it run in each iteration that ends between such pairs? The last iteration of a loop omits a barrier that
         only separates iterations, so this one separates pairs carried by its own loop."""
-        return not self.barrier.left_out_last or (a.loops == b.loops == self.loops == level + 1)
+        return not self.barrier.left_out_last or (len(a.loops) == len(b.loops) == self._loops == level + 1)
 
     def runs_only_between(self, source: str, sink: str, level: int) -> bool:
         """Can it run between such pairs only in iterations of the loop *level* between those of the two?"""
         a, b = self.sides[source], self.sides[sink]
-        return a.loops == b.loops == level + 1 and not a.first and b.first
+        return len(a.loops) == len(b.loops) == level + 1 and not a.before and b.before
 
     def __str__(self) -> str:
-        return self.barrier.title + (f" in the loop over '{loops_of(self.way)[-1]}'" if self.loops else "")
+        return self.barrier.title + (f" in the loop over '{loops_of(self.way)[-1]}'" if self._loops else "")
 
 
 @dataclass(frozen=True)
@@ -109,10 +100,6 @@ def ways_of(tree: Tree) -> Ways:
                 for i, child in enumerate(children):
                     walk(child, (*way, Step(i, None)), body)
     walk(tree, (), tree)
-    return Ways(statements, tuple(_placed(node, way, body, statements) for node, way, body in barriers))
-
-
-def _placed(barrier: Barrier, way: Path, body: Tree, statements: Mapping[str, Path]) -> PlacedBarrier:
-    met = {s: meeting(other, way) for s, other in statements.items()}
-    return PlacedBarrier(barrier, way, len(loops_of(way)), tuple(leaves(body)),
-                         {s: Side(len(where.loops), where.before) for s, where in met.items()})
+    return Ways(statements, tuple(
+        PlacedBarrier(node, way, tuple(leaves(body)), {s: meeting(other, way) for s, other in statements.items()})
+        for node, way, body in barriers))

@@ -1,8 +1,8 @@
 """The public checks of a kernel, and the report of all of them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from loopkit.errors import UndecidedError, VerificationError
@@ -12,13 +12,12 @@ from loopkit.kernel.target import Machine, Target, resolve_target
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded, kept
-from loopkit.verification.barriers import barriers
 from loopkit.verification.bounds import bounds
 from loopkit.verification.conflicts import Conflicts
 from loopkit.verification.coverage import coverage
-from loopkit.verification.dependence_order import launch_order, legal
-from loopkit.verification.races import races
-from loopkit.verification.report import Check, Finding, Report, gave_up, refuted, undecided
+from loopkit.verification.dependence_order import legal, order
+from loopkit.verification.races import barriers, races
+from loopkit.verification.report import Check, Report, gave_up, refuted, undecided
 from loopkit.verification.validation import validate
 
 
@@ -41,46 +40,25 @@ class Subject:
 
 # {{{ the checks of a subject
 
-def _order(subject: Subject) -> Check:
-    check = legal(subject.kernel)
-    return replace(check, findings=(*check.findings, *launch_order(subject.lowered)))
-
-
-def _races(subject: Subject) -> Check:
-    return races(subject.launches)
-
-
-def _bounds(subject: Subject) -> Check:
-    return bounds(subject.lowered)
-
-
-def _coverage(subject: Subject) -> Check:
-    return coverage(subject.lowered)
-
-
-def _barriers(subject: Subject) -> Check:
-    return barriers(subject.launches, subject.lowered.program.functions)
-
-
 def _program(subject: Subject) -> Check:
     """Translation validation."""
-    found: list[Finding] = []
-    for f in validate(subject.lowered):
-        if f.kind == "undecided":
-            found.append(undecided(str(f)))
-        else:
-            found.append(refuted(VerificationError(str(f), check="program")))
-    return Check("program", "the loop program does what the launches say", tuple(found), claim="program")
+    found = tuple(undecided(str(f)) if f.kind == "undecided" else refuted(VerificationError(str(f), check="program"))
+                  for f in validate(subject.lowered))
+    return Check("program", "the loop program does what the launches say", found, claim="program")
 
 
 Checker = Callable[[Subject], Check]
 
 #: The checks before code generation, in this order.
-DEFAULT: Sequence[tuple[str, Checker]] = (
-    ("order", _order), ("bounds", _bounds), ("coverage", _coverage), ("races", _races), ("barriers", _barriers))
+DEFAULT: dict[str, Checker] = {
+    "order": lambda subject: order(subject.kernel, subject.lowered),
+    "bounds": lambda subject: bounds(subject.lowered),
+    "coverage": lambda subject: coverage(subject.lowered),
+    "races": lambda subject: races(subject.launches),
+    "barriers": lambda subject: barriers(subject.launches, subject.lowered.program.functions)}
 
 #: Additional checks of ``verify="full"``.
-ADDITIONAL: Sequence[tuple[str, Checker]] = (("program", _program),)
+ADDITIONAL: dict[str, Checker] = {"program": _program}
 
 # }}}
 
@@ -88,22 +66,24 @@ ADDITIONAL: Sequence[tuple[str, Checker]] = (("program", _program),)
 def report_of(subject: Subject, *, full: bool = False) -> Report:
     """All checks of *subject*; a question beyond isl's budget is undecided."""
     return Report(subject.kernel.name, tuple(
-        _made(name, check, subject) for name, check in (*DEFAULT, *(ADDITIONAL if full else ()))))
+        _made(name, check, subject) for name, check in (DEFAULT | ADDITIONAL if full else DEFAULT).items()))
 
 
 def _made(name: str, check: Checker, subject: Subject) -> Check:
-    def made() -> Check:
-        try:
-            with bounded(f"checking kernel '{subject.kernel.name}' ({name})"):
-                return check(subject)
-        except UndecidedError as err:
-            return Check(name, "", (gave_up(err),))
-    return kept(subject.made, name, made)
+    return kept(subject.made, name, lambda: _decided(subject.kernel, name, lambda: check(subject)))
+
+
+def _decided(knl: LoopKernel, name: str, check: Callable[[], Check]) -> Check:
+    try:
+        with bounded(f"checking kernel '{knl.name}' ({name})"):
+            return check()
+    except UndecidedError as err:
+        return Check(name, "", (gave_up(err),))
 
 
 def _one(knl: LoopKernel, target: str | Target | None, name: str) -> Report:
     subject = subject_of(knl, resolve_target(target).machine)
-    return Report(knl.name, (_made(name, dict(DEFAULT)[name], subject),))
+    return Report(knl.name, (_made(name, DEFAULT[name], subject),))
 
 
 def subject_of(knl: LoopKernel, machine: Machine) -> Subject:
@@ -146,11 +126,7 @@ def check_legal(knl: LoopKernel) -> Report:
     kernel 'kernel': proven
       order     proven     1 dependence
     """
-    try:
-        with bounded(f"checking kernel '{knl.name}' (order)"):
-            return Report(knl.name, (legal(knl),))
-    except UndecidedError as err:
-        return Report(knl.name, (Check("order", "", (gave_up(err),)),))
+    return Report(knl.name, (_decided(knl, "order", lambda: legal(knl)),))
 
 
 @checked

@@ -11,12 +11,11 @@ from loopkit.errors import VerificationError
 from loopkit.instructions.groups import pending
 from loopkit.lowering.completion import Unfinished, unfinished
 from loopkit.lowering.groups import Waits
-from loopkit.poly.relations import differing_first_at, subscript_relation
+from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
 from loopkit.poly.sets import Map
 from loopkit.verification.barrier_separation import PlacedBarrier
 from loopkit.verification.conflicts import Conflicts
-from loopkit.verification.report import Finding, refuted
-from loopkit.verification.smallest_witness import smallest_witness
+from loopkit.verification.report import Finding, refuted, smallest_witness
 
 
 def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
@@ -76,9 +75,5 @@ def _not_surely_waited_for(conflicts: Conflicts, u: Unfinished, scope: Scope, bu
     way = conflicts.relative_way(u.source, u.sink)
     waits = [b for b in conflicts.ways.places
              if b is not but and pending(b.barrier.instructions) == 0 and b.barrier.scope >= scope]
-    found: Map | None = None
-    for level in way.between:
-        pairs = differing_first_at(u.pairs, way.loops, level)
-        if not any(b.must_separate(u.source, u.sink, level) for b in waits) and not pairs.is_empty():
-            found = pairs if found is None else found.union(pairs)
-    return found
+    return union_of_some([differing_first_at(u.pairs, way.loops, level) for level in way.between
+                          if not any(b.must_separate(u.source, u.sink, level) for b in waits)])

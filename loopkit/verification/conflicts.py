@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations_with_replacement
 from typing import Any
 
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
@@ -19,7 +20,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.lowered import BoundStatement, Launch, Storage
-from loopkit.poly.limits import affordable
+from loopkit.poly.limits import affordable, kept
 from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import (
     SharedLoop,
@@ -88,7 +89,6 @@ class Conflicts:
 
     @property
     def kernel(self) -> LoopKernel:
-        """The kernel of the launch."""
         return self.launch.kernel
 
     @cached_property
@@ -149,8 +149,7 @@ class Conflicts:
 
     def relative_way(self, first: str, second: str) -> Relative:
         """The levels at which the first may run before the second, or at once, and the barriers between."""
-        key = ("way", first, second)
-        if key not in self.memo:
+        def way() -> Relative:
             source, sink = self.ways.statements[first], self.ways.statements[second]
             a, b = (self.launch.statements[s].statement.inames for s in (first, second))
             where = meeting(source, sink)
@@ -161,34 +160,30 @@ class Conflicts:
                                  and not (first == second and level == len(where.loops)))
                 warp = frozenset(i for i in sure if self.ways.barriers[i].barrier.scope is Scope.WARP)
                 between[level] = sure - warp, warp
-            self.memo[key] = Relative(tuple((a.index(x), b.index(x)) for x in where.loops), between)
-        found: Relative = self.memo[key]
-        return found
+            return Relative(tuple((a.index(x), b.index(x)) for x in where.loops), between)
+        return kept(self.memo, ("way", first, second), way)
 
     def pairs(self, c: Candidate, *, beyond_warps: bool = False) -> Map | None:
         """The pairs of instances of *c* that conflict; ``None`` if there are none.
 
         :arg beyond_warps: omit pairs within one warp.
         """
-        key = ("pairs", c.pattern, c.loops, c.level, beyond_warps)
-        if key not in self.memo:
-            pairs = self._agreeing(c, c.level, beyond_warps=beyond_warps)
-            if pairs is not None:
-                pairs = differing_first_at(pairs, c.loops[c.level:], 0)
-            self.memo[key] = None if pairs is None or pairs.is_empty() else pairs
-        found: Map | None = self.memo[key]
-        return found
+        def pairs() -> Map | None:
+            found = self._agreeing(c, c.level, beyond_warps=beyond_warps)
+            if found is not None:
+                found = differing_first_at(found, c.loops[c.level:], 0)
+            return None if found is None or found.is_empty() else found
+        return kept(self.memo, ("pairs", c.pattern, c.loops, c.level, beyond_warps), pairs)
 
     def _agreeing(self, c: Candidate, level: int, *, beyond_warps: bool) -> Map | None:
         """The pairs of :meth:`_meeting` in one iteration of the first *level* loops; ``None``: :meth:`_meeting` is."""
         if level == 0:
             return self._meeting(c, beyond_warps=beyond_warps)
-        key = ("agreeing", c.pattern, c.loops[:level], beyond_warps)
-        if key not in self.memo:
+
+        def agreeing() -> Map | None:
             outer = self._agreeing(c, level - 1, beyond_warps=beyond_warps)
-            self.memo[key] = None if outer is None else in_one_iteration(outer, c.loops[level - 1:level])
-        found: Map | None = self.memo[key]
-        return found
+            return None if outer is None else in_one_iteration(outer, c.loops[level - 1:level])
+        return kept(self.memo, ("agreeing", c.pattern, c.loops[:level], beyond_warps), agreeing)
 
     def _meeting(self, c: Candidate, *, beyond_warps: bool) -> Map | None:
         """Pairs of instances on two threads of one block, or in two warps, that access one cell, in any order."""
@@ -209,22 +204,21 @@ class Conflicts:
 
         A sufficient test: compares each access with the first one, which writes all elements.
         """
-        key = ("in warps", array)
-        if key not in self.memo:
-            own, storage = self.shared.get(array, ()), self.storages.get(array)
-            self.memo[key] = storage is not None and storage.lanes and all(
-                a.relation.range().is_subset(own[0].relation.range())
-                and self._meeting(Candidate(array, a, own[0], (), 0, frozenset(), frozenset(),
-                                            self._pattern(array, a, own[0])), beyond_warps=True) is None
-                for a in own)
-        return bool(self.memo[key])
+        own, storage = self.shared.get(array, ()), self.storages.get(array)
+        return storage is not None and storage.lanes > 0 and kept(self.memo, ("in warps", array), lambda: all(
+            a.relation.range().is_subset(own[0].relation.range())
+            and self._meeting(self._anywhere(array, a, own[0]), beyond_warps=True) is None for a in own))
+
+    def _anywhere(self, array: str, a: Access, b: Access) -> Candidate:
+        """Two accesses, in any iterations of their loops."""
+        return Candidate(array, a, b, (), 0, frozenset(), frozenset(), self._pattern(array, a, b))
 
     def served_by(self, barrier: int) -> Iterator[Candidate]:
         """The conflicts some of which would be races without *barrier*, each kind once."""
         said: set[tuple[object, ...]] = set()
         for c in self._separated_by_one.get(barrier, ()):
             what = (c.array, c.source.statement, c.sink.statement, c.kind)
-            if what not in said and self._needs(c, barrier):
+            if what not in said and self._needs(c, frozenset({barrier})):
                 said.add(what)
                 yield c
 
@@ -238,10 +232,17 @@ class Conflicts:
                 found.setdefault(min(barriers), []).append(c)
         return found
 
-    def _needs(self, c: Candidate, barrier: int) -> bool:
-        gone = frozenset({barrier})
-        near = self._in_neighbouring_iterations(c, gone)
-        return near if near is not None else self._left(c, gone) is not None
+    def _needs(self, c: Candidate, gone: frozenset[int]) -> bool:
+        """Are there conflicting pairs without any barrier between except those of *gone*?
+
+        Most barriers order conflicts between neighbouring iterations, which are looked at first: it is faster.
+        """
+        others = self._others(c, gone)
+        if all(b.runs_only_between(c.source.statement, c.sink.statement, c.level) for b in others):
+            pairs = self.pairs(c, beyond_warps=bool(c.warp - gone))
+            if pairs is None or not others or not neighbouring(pairs, c.loops[c.level]).is_empty():
+                return pairs is not None
+        return self._left(c, gone) is not None
 
     def _left(self, c: Candidate, gone: frozenset[int]) -> Map | None:
         """The conflicting pairs without any barrier between except those of *gone*."""
@@ -257,21 +258,6 @@ class Conflicts:
                     beyond = self.threads.in_two_warps(self._bound(c.source), self._bound(c.sink), apart)
                 pairs = pairs.subtract(apart if beyond is None else apart.subtract(beyond))
         return None if pairs.is_empty() else pairs
-
-    def _in_neighbouring_iterations(self, c: Candidate, gone: frozenset[int]) -> bool | None:
-        """Is there a conflict between neighbouring iterations with no barrier between except those of *gone*?
-
-        ``None``: this test does not apply.
-        """
-        others = self._others(c, gone)
-        if not all(b.runs_only_between(c.source.statement, c.sink.statement, c.level) for b in others):
-            return None
-        pairs = self.pairs(c, beyond_warps=bool(c.warp - gone))
-        if pairs is None:
-            return False
-        if not others:
-            return True
-        return None if neighbouring(pairs, c.loops[c.level]).is_empty() else True
 
     def _others(self, c: Candidate, gone: frozenset[int]) -> list[PlacedBarrier]:
         """The barriers that may run between some pairs of *c*, but need not run between all."""
@@ -310,16 +296,12 @@ class Conflicts:
         for array, own in self.shared.items():
             if array in self.storages and self.storages[array].space is not AddressSpace.GLOBAL:
                 continue
-            for i, a in enumerate(own):
-                for b in own[i:]:
-                    if not _clash(a, b):
-                        continue
-                    c = Candidate(array, a, b, (), 0, frozenset(), frozenset(), self._pattern(array, a, b))
+            for a, b in combinations_with_replacement(own, 2):
+                if _clash(a, b):
+                    c = self._anywhere(array, a, b)
                     pairs = self._in_two_blocks(c)
-                    if pairs is not None:
-                        pairs = self._without_later_blocks(c, pairs)
-                    if pairs is not None:
-                        yield c, pairs
+                    if pairs is not None and (left := self._without_later_blocks(c, pairs)) is not None:
+                        yield c, left
 
     def _without_later_blocks(self, c: Candidate, pairs: Map) -> Map | None:
         """The *pairs* in which no reader waits for an earlier block; ``None`` if there are none."""
@@ -334,12 +316,9 @@ class Conflicts:
         return None if pairs.is_empty() else pairs
 
     def _in_two_blocks(self, c: Candidate) -> Map | None:
-        key = ("blocks", c.pattern)
-        if key not in self.memo:
-            a, b = self._bound(c.source), self._bound(c.sink)
-            self.memo[key] = self._on_one_cell(c, lambda pairs: self.threads.in_two_blocks(a, b, pairs))
-        found: Map | None = self.memo[key]
-        return found
+        a, b = self._bound(c.source), self._bound(c.sink)
+        return kept(self.memo, ("blocks", c.pattern), lambda: self._on_one_cell(
+            c, lambda pairs: self.threads.in_two_blocks(a, b, pairs)))
 
     # }}}
 
@@ -363,22 +342,19 @@ class Conflicts:
         return None if found is None else those(found)
 
     def _around(self, array: str, a: Access) -> Map:
-        """A polyhedron around the instances and the cells that they access."""
-        key = ("around", self._number(array, a))
-        if key not in self.memo:
-            self.memo[key] = plain_hull(self._cells(array, a))
-        found: Map = self.memo[key]
-        return found
+        return kept(self.memo, ("around", self._number(array, a)), lambda: plain_hull(self._cells(array, a)))
 
     def _of_pattern(self, what: tuple[object, ...], pattern: tuple[int, ...], find: Callable[[], Map | None]
                     ) -> Map | None:
         """The result of *find* for *pattern*, or the reverse of the result for the two accesses exchanged."""
-        key, turned = (*what, pattern), (*what, (*reversed(pattern[:2]), *pattern[2:]))
-        if key not in self.memo:
-            known: Map | None = self.memo.get(turned)
-            self.memo[key] = find() if turned not in self.memo else None if known is None else known.reverse()
-        found: Map | None = self.memo[key]
-        return found
+        turned = (*what, (*reversed(pattern[:2]), *pattern[2:]))
+
+        def found() -> Map | None:
+            if turned not in self.memo:
+                return find()
+            known: Map | None = self.memo[turned]
+            return None if known is None else known.reverse()
+        return kept(self.memo, (*what, pattern), found)
 
     def _cells(self, array: str, a: Access) -> Map:
         """The cells that each instance accesses."""
@@ -391,14 +367,13 @@ class Conflicts:
 
     def _number(self, array: str, a: Access) -> int:
         """A number for the cells and the threads of an access, shared by all equal accesses."""
-        known: dict[int, int] = self.memo.setdefault("access", {})
-        if id(a) not in known:
+        def number() -> int:
             numbers: dict[object, int] = self.memo.setdefault("numbers", {})
             storage, bound = self.storages.get(array), self._bound(a)
             lead = None if storage is None else (storage.lead, storage.lows)
             key = (lead, id(a.domain), a.affine, a.subscripts, bound.hardware, bound.auto, bound.alone_on)
-            known[id(a)] = numbers.setdefault(key, len(numbers))
-        return known[id(a)]
+            return numbers.setdefault(key, len(numbers))
+        return kept(self.memo, ("access", id(a)), number)
 
     # }}}
 

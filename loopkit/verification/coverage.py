@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
+from itertools import combinations
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
 from loopkit.analysis.assumed_dependences import clobbered_reads
@@ -18,8 +19,7 @@ from loopkit.poly.flow import JointMustWrite
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import element_at, in_one_iteration, overlap, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set
-from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verification.smallest_witness import smallest_instance
+from loopkit.verification.report import Check, Finding, Verdict, refuted, smallest_instance, undecided
 
 #: isl's budget, in operations, for one note.
 NOTE = 500_000
@@ -84,12 +84,8 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> Iterator[
 
 def _more_than_once(writes: Sequence[Access]) -> bool:
     """Can two instances write one element?"""
-    for i, a in enumerate(writes):
-        if not a.affine or overlap(a.relation, a.relation, one=True):
-            return True
-        if any(not b.affine or overlap(a.relation, b.relation) for b in writes[i + 1:]):
-            return True
-    return False
+    return not all(a.affine for a in writes) or any(overlap(a.relation, a.relation, one=True) for a in writes) or any(
+        overlap(a.relation, b.relation) for a, b in combinations(writes, 2))
 
 # }}}
 
@@ -116,7 +112,7 @@ def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependen
             bare = bare.subtract(clobbered)
         if bare is not None and not bare.is_empty():
             yield _finding(knl, read, read.domain.named(bare),
-                           certain=all(a.affine and a.must for a in _writes(accesses)))
+                           certain=all(a.affine and a.must for a in accesses if a.is_write))
 
 
 def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], sure: Sequence[JointMustWrite],
@@ -147,10 +143,6 @@ def _sources(write: Access, read: Access, flows: Sequence[Dependence], several: 
         return pairs
     on_one_cell = same_element(write.relation, read.relation)
     return [p.intersect(on_one_cell) for p in pairs]
-
-
-def _writes(accesses: Sequence[Access]) -> list[Access]:
-    return [a for a in accesses if a.is_write]
 
 
 def _finding(knl: LoopKernel, read: Access, bare: InstanceSet, *, certain: bool) -> Finding:

@@ -1,22 +1,23 @@
 """Order: every dependence runs forwards, in the kernel's order and in the order of its launches."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 from loopkit.analysis.accesses import why_undecided
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import is_between_blocks, not_to_later_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of
-from loopkit.analysis.witnesses import Violation, witness_of
-from loopkit.errors import IllegalTransformError
+from loopkit.analysis.witnesses import witness_of
+from loopkit.errors import IllegalTransformError, Witness
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.relations import out_of_time_order
 from loopkit.poly.sets import Map
-from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verification.smallest_witness import smallest_witness
+from loopkit.verification.report import Check, Finding, Verdict, refuted, smallest_witness, undecided
 
 
 def legal(knl: LoopKernel) -> Check:
@@ -24,31 +25,31 @@ def legal(knl: LoopKernel) -> Check:
 
     Assumed dependences are not among them: each has an obligation instead.
     """
-    found = [_finding(knl, v) for v in violations(knl)]
+    found = []
+    for v in violations(knl):
+        how = "in different blocks at once" if v.reason == "blocks" else "in the wrong order, or at once"
+        source, sink = v.dependence.source, v.dependence.sink
+        found.append(_finding(knl, v.dependence, f"'{source}' and '{sink}' run {how}.", partial(witness_of, knl, v)))
     found += [Finding(Verdict.ASSUMED, str(owed)) for owed in knl.obligations]
-    counted = _counted(len(dependences(knl)))
+    number = len(dependences(knl))
+    counted = f"{number or 'no'} dependence{'s' if number != 1 else ''}"
     return Check("order", counted, tuple(found), claim=f"order ({counted})")
 
 
-def _counted(n: int) -> str:
-    return "no dependences" if not n else f"{n} dependence{'s' if n > 1 else ''}"
+def order(knl: LoopKernel, lowered: Lowered) -> Check:
+    """:func:`legal`, and no dependence is broken by the order of the launches, or of the loops inside one."""
+    check = legal(knl)
+    return replace(check, findings=(*check.findings, *_launch_order(lowered)))
 
 
-def _finding(knl: LoopKernel, v: Violation) -> Finding:
-    d = v.dependence
-    how = "in different blocks at once" if v.reason == "blocks" else "in the wrong order, or at once"
+def _finding(knl: LoopKernel, d: Dependence, text: str, witness: Callable[[], Witness]) -> Finding:
     if not d.exact:
-        return undecided(_undecided(knl, d))
-    return refuted(IllegalTransformError(f"'{d.source}' and '{d.sink}' run {how}.", witness_of(knl, v)))
+        return undecided(f"whether '{d.source}' and '{d.sink}' keep their order on '{d.array}': "
+                         f"{why_undecided(knl, d.array, d.source, d.sink)}.")
+    return refuted(IllegalTransformError(text, witness()))
 
 
-def _undecided(knl: LoopKernel, d: Dependence) -> str:
-    return (f"whether '{d.source}' and '{d.sink}' keep their order on '{d.array}': "
-            f"{why_undecided(knl, d.array, d.source, d.sink)}.")
-
-
-def launch_order(lowered: Lowered) -> Iterator[Finding]:
-    """The dependences that the order of the launches, or of the loops inside one, would break."""
+def _launch_order(lowered: Lowered) -> Iterator[Finding]:
     knl = lowered.kernel
     places = {s: (i, way) for i, launch in enumerate(lowered.launches) for s, way in paths(launch.tree).items()}
     cache: dict[object, Map | None] = {}
@@ -69,12 +70,5 @@ def launch_order(lowered: Lowered) -> Iterator[Finding]:
             cache[key] = out_of_time_order(not_to_later_blocks(knl, d), loops, before)
         late = cache[key]
         if late is not None:
-            yield _broken(knl, d, late)
-
-
-def _broken(knl: LoopKernel, d: Dependence, pairs: Map) -> Finding:
-    if not d.exact:
-        return undecided(_undecided(knl, d))
-    return refuted(IllegalTransformError(
-        f"The lowered kernel runs '{d.source}' and '{d.sink}' in the wrong order, or at once.",
-        smallest_witness(knl, d.array, d.kind, d.source, d.sink, pairs)))
+            text = f"The lowered kernel runs '{d.source}' and '{d.sink}' in the wrong order, or at once."
+            yield _finding(knl, d, text, partial(smallest_witness, knl, d.array, d.kind, d.source, d.sink, late))

@@ -1,4 +1,4 @@
-"""Races: conflicts that no barrier separates, and conflicts across blocks."""
+"""Races, which are conflicts without an order, and barriers: the conflicts that each one orders."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.assumed_dependences import without_assumed
 from loopkit.analysis.dependences import dependences
+from loopkit.ast.nodes import Function, Scope, Sync
 from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.lowered import BLOCK, Launch
 from loopkit.poly.sets import Map
-from loopkit.verification.completion import early_accesses
+from loopkit.verification.barrier_separation import TOGETHER
+from loopkit.verification.completion import early_accesses, is_for_completion
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_of
-from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verification.smallest_witness import smallest_witness
+from loopkit.verification.divergence import divergent_nodes
+from loopkit.verification.report import Check, Finding, Verdict, refuted, smallest_witness, undecided
 
 
 def races(launches: Iterable[Conflicts]) -> Check:
@@ -90,16 +93,58 @@ def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
         return pairs
     if a.array in knl.temporaries:
         bound = without_assumed(knl, a.array, a.statement, b.statement, pairs)
-        return None if bound.is_empty() else bound
-    owed = pairs
-    for d in dependences(knl):
-        if d.array == a.array and (d.source, d.sink) == (a.statement, b.statement):
-            owed = owed.subtract(d.relation)
-        if d.array == a.array and (d.sink, d.source) == (a.statement, b.statement):
-            owed = owed.subtract(d.relation.reverse())
-    bound = pairs.subtract(owed)
+    else:
+        owed = pairs
+        for d in dependences(knl):
+            if d.array == a.array and (d.source, d.sink) == (a.statement, b.statement):
+                owed = owed.subtract(d.relation)
+            if d.array == a.array and (d.sink, d.source) == (a.statement, b.statement):
+                owed = owed.subtract(d.relation.reverse())
+        bound = pairs.subtract(owed)
     return None if bound.is_empty() else bound
 
 
 def _size(witness: Witness) -> tuple[tuple[int, ...], ...]:
     return (tuple(witness.parameters.values()), tuple(witness.source[1].values()), tuple(witness.sink[1].values()))
+
+
+# {{{ barriers
+
+def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Check:
+    """Does a barrier or a wait order each conflict, and does every thread of the block execute each barrier? Lists the
+    conflicts of each barrier."""
+    findings = [f for conflicts in launches for f in (*missing_barriers(conflicts), *early_accesses(conflicts))]
+    notes: list[str] = []
+    count = idle = 0
+    for conflicts in launches:
+        for i, barrier in enumerate(conflicts.ways.barriers):
+            if barrier.barrier is TOGETHER:
+                continue
+            lines = [f"  {c.what}" for c in conflicts.served_by(i)]
+            needed = bool(lines) or is_for_completion(conflicts, barrier)
+            count += 1
+            idle += not needed
+            why = "" if lines else ", for asynchronous accesses of other threads" if needed else ", which nothing needs"
+            notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
+    for conflicts, function in zip(launches, functions, strict=True):
+        findings += _divergent(conflicts.launch, function)
+    summary = _summary(count, idle)
+    return Check("barriers", summary, tuple(findings), tuple(notes), claim=f"barriers: {summary}" if count else "")
+
+
+def _summary(count: int, idle: int) -> str:
+    if not count:
+        return "none"
+    return f"{count}, each needed" if not idle else f"{count}, of which nothing needs {idle}"
+
+
+def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
+    private = {a.name for a in function.arrays if not a.shared}
+    for node, why in divergent_nodes(function.body, frozenset({*BLOCK, *launch.ranges, *private})):
+        what = node.instruction.noun if not isinstance(node, Sync) and node.instruction is not None else \
+            "a warp barrier" if isinstance(node, Sync) and node.scope is Scope.WARP else "a barrier"
+        yield refuted(VerificationError(
+            f"In '{function.name}' {what} stands {why}, which may differ between the threads of a block.",
+            check="barriers", hint="this is a fault in loopkit; please report it with the kernel"))
+
+# }}}

@@ -1,11 +1,15 @@
 """Results of checks: verdicts with their evidence, in printable form."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from loopkit.errors import ENTRY_POINTS, LoopkitError, UndecidedError
+from loopkit.analysis.witnesses import parameters_of, witness_at
+from loopkit.errors import ENTRY_POINTS, LoopkitError, UndecidedError, Witness
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.relations import smallest_pair
+from loopkit.poly.sets import InstanceSet, Map, lexmin_point
 
 
 class Verdict(Enum):
@@ -20,14 +24,15 @@ class Verdict(Enum):
         return self.value
 
 
-_WEIGHT = {verdict: i for i, verdict in enumerate(Verdict)}
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict that outweighs the others; without any, all is proven."""
+    return max(verdicts, key=list(Verdict).index, default=Verdict.PROVEN)
 
 
 @dataclass(frozen=True)
 class Finding:
     """A statement that is not proven.
 
-    :ivar text: one sentence.
     :ivar witness: for a refutation: sizes, instances and element, as text.
     :ivar error: the error that :meth:`Report.raise_if_refuted` raises.
     """
@@ -59,6 +64,54 @@ def gave_up(error: UndecidedError) -> Finding:
     return undecided(f"{error.message} {error.reason}")
 
 
+def smallest_witness(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> Witness:
+    """The smallest of *pairs*, from instances of the statement *source* to those of *sink*.
+
+    The smallest is the first by parameters in the order of the arguments, then by inames.
+    """
+    a, b = knl.statement_by_id[source], knl.statement_by_id[sink]
+    params, first, second = smallest_pair(pairs, a.inames, b.inames, parameters_of(knl))
+    return witness_at(knl, array, kind, params, (source, first), (sink, second))
+
+
+def smallest_instance(knl: LoopKernel, points: InstanceSet) -> tuple[dict[str, int], dict[str, int]]:
+    """The parameters and the inames of the smallest of *points*, which are not empty."""
+    point = lexmin_point(points.set, points.inames, parameters_of(knl))
+    assert point is not None
+    return point
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A finding of translation validation: a difference between a loop program and its kernel, at the smallest example.
+
+    :ivar kind: ``"missing"``, ``"twice"``, ``"outside"``, ``"element"``, ``"value"``, ``"order"``, ``"barrier"``,
+        ``"divergent"``, ``"box"``, ``"vector"``, ``"product"``, ``"turn"`` or ``"undecided"``.
+    :ivar statement: ``""`` for a barrier.
+    :ivar place: the coordinates of block and thread, and the loop variables.
+    """
+
+    kind: str
+    launch: str
+    statement: str
+    text: str
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    place: Mapping[str, int] = field(default_factory=dict)
+    instance: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        parts = [f"with {_values(self.parameters)}"] if self.parameters else []
+        if self.instance:
+            parts.append(f"instance {self.statement}[{_values(self.instance)}]")
+        if self.place:
+            parts.append(f"at {_values(self.place)}")
+        return f"{self.launch}: {self.text}" + (f" ({'; '.join(parts)})" if parts else "")
+
+
+def _values(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{k} = {v}" for k, v in values.items())
+
+
 @dataclass(frozen=True)
 class Check:
     """One question about a kernel and its answer.
@@ -78,7 +131,7 @@ class Check:
 
     @property
     def verdict(self) -> Verdict:
-        return max((f.verdict for f in self.findings), key=_WEIGHT.__getitem__, default=Verdict.PROVEN)
+        return worst(f.verdict for f in self.findings)
 
     def lines(self) -> Iterator[str]:
         """One line, and below it the findings and the notes."""
@@ -101,7 +154,7 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of the checks."""
-        return max((c.verdict for c in self.checks), key=_WEIGHT.__getitem__, default=Verdict.PROVEN)
+        return worst(c.verdict for c in self.checks)
 
     @property
     def ok(self) -> bool:
@@ -115,10 +168,7 @@ class Report:
 
     def __getitem__(self, name: str) -> Check:
         """The check *name*; :raises KeyError: it was not made."""
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise KeyError(name)
+        return {check.name: check for check in self.checks}[name]
 
     def findings(self, verdict: Verdict) -> tuple[Finding, ...]:
         """All findings with this verdict."""

@@ -1,7 +1,7 @@
 """The block and the thread that run an instance, as far as the launch determines them."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import add, floor_div, multiply, subtract
+from loopkit.poly.limits import kept
 from loopkit.poly.relations import equal_coordinates, other_instance
 from loopkit.poly.sets import Map
 
@@ -31,11 +32,8 @@ class Threads:
 
     def in_one_block(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map:
         """The *pairs* of instances that one block may run."""
-        key = ("block", *_signature(a), *_signature(b))
-        if key not in self.memo:
-            known = [pair for axis in self._long(GRID) for pair in self._places(axis, a, b) or ()]
-            self.memo[key] = _equal(a, b, known) if known else None
-        same: Map | None = self.memo[key]
+        same = self._at_one_place("block", a, b, lambda: [
+            pair for axis in self._long(GRID) for pair in self._places(axis, a, b) or ()] or None)
         return pairs if same is None else pairs.intersect(same)
 
     def in_two_blocks(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
@@ -58,28 +56,46 @@ class Threads:
         warp = self.launch.machine.warp
         if self.launch.threads <= warp:
             return None
-        key = ("warp", *_signature(a), *_signature(b))
-        if key not in self.memo:
+
+        def numbers() -> Places:
             first, second = self._number(a), self._number(b)
-            self.memo[key] = None if first is None or second is None else _equal(
-                a, b, [(floor_div(first, warp), floor_div(second, warp))])
-        same: Map | None = self.memo[key]
+            return None if first is None or second is None else [(floor_div(first, warp), floor_div(second, warp))]
+        same = self._at_one_place("warp", a, b, numbers)
         if same is None:
             return self.on_two_threads(a, b, pairs)
         pairs = pairs.subtract(same)
         return None if pairs.is_empty() else pairs
 
+    def _apart(self, axes: Sequence[str], a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
+        """The *pairs* that two places along *axes* may run; ``None`` if there are none."""
+        if not axes:
+            return None
+
+        def known() -> Places:
+            places = [self._places(axis, a, b) for axis in axes]
+            return None if None in places else [pair for place in places for pair in place or ()]
+        same = self._at_one_place(tuple(axes), a, b, known)
+        if same is not None:
+            pairs = pairs.subtract(same)
+        return None if pairs.is_empty() else pairs
+
+    def _at_one_place(self, what: object, a: BoundStatement, b: BoundStatement, find: Callable[[], Places]
+                      ) -> Map | None:
+        """The pairs of instances for which the expressions that *find* returns agree; ``None``: it returns none."""
+        def agreeing() -> Map | None:
+            known = find()
+            return None if known is None else equal_coordinates(
+                a.statement.inames, [x for x, _ in known], b.statement.inames, [y for _, y in known])
+        signatures = ((x.statement.inames, x.hardware, x.auto, x.alone_on) for x in (a, b))
+        return kept(self.memo, (what, *signatures), agreeing)
+
     def _long(self, axes: Sequence[str]) -> list[str]:
-        """The *axes* longer than one."""
         return [axis for axis in axes if self.launch.extents.get(axis, 1) != 1]
 
     def _on(self, axis: str, bound: BoundStatement) -> tuple[str, ...]:
         """The inames of a statement on *axis*, outermost first."""
-        key = (axis, bound.hardware)
-        if key not in self.memo:
-            self.memo[key] = tuple(x for x in bound.hardware if axis in variables(self.launch.coordinates[x]))
-        found: tuple[str, ...] = self.memo[key]
-        return found
+        return kept(self.memo, (axis, bound.hardware), lambda: tuple(
+            x for x in bound.hardware if axis in variables(self.launch.coordinates[x])))
 
     def _places(self, axis: str, a: BoundStatement, b: BoundStatement) -> Places:
         first, second = self._on(axis, a), self._on(axis, b)
@@ -95,20 +111,6 @@ class Threads:
     def _from_zero(self, inames: Sequence[str]) -> list[Expression]:
         return [subtract(p.Variable(x), iname_range(self.kernel, x)[0]) for x in inames]
 
-    def _apart(self, axes: Sequence[str], a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
-        """The *pairs* that two places along *axes* may run; ``None`` if there are none."""
-        if not axes:
-            return None
-        key = ("apart", *axes, *_signature(a), *_signature(b))
-        if key not in self.memo:
-            places = [self._places(axis, a, b) for axis in axes]
-            known = [pair for place in places for pair in place or ()]
-            self.memo[key] = None if None in places else _equal(a, b, known)
-        same: Map | None = self.memo[key]
-        if same is not None:
-            pairs = pairs.subtract(same)
-        return None if pairs.is_empty() else pairs
-
     def _number(self, bound: BoundStatement) -> Expression | None:
         """The number in its block of the thread that runs an instance; ``None`` if several warps do, or any may."""
         result: Expression = 0
@@ -121,12 +123,3 @@ class Threads:
                 return None                  # else one warp holds all of them, for each place on the other axes
             stride *= extent
         return result
-
-
-def _signature(bound: BoundStatement) -> tuple[object, ...]:
-    """The key of the threads that run a statement's instances."""
-    return bound.statement.inames, bound.hardware, bound.auto, bound.alone_on
-
-
-def _equal(a: BoundStatement, b: BoundStatement, known: Sequence[tuple[Expression, Expression]]) -> Map:
-    return equal_coordinates(a.statement.inames, [x for x, _ in known], b.statement.inames, [y for _, y in known])

@@ -4,17 +4,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loopkit.ast.nodes import Assign, For, Function, Sync
+from loopkit.instructions.mma import Mma
+from loopkit.instructions.vector_access import VectorAccess
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.limits import bounded
-from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import grid_of
 from loopkit.verification.validation_host import host_findings
 from loopkit.verification.validation_instances import InstanceCheck
-from loopkit.verification.validation_instructions import instruction_findings
 from loopkit.verification.validation_order import OrderCheck
-from loopkit.verification.validation_walk import Execution, annotated_loops, executions
-from loopkit.verification.validation_warp_registers import WarpRegisterCheck
+from loopkit.verification.validation_vectors import VectorCheck
+from loopkit.verification.validation_walk import Execution, executions
+from loopkit.verification.validation_warps import ProductCheck, WarpRegisterCheck
 
 
 def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
@@ -66,19 +68,32 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         yield Mismatch("turn", launch.name, "", f"the blocks are {how}numbered as they start")
     grid = grid_of(knl, function)
     of_statements: dict[str, list[Execution]] = {}
-    barriers: list[Execution] = []
+    places: list[Execution] = []
+    loops: list[Execution] = []
     for e in executions(knl, function, grid):
-        if isinstance(e.node, Sync):
-            barriers.append(e)
-        elif isinstance(e.node, Assign) and not e.condition.is_empty():
-            of_statements.setdefault(e.node.statement, []).append(e)
+        match e.node:
+            case Assign(statement=statement) if not e.condition.is_empty():
+                of_statements.setdefault(statement, []).append(e)
+            case Sync():
+                places.append(e)
+            case For():
+                loops.append(e)
+            case _:
+                pass
+    subject = launch, lowered.storages, function, grid, of_statements, places
     decided = True
-    for found in InstanceCheck(knl, launch, lowered.storages, function, grid, of_statements).findings():
+    for found in InstanceCheck(*subject).findings():
         yield found
         decided = decided and found.kind != "undecided"
-    for loop in annotated_loops(knl, function, grid):
+    for loop in loops:
         assert isinstance(loop.node, For)
-        yield from instruction_findings(lowered, launch, function, grid, loop)
-    yield from WarpRegisterCheck(knl, launch, function, grid, of_statements).findings()
+        match loop.node.instruction:
+            case VectorAccess():
+                yield from VectorCheck(*subject, loop).findings()
+            case Mma() as product:
+                yield from ProductCheck(*subject, loop, product).findings()
+            case other:
+                raise TypeError(f"there is no check of {other} for a loop")
+    yield from WarpRegisterCheck(*subject).findings()
     if decided:
-        yield from OrderCheck(knl, launch, lowered.storages, grid, of_statements, barriers).findings()
+        yield from OrderCheck(*subject).findings()

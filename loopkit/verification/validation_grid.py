@@ -20,13 +20,13 @@ from pymbolic.typing import Expression
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.ast.nodes import Function
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.lowering.lowered import BLOCK
 from loopkit.poly.affine import NotAffineError, add, floor_div, multiply, remainder, subtract
-from loopkit.poly.piecewise import as_points, conjunction, is_piecewise, params_condition, points_where
-from loopkit.poly.sets import InstanceSet, Set, lexmin_point, range_from, universe_params
+from loopkit.poly.piecewise import is_piecewise, params_where, projected
+from loopkit.poly.sets import InstanceSet, Set, conjunction, lexmin_point, range_from, universe_params
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,11 @@ class AxisPart:
         place = p.Variable(self.axis) if self.stride == 1 else floor_div(p.Variable(self.axis), self.stride)
         return add(place if self.length is None else remainder(place, self.length), self.low)
 
-    def at(self, sizes: Mapping[str, int]) -> AxisPart:
-        """The part at the given *sizes*, an affine expression."""
-        return AxisPart(self.axis, evaluate(self.low, sizes), evaluate(self.stride, sizes),
-                        None if self.length is None else evaluate(self.length, sizes))
-
 
 @dataclass(frozen=True, eq=False)
 class Grid:
     """Blocks and threads of a launch.
 
-    :ivar kernel: the kernel of the launch.
-    :ivar extents: of each axis.
-    :ivar coordinates: the coordinates that distinguish threads: the axes, and the inames on an axis that are not affine
-        in it.
     :ivar on_axis: the coordinates of each axis, the axis first.
     :ivar values: the other hardware inames in terms of the coordinates.
     :ivar parts: the part of its axis of each hardware iname.
@@ -70,11 +61,19 @@ class Grid:
 
     kernel: LoopKernel
     extents: Mapping[str, Expression]
-    coordinates: tuple[str, ...]
     on_axis: Mapping[str, tuple[str, ...]]
     values: Mapping[str, Expression]
     parts: Mapping[str, AxisPart]
     points: Set
+
+    @cached_property
+    def coordinates(self) -> tuple[str, ...]:
+        """The coordinates that distinguish threads: the axes, and the inames on an axis that are not affine in it."""
+        return (*self.along("g"), *self.along("l"))
+
+    def along(self, kind: str) -> tuple[str, ...]:
+        """The coordinates of the block (``"g"``), or of the thread in its block (``"l"``)."""
+        return tuple(c for axis, cs in self.on_axis.items() if axis.startswith(kind) for c in cs)
 
     @cached_property
     def by_sizes(self) -> tuple[str, ...]:
@@ -88,7 +87,7 @@ class Grid:
 
     def onto(self, dims: Sequence[str], points: Set) -> Set:
         """Coordinates that are a condition on parameters, as a set of the dimensions *dims*."""
-        return as_points(InstanceSet((), points).onto(self.coordinates).onto(dims).set)
+        return projected(projected(points, (), self.coordinates), self.coordinates, dims)
 
     # {{{ must-exist places of a statement
 
@@ -163,8 +162,8 @@ class Grid:
         :arg wanted: the places of all instances, with the dimensions *names*: coordinates, then *own*.
         """
         for sizes in some_sizes(instances, own):
-            there = InstanceSet(tuple(names), wanted.intersect(self.onto(names, self.at(sizes)))).onto(own)
-            left = instances.intersect_params(conjunction(sizes)).subtract(as_points(there.set))
+            there = projected(wanted.intersect(self.onto(names, self.at(sizes))), names, own)
+            left = instances.intersect_params(conjunction(sizes)).subtract(there)
             if not left.is_empty():
                 return left
         return None
@@ -178,7 +177,7 @@ class Grid:
         for axis, extent in self.extents.items():
             place = p.Variable(axis)
             conditions += [_condition(place, ">=", 0), _condition(place, "<", evaluate(extent, known))]
-        conditions += [_condition(p.Variable(x), "==", self.parts[x].at(known).value) for x in self.by_sizes]
+        conditions += [_condition(p.Variable(x), "==", substitute(self.parts[x].value, known)) for x in self.by_sizes]
         return reduce(Set.intersect, conditions)
 
     # }}}
@@ -202,7 +201,7 @@ def grid_of(knl: LoopKernel, function: Function) -> Grid:
             _places(knl, axis, extent, shares) if shares or not is_piecewise(extent) else
             _condition(p.Variable(axis), "<", extent))
     values = {x: value for x, value in function.coordinates.items() if x not in own}
-    return Grid(knl, function.extents, tuple(c for cs in on_axis.values() for c in cs), on_axis, values, parts, points)
+    return Grid(knl, function.extents, on_axis, values, parts, points)
 
 
 def some_sizes(points: Set, names: Sequence[str]) -> Iterator[dict[str, int]]:
@@ -293,7 +292,7 @@ def _lengths(extent: Expression) -> Iterator[tuple[Set, Expression]]:
             for child in children:
                 yield from _lengths(child)
         case p.If(condition=condition, then=then, else_=0):        # no blocks at all at some sizes
-            holds = params_condition(points_where(condition, ()))
+            holds = params_where(condition)
             yield from ((holds.intersect(own), length) for own, length in _lengths(then))
         case _:
             yield universe_params(), extent
@@ -339,6 +338,6 @@ def _terms(expr: Expression, positive: list[Expression] | None = None) -> Counte
 
 
 def _condition(left: Expression, operator: str, right: Expression) -> Set:
-    return params_condition(points_where(p.Comparison(left, operator, right), ()))
+    return params_where(p.Comparison(left, operator, right))
 
 # }}}

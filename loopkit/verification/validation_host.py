@@ -6,17 +6,15 @@ from functools import reduce
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.accesses import accesses_by_array, commute, data_params
-from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.accesses import data_params
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.ast.nodes import Call
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Meeting
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.poly.piecewise import as_points, piecewise_relation
 from loopkit.poly.relations import (
-    in_time_order,
-    one_to_one,
     only_dims,
     other_instance,
     out_of_time_order,
@@ -24,8 +22,8 @@ from loopkit.poly.relations import (
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map, lexmin_point
-from loopkit.verification.validation_findings import Mismatch
-from loopkit.verification.validation_order import program_meeting
+from loopkit.verification.report import Mismatch
+from loopkit.verification.validation_order import program_meeting, required_order
 from loopkit.verification.validation_walk import Execution, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
@@ -53,7 +51,7 @@ def _iterations(knl: LoopKernel, launch: Launch, calls: Sequence[tuple[Execution
     for e, relation in calls:
         run = relation.range()
         for kind, text, points, names in (
-                ("twice", "twice for one iteration", None if one_to_one(relation) else
+                ("twice", "twice for one iteration", None if relation.is_injective() else
                  other_instance(same_element(relation, relation)).domain(), e.coordinates),
                 ("outside", "where none of its statements runs, or once more", run.subtract(left), launch.hosts)):
             if points is not None and not points.is_empty():
@@ -78,13 +76,14 @@ def _order(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
     knl = lowered.kernel
     launch_of = {s: launch for launch in lowered.launches for s in launch.statements}
     paths = execution_paths(knl)
-    for source, sink, array, pairs in _conflicts(lowered):
+
+    def where(source: str, sink: str) -> Meeting | None:
         a, b = launch_of.get(source), launch_of.get(sink)
-        if a is None or b is None or (a is b and not a.hosts):
-            continue
-        where = meeting_of(paths, source, sink)
-        ordered = in_time_order(pairs, shared_loops(knl, source, sink, where.loops), where.before)
-        apart = only_dims(ordered, [knl.statement_by_id[source].inames.index(x) for x in a.hosts],
+        return None if a is None or b is None or (a is b and not a.hosts) else meeting_of(paths, source, sink)
+    in_global = [name for name, storage in lowered.storages.items() if storage.space is AddressSpace.GLOBAL]
+    for (source, sink, array), pairs in required_order(knl, lowered.storages, in_global, where):
+        a, b = launch_of[source], launch_of[sink]
+        apart = only_dims(pairs, [knl.statement_by_id[source].inames.index(x) for x in a.hosts],
                           [knl.statement_by_id[sink].inames.index(x) for x in b.hosts])
         for first, one in calls[a.name]:
             for second, other in calls[b.name]:
@@ -96,18 +95,3 @@ def _order(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
                     parameters, _, place = smallest_pair(late, first.coordinates, second.coordinates)
                     yield Mismatch("order", b.name, sink, f"the host launches '{b.name}' with '{sink}' before "
                                    f"'{source}' in '{a.name}' is done, which it meets on '{array}'", parameters, place)
-
-
-def _conflicts(lowered: Lowered) -> Iterator[tuple[str, str, str, Map]]:
-    """Pairs of instances that access one cell of global memory, and other dependent pairs."""
-    knl = lowered.kernel
-    for d in dependences(knl):
-        if d.array not in lowered.storages:
-            yield d.source, d.sink, d.array, d.relation
-    for name, storage in lowered.storages.items():
-        if storage.space is AddressSpace.GLOBAL:
-            for a in accesses_by_array(knl).get(name, ()):
-                for b in accesses_by_array(knl)[name]:
-                    if (a.is_write or b.is_write) and not commute(a, b):
-                        yield a.statement, b.statement, name, same_element(
-                            storage.touched(a), storage.touched(b))

@@ -1,50 +1,41 @@
 """Instances: a loop program executes each instance of each statement once, with the statement's own elements."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
 from loopkit.analysis.dependences import dependences
-from loopkit.ast.nodes import Assign, Function
+from loopkit.ast.nodes import Assign
 from loopkit.expr.dtypes import WEAK_INT, Type, type_of
-from loopkit.expr.mappers import children, map_children, substitute, variables
-from loopkit.expr.nodes import TypeCast
+from loopkit.expr.mappers import children, elements_of, head_of, replaced, substitute, variables
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.lowering.lowered import BoundStatement, Launch, Storage, in_storage, instructions_of
+from loopkit.lowering.lowered import BoundStatement, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.enumerated import where_holds
-from loopkit.poly.piecewise import as_points, piecewise_relation, points_where
-from loopkit.poly.relations import one_to_one, other_instance, side_by_side, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
-from loopkit.verification.validation_findings import Mismatch
-from loopkit.verification.validation_grid import Grid
-from loopkit.verification.validation_walk import Execution
+from loopkit.poly.limits import kept
+from loopkit.poly.piecewise import as_points, piecewise_relation, points_where, projected
+from loopkit.poly.relations import other_instance, subscript_relation
+from loopkit.poly.sets import InstanceSet, Map, Set
+from loopkit.verification.report import Mismatch
+from loopkit.verification.validation_walk import Execution, LaunchCheck
 
 
 @dataclass(frozen=True, eq=False)
-class InstanceCheck:
-    """The checks of one launch; *executions* are those of its assignments, by statement."""
-
-    kernel: LoopKernel
-    launch: Launch
-    storages: Mapping[str, Storage]
-    function: Function
-    grid: Grid
-    executions: Mapping[str, Sequence[Execution]]
+class InstanceCheck(LaunchCheck):
+    """The check of the instances of each statement."""
 
     def findings(self) -> Iterator[Mismatch]:
         for s, bound in self.launch.statements.items():
             if any(not _says(e, bound.statement) for e in self.executions.get(s, ())):
-                yield self._finding("undecided", s, f"the program does not say which instances of '{s}' run where")
+                yield self.mismatch("undecided", s, f"the program does not say which instances of '{s}' run where")
                 continue
             try:
                 yield from self._instances(bound, self.executions.get(s, ()))
@@ -52,27 +43,11 @@ class InstanceCheck:
                     yield from self._conditions(bound, execution)
                     yield from self._elements(bound, execution)
             except NotAffineError as err:
-                yield self._finding("undecided", s, f"'{err}' is no affine form")
+                yield self.mismatch("undecided", s, f"'{err}' is no affine form")
         for s in self.executions.keys() - self.launch.statements.keys():
-            yield self._finding("outside", s, f"'{s}' is no statement of this launch")
+            yield self.mismatch("outside", s, f"'{s}' is no statement of this launch")
         yield from self._boxes()
         yield from self._arrivals()
-
-    def _finding(self, kind: str, statement: str, text: str, points: Set | None = None,
-                 names: Sequence[str] = ()) -> Mismatch:
-        if points is None:
-            return Mismatch(kind, self.launch.name, statement, text)
-        real = self.grid.real(points, names)
-        if real is None:
-            return Mismatch("undecided", self.launch.name, statement, f"whether {text} cannot be told, as "
-                            f"{_names(self.grid.by_sizes)} share axes in parts that sizes give")
-        found = lexmin_point(real, names)
-        assert found is not None
-        parameters, values = found
-        inames = self.kernel.statement_by_id[statement].inames
-        instance = {x: values[_own_name(x)] for x in inames if _own_name(x) in values}
-        return Mismatch(kind, self.launch.name, statement, text, parameters,
-                        {x: v for x, v in values.items() if not x.startswith("'")}, instance)
 
     # {{{ executed instances
 
@@ -83,40 +58,38 @@ class InstanceCheck:
         wanted = self._wanted(bound, axes)
         own = names[len(axes):]
         sure = wanted.intersect(self.grid.onto(names, self.grid.must_exist(bound.hardware)))
-        lost = self._domain(s).subtract(as_points(InstanceSet(names, sure).onto(own).set))
+        lost = self._domain(s).subtract(projected(sure, names, own))
         if not lost.is_empty():
             real = self.grid.without_place(lost, own, wanted, names)
             if real is None:
-                yield self._finding("undecided", s.id, f"whether each instance of '{s.id}' has a thread cannot be told")
+                yield self.mismatch("undecided", s.id, f"whether each instance of '{s.id}' has a thread cannot be told")
             else:
-                yield self._finding("missing", s.id, f"no thread is there for an instance of '{s.id}'", real, own)
+                yield self.mismatch("missing", s.id, f"no thread is there for an instance of '{s.id}'", real, own)
         axis = self.grid.misplaced(s.inames)
         if axis is not None:
-            yield self._finding("undecided", s.id, f"'{s.id}' does not lie on '{axis}' as the kernel packs its inames")
+            yield self.mismatch("undecided", s.id, f"'{s.id}' does not lie on '{axis}' as the kernel packs its inames")
             return
         left = wanted
         for execution in executions:
-            unknown = execution.data.difference(data_params(self.kernel, s.domain))
+            unknown = set(InstanceSet((), execution.condition).params).difference(
+                self.kernel.value_params, execution.coordinates, data_params(self.kernel, s.domain))
             if unknown:
-                yield self._finding("undecided", s.id, f"'{s.id}' stands in a loop whose bounds are read from "
+                yield self.mismatch("undecided", s.id, f"'{s.id}' stands in a loop whose bounds are read from "
                                     f"'{min(unknown)}', and its instances do not")
                 continue
             relation = self._relation(axes, execution)
             if not self._once(bound, axes, execution, relation):
                 pairs = other_instance(relation.apply_range(relation.reverse()))
-                yield self._finding("twice", s.id, f"'{s.id}' executes an instance twice", pairs.domain(),
+                yield self.mismatch("twice", s.id, f"'{s.id}' executes an instance twice", pairs.domain(),
                                     execution.coordinates)
             run = relation.range()
-            outside = run.subtract(wanted)
-            if not outside.is_empty():
-                yield self._finding("outside", s.id, f"'{s.id}' is executed outside of its instances", outside, names)
-            again = run.intersect(wanted).subtract(left)
-            if not again.is_empty():
-                yield self._finding("twice", s.id, f"'{s.id}' executes an instance at two places", again, names)
+            yield from self.at_points("outside", s.id, f"'{s.id}' is executed outside of its instances",
+                                      run.subtract(wanted), names)
+            yield from self.at_points("twice", s.id, f"'{s.id}' executes an instance at two places",
+                                      run.intersect(wanted).subtract(left), names)
             left = left.subtract(run)
         left = left if left.is_empty() else self._meant(s, left, names)
-        if not left.is_empty():
-            yield self._finding("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
+        yield from self.at_points("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
 
     def _meant(self, s: Statement, points: Set, names: tuple[str, ...]) -> Set:
         """*points* without those at which a condition fails that is affine there, e.g. at one value of an iname."""
@@ -129,16 +102,11 @@ class InstanceCheck:
 
     def _domain(self, s: Statement) -> Set:
         """The instances at which the affine conditions of the statement hold."""
-        if s.id not in self._domains:
+        def domain() -> Set:
             points = as_points(s.domain.intersect_params(self.kernel.assumptions).set)
-            for condition in self._own_conditions(s)[0]:
-                points = points.intersect(as_points(points_where(condition, s.inames)))
-            self._domains[s.id] = points
-        return self._domains[s.id]
-
-    @cached_property
-    def _domains(self) -> dict[str, Set]:
-        return {}
+            conditions = (as_points(points_where(c, s.inames)) for c in self._own_conditions(s)[0])
+            return reduce(Set.intersect, conditions, points)
+        return kept(self.memo, s.id, domain)
 
     def _own_conditions(self, s: Statement) -> tuple[list[Expression], list[Expression]]:
         """The conditions for an instance of *s* to run: the affine ones in inames and sizes, and those on data."""
@@ -165,9 +133,9 @@ class InstanceCheck:
     def _wanted(self, bound: BoundStatement, axes: tuple[str, ...]) -> Set:
         """The required places of each instance: *axes*, then inames."""
         s = bound.statement
-        own = InstanceSet(tuple(map(_own_name, s.inames)), self._domain(s))
-        dims = (*axes, *own.inames)
-        result = as_points(own.onto(dims).set)
+        own = tuple(map(_own_name, s.inames))
+        dims = (*axes, *own)
+        result = projected(self._domain(s), own, dims)
         result = result.intersect(self.grid.onto(dims, self.grid.points))
         for x in bound.hardware:
             value = p.Variable(x) if x in axes else self.grid.values[x]
@@ -185,25 +153,25 @@ class InstanceCheck:
         """Is each instance executed at most once here?"""
         told = {e.name for e in execution.instance if isinstance(e, p.Variable)}
         return (not bound.auto and told.issuperset(execution.loops)) or self._by_numbers(axes, execution) \
-            or one_to_one(relation)
+            or bool(relation.is_injective())
 
     def _by_numbers(self, axes: tuple[str, ...], execution: Execution) -> bool:
         """Do executions have distinct numbers, and numbers distinct instances?
 
         A shortcut: isl separates integer divisions of a number easily, and those of its components poorly.
         """
-        values = {value: p.Variable(name) for name, value in execution.numbers.items()}
-        folded = [_folded(e, values) for e in execution.instance]
+        values: dict[Expression, Expression] = {value: p.Variable(name) for name, value in execution.numbers.items()}
+        folded = [replaced(e, values) for e in execution.instance]
         used = frozenset(axes).union(*map(variables, folded))
         own = tuple(x for x in execution.coordinates if x in used)
         numbers = tuple(x for x in execution.numbers if x in used)
         if not numbers:
             return False
-        box = as_points(InstanceSet((), self.grid.points).onto(execution.coordinates).set)
+        box = projected(self.grid.points, (), execution.coordinates)
         numbered = piecewise_relation(execution.coordinates,
                                       [*map(p.Variable, own), *(execution.numbers[x] for x in numbers)])
-        return one_to_one(piecewise_relation((*own, *numbers), [*map(p.Variable, axes), *folded])) \
-            and one_to_one(numbered.intersect_domain(box))
+        instances = piecewise_relation((*own, *numbers), [*map(p.Variable, axes), *folded])
+        return bool(instances.is_injective() and numbered.intersect_domain(box).is_injective())
 
     # }}}
 
@@ -221,20 +189,19 @@ class InstanceCheck:
             if not copies:
                 continue
             needed = self._there(ends[1], copies).apply(
-                side_by_side(subscript_relation(copies, tuple(map(p.Variable, copies))), d.relation.reverse()))
+                subscript_relation(copies, tuple(map(p.Variable, copies))).flat_product(d.relation.reverse()))
             # bounds read from memory may have widened the domain
-            real = InstanceSet(tuple(map(_own_name, ends[0].statement.inames)), self._domain(ends[0].statement))
-            needed = needed.intersect(as_points(real.onto((*copies, *real.inames)).set))
-            lost = needed.subtract(self._there(ends[0], copies))
-            if not lost.is_empty():
-                yield self._finding("value", d.source, f"'{d.sink}' reads '{d.array}' where '{d.source}' does not run",
-                                    lost, (*copies, *real.inames))
+            own = tuple(map(_own_name, ends[0].statement.inames))
+            needed = needed.intersect(projected(self._domain(ends[0].statement), own, (*copies, *own)))
+            yield from self.at_points(
+                "value", d.source, f"'{d.sink}' reads '{d.array}' where '{d.source}' does not run",
+                needed.subtract(self._there(ends[0], copies)), (*copies, *own))
 
     def _there(self, bound: BoundStatement, copies: tuple[str, ...]) -> Set:
         """The instances run by each of *copies*, some of the grid's coordinates."""
         axes = self._axes(bound)
         own = tuple(map(_own_name, bound.statement.inames))
-        return as_points(InstanceSet((*axes, *own), self._wanted(bound, axes)).onto((*copies, *own)).set)
+        return projected(self._wanted(bound, axes), (*axes, *own), (*copies, *own))
 
     # }}}
 
@@ -252,12 +219,12 @@ class InstanceCheck:
         own = [_positive(self._own(execution, c)) for c in self._own_conditions(s)[1]]
         for condition, holds in execution.conditions:
             if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
-                yield self._finding("missing", s.id, f"'{s.id}' runs only where {condition} "
+                yield self.mismatch("missing", s.id, f"'{s.id}' runs only where {condition} "
                                     f"{'holds' if holds else 'does not hold'}, which is no condition of its own")
         for c, h in own:
             if not (self._holds(execution, c, h) or any(holds == h and self._difference(execution, condition, c) is None
                                                         for condition, holds in execution.conditions)):
-                yield self._finding("outside", s.id, f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not")
+                yield self.mismatch("outside", s.id, f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not")
 
     def _holds(self, execution: Execution, condition: Expression, holds: bool) -> bool:
         """Is *condition* affine at *execution*, with the instances being exactly those at which it has this truth?"""
@@ -276,18 +243,18 @@ class InstanceCheck:
         if combine is not None and combine in self.kernel.operations:
             value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
         if node.combine != combine:
-            yield self._finding("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
+            yield self.mismatch("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
         if (asked := instructions_of(s, node.target, node.value, self.storages)) != node.instructions:
             has, needs = (", ".join(title for i in own for title in i.titles) or "plain"
                           for own in (node.instructions, asked))
-            yield self._finding("value", s.id, f"'{s.id}' is {has} instead of {needs}")
+            yield self.mismatch("value", s.id, f"'{s.id}' is {has} instead of {needs}")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
             if substitute(in_storage(own, self.storages), dict(node.instance)) == expr:
                 continue
             found = self._difference(execution, substitute(expr, execution.names), self._own(execution, own))
             if found is not None:
                 here, wanted, points = found
-                yield self._finding(kind, s.id, f"'{s.id}' has {here} where {wanted} is meant", points,
+                yield self.mismatch(kind, s.id, f"'{s.id}' has {here} where {wanted} is meant", points,
                                     execution.coordinates)
 
     def _difference(self, execution: Execution, a: Expression, b: Expression, points: Set | None = None
@@ -365,20 +332,14 @@ class InstanceCheck:
     def _stray(self, s: str, execution: Execution, array: str, shape: tuple[int, ...]) -> Iterator[Mismatch]:
         assert isinstance(execution.node, Assign)
         for expr in (execution.node.target, execution.node.value):
-            for index in _subscripts(substitute(expr, execution.names), array):
-                for i, extent in zip(index, shape, strict=True):
+            for element in elements_of(substitute(expr, execution.names), (array,)):
+                for i, extent in zip(element.index_tuple, shape, strict=True):
                     outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
-                    points = execution.points.intersect(points_where(outside, execution.coordinates))
-                    if not points.is_empty():
-                        yield self._finding("box", s, f"'{s}' leaves the {extent} elements along an axis of '{array}'",
-                                            points, execution.coordinates)
+                    yield from self.at_points(
+                        "box", s, f"'{s}' leaves the {extent} elements along an axis of '{array}'",
+                        execution.points.intersect(points_where(outside, execution.coordinates)), execution.coordinates)
 
     # }}}
-
-
-def _folded(expr: Expression, names: Mapping[Expression, Expression]) -> Expression:
-    """*expr* with names for some of its parts."""
-    return names[expr] if expr in names else map_children(expr, lambda e: _folded(e, names))
 
 
 def _own_name(iname: str) -> str:
@@ -408,25 +369,4 @@ def _positive(condition: Expression) -> tuple[Expression, bool]:
 
 def _alike(a: Expression, b: Expression) -> bool:
     """Are two expressions of one kind, apart from their operands?"""
-    if type(a) is not type(b) or len(children(a)) != len(children(b)) or not children(a):
-        return False
-    match a, b:
-        case (p.Comparison(), p.Comparison()):
-            return a.operator == b.operator
-        case (p.Call(), p.Call()):
-            return a.function == b.function
-        case (TypeCast(), TypeCast()):
-            return a.dtype_name == b.dtype_name
-        case _:
-            return True
-
-
-def _subscripts(expr: Expression, array: str) -> Iterator[tuple[Expression, ...]]:
-    if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(array):
-        yield expr.index_tuple
-    for child in children(expr):
-        yield from _subscripts(child, array)
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names) or "nothing"
+    return type(a) is type(b) and len(children(a)) == len(children(b)) > 0 and head_of(a) == head_of(b)

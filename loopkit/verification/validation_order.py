@@ -1,9 +1,10 @@
 """Order: dependent executions run in the order of the kernel, with barriers between threads."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -11,15 +12,16 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.assumed_dependences import without_assumed
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.ast.nodes import Assign, Completion, Scope, Sync, completion_of
+from loopkit.ast.nodes import Assign, Completion, For, Scope, Sync, completion_of
 from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Meeting, Path, meeting, paths
-from loopkit.lowering.lowered import Launch, Storage
+from loopkit.kernel.tree import Meeting, meeting, paths
+from loopkit.lowering.lowered import Storage
 from loopkit.poly.affine import floor_div
-from loopkit.poly.piecewise import as_points, conjunction, piecewise_relation
+from loopkit.poly.limits import kept
+from loopkit.poly.piecewise import piecewise_relation, projected
 from loopkit.poly.relations import (
     SharedLoop,
     apart_along,
@@ -32,10 +34,10 @@ from loopkit.poly.relations import (
     smallest_pair,
     subscript_relation,
 )
-from loopkit.poly.sets import InstanceSet, Map, Set, range_from, universe_params
-from loopkit.verification.validation_findings import Mismatch
-from loopkit.verification.validation_grid import Grid, thread_number
-from loopkit.verification.validation_walk import TOGETHER, Execution
+from loopkit.poly.sets import Map, Set, conjunction, range_from, universe_params
+from loopkit.verification.report import Mismatch
+from loopkit.verification.validation_grid import thread_number
+from loopkit.verification.validation_walk import TOGETHER, Execution, LaunchCheck
 
 #: Two statements, and the array of their conflict.
 Meet = tuple[str, str, str]
@@ -50,8 +52,7 @@ class _Coordinates:
 
     @cached_property
     def points(self) -> Set:
-        e = self.execution
-        return as_points(InstanceSet(e.coordinates, e.points).onto(self.names).set)
+        return projected(self.execution.points, self.execution.coordinates, self.names)
 
     def shared(self, other: _Coordinates, names: Sequence[str]) -> list[SharedLoop]:
         return [(self.names.index(x), other.names.index(x)) for x in names]
@@ -71,73 +72,28 @@ class _Coordinates:
 
 
 @dataclass(frozen=True, eq=False)
-class OrderCheck:
-    """The checks of one launch; *executions* are those of its assignments, by statement.
-
-    :ivar places: barriers, commits of groups, and waits for groups.
-    """
-
-    kernel: LoopKernel
-    launch: Launch
-    storages: Mapping[str, Storage]
-    grid: Grid
-    executions: Mapping[str, Sequence[Execution]]
-    places: Sequence[Execution]
-    _separated: dict[object, Map] = field(default_factory=dict)
-    _coordinates: dict[object, _Coordinates] = field(default_factory=dict)
+class OrderCheck(LaunchCheck):
+    """The check of the order of dependent executions."""
 
     def findings(self) -> Iterator[Mismatch]:
-        for barrier in self.places:
-            if barrier.divergent:
-                yield Mismatch("divergent", self.launch.name, "",
-                               "a barrier stands under a condition that may differ between the threads of a block")
+        for _ in (node for node in self.divergent if not isinstance(node, For)):
+            yield self.mismatch("divergent", "",
+                                "a barrier stands under a condition that may differ between the threads of a block")
         ways = paths(self.launch.tree)
-        for (source, sink, array), pairs in self._conflicts(ways):
+        def where(source: str, sink: str) -> Meeting | None:
+            return meeting(ways[source], ways[sink]) if source in ways and sink in ways else None
+        required: dict[Meet, Map] = {}
+        for (source, sink, array), pairs in required_order(self.kernel, self.storages, self.storages, where):
+            if array in self.storages:
+                pairs = without_assumed(self.kernel, array, source, sink, pairs)
+            key = source, sink, array
+            required[key] = required[key].union(pairs) if key in required else pairs
+        for (source, sink, array), pairs in required.items():
             for first in self.executions.get(source, ()):
                 for second in self.executions.get(sink, ()):
                     finding = self._pair(array, first, second, pairs, meeting(ways[source], ways[sink]))
                     if finding is not None:
                         yield finding
-
-    # {{{ required order
-
-    def _conflicts(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
-        """Pairs of instances whose first must complete before the second starts, in the kernel's order."""
-        found: dict[Meet, Map] = {}
-        for meet, pairs in (*self._on_cells(ways), *self._on_arguments(ways)):
-            source, sink, _ = meet
-            where = meeting(ways[source], ways[sink])
-            loops = shared_loops(self.kernel, source, sink, where.loops)
-            ordered = in_time_order(pairs, loops, where.before)
-            if not ordered.is_empty():
-                found[meet] = found[meet].union(ordered) if meet in found else ordered
-        yield from found.items()
-
-    def _on_cells(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
-        """Instances that access one cell of a temporary, one of them writing."""
-        cache: dict[object, Map] = {}
-        for array, accesses in accesses_by_array(self.kernel).items():
-            storage = self.storages.get(array)
-            if storage is None:
-                continue
-            here = [a for a in accesses if a.statement in ways]
-            for a in here:
-                for b in here:
-                    where = meeting(ways[a.statement], ways[b.statement])
-                    if not (a.is_write or b.is_write) or commute(a, b) or not (where.loops or where.before):
-                        continue
-                    key = (id(a.domain), a.subscripts, a.affine, id(b.domain), b.subscripts, b.affine, array)
-                    if key not in cache:
-                        cache[key] = same_element(storage.touched(a), storage.touched(b))
-                    yield (a.statement, b.statement, array), without_assumed(
-                        self.kernel, array, a.statement, b.statement, cache[key])
-
-    def _on_arguments(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
-        for d in dependences(self.kernel):
-            if d.array not in self.storages and d.source in ways and d.sink in ways:
-                yield (d.source, d.sink, d.array), d.relation
-
-    # }}}
 
     # {{{ one pair of executions
 
@@ -168,7 +124,7 @@ class OrderCheck:
         x, y = self._uniform(first, loops), self._uniform(second, loops)
         (source, kept), (sink, other) = x.instances, y.instances
         some = source.apply_range(only_dims(pairs, kept, other)).apply_range(sink.reverse())
-        some = some.intersect(x.equal(y, self._block))
+        some = some.intersect(x.equal(y, self.grid.along("g")))
         return None if some.is_empty() else (x, y, some)
 
     def _suspects(self, kind: str, x: _Coordinates, y: _Coordinates, rough: Map) -> Iterator[Set]:
@@ -232,8 +188,7 @@ class OrderCheck:
 
     def _same(self, kind: str) -> list[SharedLoop]:
         """The dimensions of the block's coordinates (``"g"``) or the thread's (``"l"``) in two executions."""
-        names = [c for axis, cs in self.grid.on_axis.items() if axis.startswith(kind) for c in cs]
-        return [(i, i) for i in map(self.grid.coordinates.index, names)]
+        return [(i, i) for i in map(self.grid.coordinates.index, self.grid.along(kind))]
 
     def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Mismatch:
         assert isinstance(first.node, Assign)
@@ -265,18 +220,14 @@ class OrderCheck:
         if pairs.is_empty():
             return None
         x, y = self._uniform(first), self._uniform(second)
-        known = only_dims(pairs, [first.coordinates.index(c) for c in x.names],
-                          [second.coordinates.index(c) for c in y.names])
-        left = self._bare_of(known, x, y, self._block_barriers)
+        left = self._bare_of(_narrowed(pairs, x, y), x, y, self._block_barriers)
         if left is None:
             return None
-        bare = pairs.intersect(self._spread(left, first, x.names, second, y.names))
+        bare = pairs.intersect(_spread(left, x, y))
         if len(self._block_barriers) < len(barriers):
             left = self._bare_of(left, x, y, barriers)
             apart = self._other_warp(first, second, bare)
-            if left is not None:
-                apart = apart.union(bare.intersect(self._spread(left, first, x.names, second, y.names)))
-            bare = apart
+            bare = apart if left is None else apart.union(bare.intersect(_spread(left, x, y)))
         return None if bare.is_empty() else bare
 
     @cached_property
@@ -305,49 +256,32 @@ class OrderCheck:
             pairs = pairs.subtract(self._between(x, y, barrier))
         return None if pairs.is_empty() else pairs
 
-    def _spread(self, pairs: Map, first: Execution, x: Sequence[str], second: Execution, y: Sequence[str]) -> Map:
-        """All executions that agree with *pairs* in the coordinates of *pairs*."""
-        ends = [subscript_relation(e.coordinates, tuple(map(p.Variable, names)))
-                for e, names in ((first, x), (second, y))]
-        return ends[0].apply_range(pairs).apply_range(ends[1].reverse())
-
     def _uniform(self, execution: Execution, also: Sequence[str] = ()) -> _Coordinates:
         """The coordinates that order it among barriers: the block's, the loops with barriers; and *also*."""
-        key = execution, tuple(also)
-        if key not in self._coordinates:
-            found = {*self._block, *also}
-            for barrier in self.places:
-                found.update(program_meeting(execution, barrier)[0])
-            self._coordinates[key] = _Coordinates(execution, tuple(x for x in execution.coordinates if x in found))
-        return self._coordinates[key]
-
-    @cached_property
-    def _block(self) -> tuple[str, ...]:
-        return tuple(c for axis, cs in self.grid.on_axis.items() if axis.startswith("g") for c in cs)
+        def found() -> _Coordinates:
+            loops = (program_meeting(execution, place)[0] for place in self.places)
+            names = {*self.grid.along("g"), *also}.union(*loops)
+            return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
+        return kept(self.memo, (execution, tuple(also)), found)
 
     def _between(self, x: _Coordinates, y: _Coordinates, barrier: Execution) -> Map:
         """Pairs of executions, by *x* and by *y*, with *barrier* between."""
-        key = (x, y, barrier)
-        if key not in self._separated:
+        def between() -> Map:
             z = self._at(barrier)
-            self._separated[key] = self._first(x, z).intersect_range(z.points).apply_range(self._first(z, y))
-        return self._separated[key]
+            return self._first(x, z).intersect_range(z.points).apply_range(self._first(z, y))
+        return kept(self.memo, (x, y, barrier), between)
 
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
         """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
-        key = (x, y)
-        if key not in self._separated:
+        def first() -> Map:
             loops, before = program_meeting(x.execution, y.execution)
-            self._separated[key] = in_time_order(x.equal(y, self._block), x.shared(y, loops), before)
-        return self._separated[key]
+            return in_time_order(x.equal(y, self.grid.along("g")), x.shared(y, loops), before)
+        return kept(self.memo, (x, y), first)
 
     def _at(self, place: Execution) -> _Coordinates:
-        if place not in self._coordinates:
-            self._coordinates[place] = _Coordinates(place, (*self._block, *place.loops))
-        return self._coordinates[place]
+        return kept(self.memo, place, lambda: _Coordinates(place, (*self.grid.along("g"), *place.loops)))
 
     def _other_warp(self, first: Execution, second: Execution, pairs: Map) -> Map:
-        """The *pairs* whose threads are in two warps."""
         if self.launch.threads <= self.launch.machine.warp:
             return Map.empty(pairs.get_space())
         number = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
@@ -370,10 +304,8 @@ class OrderCheck:
     def _early(self, first: Execution, second: Execution, pairs: Map, scope: Scope) -> Map | None:
         """Some of the *pairs* of one block whose second may run before the asynchronous first completes."""
         x, y = self._uniform(first), self._uniform(second)
-        known = only_dims(pairs, [first.coordinates.index(c) for c in x.names],
-                          [second.coordinates.index(c) for c in y.names])
-        left = self._under_way(known, x, y, scope)
-        return None if left is None else pairs.intersect(self._spread(left, first, x.names, second, y.names))
+        left = self._under_way(_narrowed(pairs, x, y), x, y, scope)
+        return None if left is None else pairs.intersect(_spread(left, x, y))
 
     def _under_way(self, pairs: Map, x: _Coordinates, y: _Coordinates, scope: Scope) -> Map | None:
         """Some of the *pairs* of executions without a wait between for the group of *x*."""
@@ -395,17 +327,58 @@ class OrderCheck:
 
     def _behind(self, x: _Coordinates, place: Execution, count: int) -> Map:
         """Executions of *x* and of *place* with at least *count* commits between."""
-        key = (x, place, count)
-        if key not in self._separated:
+        def behind() -> Map:
             z = self._at(place)
             found = Map.empty(self._first(x, z).get_space())
             for other in self.places:
                 if commits(_sync(other).instructions):
                     found = found.union(self._ended(x, other, count).apply_range(self._first(self._at(other), z)))
-            self._separated[key] = found.intersect_range(z.points)
-        return self._separated[key]
+            return found.intersect_range(z.points)
+        return kept(self.memo, (x, place, count), behind)
 
     # }}}
+
+
+def required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Collection[str],
+                   where: Callable[[str, str], Meeting | None]) -> Iterator[tuple[Meet, Map]]:
+    """Pairs of instances whose first must complete before the second starts, in the kernel's order.
+
+    Both access one cell of one of *arrays*, temporaries, and one of them writes; or they depend on each other in
+    arguments.
+
+    :arg where: the loops that two statements share, and which of the two comes first; ``None`` for other statements.
+    """
+    found: list[tuple[Meet, Map]] = []
+    cache: dict[object, Map] = {}
+    for array in arrays:
+        touched = storages[array].touched
+        for a, b in product(accesses_by_array(knl).get(array, ()), repeat=2):
+            met = where(a.statement, b.statement)
+            if met is not None and (met.loops or met.before) and (a.is_write or b.is_write) and not commute(a, b):
+                key = (id(a.domain), a.subscripts, a.affine, id(b.domain), b.subscripts, b.affine, array)
+                if key not in cache:
+                    cache[key] = same_element(touched(a), touched(b))
+                found.append(((a.statement, b.statement, array), cache[key]))
+    found += [((d.source, d.sink, d.array), d.relation) for d in dependences(knl) if d.array not in storages]
+    for meet, pairs in found:
+        source, sink, _ = meet
+        met = where(source, sink)
+        if met is not None:
+            pairs = in_time_order(pairs, shared_loops(knl, source, sink, met.loops), met.before)
+            if not pairs.is_empty():
+                yield meet, pairs
+
+
+def _narrowed(pairs: Map, x: _Coordinates, y: _Coordinates) -> Map:
+    """The *pairs* of executions, by *x* and *y*."""
+    source, sink = ([z.execution.coordinates.index(c) for c in z.names] for z in (x, y))
+    return only_dims(pairs, source, sink)
+
+
+def _spread(pairs: Map, x: _Coordinates, y: _Coordinates) -> Map:
+    """All executions that agree with *pairs* in *x* and *y*."""
+    source, sink = (subscript_relation(z.execution.coordinates, tuple(map(p.Variable, z.names))) for z in (x, y))
+    return source.apply_range(pairs).apply_range(sink.reverse())
 
 
 def _sync(place: Execution) -> Sync:
@@ -428,6 +401,5 @@ def program_meeting(first: Execution, second: Execution) -> tuple[tuple[str, ...
 
 
 def _of(execution: Execution, iname: str) -> Expression:
-    """The value of *iname* at an execution."""
     assert isinstance(execution.node, Assign)
     return next(value for (x, _), value in zip(execution.node.instance, execution.instance, strict=True) if x == iname)

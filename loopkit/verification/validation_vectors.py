@@ -1,38 +1,31 @@
 """Vector accesses: they move the elements of their loop's iterations, and may run before and behind the loop."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.shapes import Shape, array_shapes
-from loopkit.ast.nodes import AlignedArray, Assign, DivisibleSize, For, Function
+from loopkit.ast.nodes import AlignedArray, Assign, DivisibleSize, For
 from loopkit.ast.simplify import assigned
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.instructions.vector_access import WIDEST, Vector, VectorAccess, assignment_of, certain_elements, vectors_of
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.lowered import Storage
 from loopkit.poly.affine import add, affine_difference, multiply, remainder, subtract
-from loopkit.poly.piecewise import params_condition, points_where
-from loopkit.poly.remainders import known_remainder
-from loopkit.poly.sets import InstanceSet, Set, lexmin_point
-from loopkit.verification.validation_findings import Mismatch
-from loopkit.verification.validation_walk import Execution
+from loopkit.poly.piecewise import known_remainder, params_where, points_where, projected
+from loopkit.poly.sets import Set
+from loopkit.verification.report import Mismatch
+from loopkit.verification.validation_walk import Execution, LaunchCheck
 
 
 @dataclass(frozen=True, eq=False)
-class VectorCheck:
-    """The checks of one loop; *execution* is its place."""
+class VectorCheck(LaunchCheck):
+    """The check of one loop; *execution* is its place."""
 
-    kernel: LoopKernel
-    launch: str
-    storages: Mapping[str, Storage]
-    function: Function
     execution: Execution
 
     @cached_property
@@ -44,8 +37,8 @@ class VectorCheck:
         loop = self._loop
         assign, condition = assignment_of(loop)
         if assign is None or not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
-            yield self._finding("", f"the loop over '{loop.iname}' has vectors and is more than one statement of a "
-                                "constant number of iterations")
+            yield from self._found("", f"the loop over '{loop.iname}' has vectors and is more than one statement of a "
+                                   "constant number of iterations")
             return
         for vector in vectors_of(loop):
             yield from self._moved(vector, assign)
@@ -53,15 +46,15 @@ class VectorCheck:
             if condition is not None or vector.serves is not None:
                 yield from self._whole(vector, assign)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
-            yield self._finding(assign.statement, f"data decide which iterations of '{loop.iname}' run")
+            yield from self._found(assign.statement, f"data decide which iterations of '{loop.iname}' run")
         if isinstance(loop.instruction, VectorAccess) and loop.instruction.computes_all:
             yield from self._computed(assign)
         yield from self._in_time(assign)
 
-    def _finding(self, statement: str, text: str, points: Set | None = None) -> Mismatch:
-        found = None if points is None else lexmin_point(points, self.execution.coordinates)
-        parameters, place = found if found is not None else ({}, {})
-        return Mismatch("vector", self.launch, statement, text, parameters, place)
+    def _found(self, statement: str, text: str, points: Set | None = None) -> Iterator[Mismatch]:
+        """The mismatch, if there are *points*; ``None``: it does not depend on them."""
+        if points is None or not points.is_empty():
+            yield self.mismatch("vector", statement, text, points, self.execution.coordinates)
 
     # {{{ moved elements
 
@@ -71,23 +64,23 @@ class VectorCheck:
         certain = any(e in (element, vector.serves) for r in reads for e in certain_elements(r))
         updated = assign.target == element and assign.combine is not None
         if vector.stored != (assign.target == element):
-            yield self._finding(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
-                                f"'{s}' does {'not ' if vector.stored else ''}write")
+            yield from self._found(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
+                                   f"'{s}' does {'not ' if vector.stored else ''}write")
         if vector.loaded and not (certain or vector.stored):
-            yield self._finding(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
+            yield from self._found(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
         if not vector.loaded and (updated or any(e == element for r in reads for e in subexpressions(r))):
-            yield self._finding(s, f"'{s}' reads {element}, which is not loaded into '{vector.name}'")
+            yield from self._found(s, f"'{s}' reads {element}, which is not loaded into '{vector.name}'")
         x = self._loop.iname
         following = vector.at(x, p.Sum((p.Variable(x), 1)))
         steps = [0 if a == b else affine_difference(a, b)
                  for a, b in zip(following.index_tuple, element.index_tuple, strict=True)]
         if vector.serves is not None and not self._holds_some(vector, vector.serves):
-            yield self._finding(s, f"'{vector.name}' has nothing of {vector.serves}")
+            yield from self._found(s, f"'{vector.name}' has nothing of {vector.serves}")
         if steps != [*[0]*(len(steps) - 1), 1] or any(x in variables(i) for i in element.index_tuple[:-1]):
-            yield self._finding(s, f"{element} does not move on by one element with '{x}'")
+            yield from self._found(s, f"{element} does not move on by one element with '{x}'")
         for i in assign.instructions:
             if i.claims(element, assign.target):
-                yield self._finding(s, f"{element} is moved without {i.noun}")
+                yield from self._found(s, f"{element} is moved without {i.noun}")
 
     def _holds_some(self, vector: Vector, element: p.Subscript) -> bool:
         """Is *element* in *vector*, at an earlier or later iteration?"""
@@ -115,21 +108,21 @@ class VectorCheck:
             given = next((a for a in vector.assumed if isinstance(a, AlignedArray) and a.array == name
                           and a.elements % length == 0), None)
             if given is None:
-                yield self._finding(s, f"nothing says that '{name}' begins at a multiple of {length} elements")
+                yield from self._found(s, f"nothing says that '{name}' begins at a multiple of {length} elements")
             elif not given.strides:
                 shape = (0,)*len(shape)                     # so do rows, whatever their length
             elif not _follow_each_other(given.strides, shape):
-                yield self._finding(s, f"'{name}' is assumed to have strides that are not its own")
+                yield from self._found(s, f"'{name}' is assumed to have strides that are not its own")
         elif storage is not None and storage.space is not AddressSpace.PRIVATE:
             dtype = storage.dtype
             shape = storage.in_memory
             if storage.swizzle is not None and storage.swizzle.chunk % length:
-                yield self._finding(s, f"'{name}' is swizzled: {length} elements do not lie side by side")
+                yield from self._found(s, f"'{name}' is swizzled: {length} elements do not lie side by side")
         else:
-            yield self._finding(s, f"'{name}' is no array in memory")
+            yield from self._found(s, f"'{name}' is no array in memory")
             return
         if length < 2 or (loop.stop - loop.start) % length or length * dtype.itemsize > WIDEST:
-            yield self._finding(s, f"{loop.stop - loop.start} elements of '{name}' are no accesses of {length}")
+            yield from self._found(s, f"{loop.stop - loop.start} elements of '{name}' are no accesses of {length}")
             return
         first = vector.at(loop.iname, loop.start)
         number: Expression = 0
@@ -137,36 +130,20 @@ class VectorCheck:
             # the alignment of a row is the extent's remainder
             rest = 0 if k == 0 else known_remainder(extent, length, self._sizes(vector))
             if rest is None:
-                yield self._finding(s, f"rows of '{name}' may begin at no multiple of {length} elements")
+                yield from self._found(s, f"rows of '{name}' may begin at no multiple of {length} elements")
                 return
             number = add(multiply(rest, number), index)
-        odd = self._not_divisible(vector, number)
-        if odd is not None:
-            yield self._finding(s, f"{first} may begin at no multiple of {length} elements", odd)
-
-    def _not_divisible(self, vector: Vector, offset: Expression) -> Set | None:
-        """Points at which *offset* is not a multiple of the vector's length, although all assumptions hold."""
         e = self.execution
-        value = substitute(offset, e.names)
-        odd = p.Comparison(remainder(value, vector.length), "!=", 0)
-        points = self._given(vector, e.points.intersect(points_where(odd, e.coordinates)))
-        return None if points.is_empty() else points
-
-    def _given(self, vector: Vector, points: Set) -> Set:
-        """The *points* at which the assumptions of *vector* about sizes hold."""
-        for a in vector.assumed:
-            if isinstance(a, DivisibleSize):
-                holds = p.Comparison(remainder(a.size, a.divisor), "==", 0)
-                points = points.intersect(points_where(holds, self.execution.coordinates))
-        return points
+        odd = p.Comparison(remainder(substitute(number, e.names), length), "!=", 0)
+        yield from self._found(s, f"{first} may begin at no multiple of {length} elements", e.points.intersect(
+            points_where(odd, e.coordinates)).intersect_params(self._sizes(vector)))
 
     def _sizes(self, vector: Vector) -> Set:
         """The known conditions on sizes at the place of *vector*."""
         result = self.kernel.assumptions
         for a in vector.assumed:
             if isinstance(a, DivisibleSize):
-                holds = points_where(p.Comparison(remainder(a.size, a.divisor), "==", 0), ())
-                result = result.intersect(params_condition(holds))
+                result = result.intersect(params_where(p.Comparison(remainder(a.size, a.divisor), "==", 0)))
         return result
 
     def _whole(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
@@ -175,45 +152,43 @@ class VectorCheck:
         if not vector.loaded:
             return
         if name not in self.kernel.array_args or name in self._written:
-            yield self._finding(s, f"'{vector.name}' is loaded whole from '{name}', which is no input of this launch")
+            yield from self._found(s, f"'{vector.name}' is loaded whole from '{name}', which is no input of this "
+                                   "launch")
             return
         e = self.execution
         for element, beyond in self._ends(vector):
-            points = e.points if beyond is None else self._given(vector, e.points.intersect(beyond))
+            points = beyond.intersect_params(self._sizes(vector))
             if vector.inside is not None:
                 points = points.intersect(points_where(substitute(vector.inside, e.names), e.coordinates))
-            if not points.is_empty():
-                yield self._finding(s, f"{element}, which '{vector.name}' is loaded from, may lie outside", points)
+            yield from self._found(s, f"{element}, which '{vector.name}' is loaded from, may lie outside", points)
 
     def _computed(self, assign: Assign) -> Iterator[Mismatch]:
         """For iterations that are computed although the domain omits them: do all elements that they read exist?"""
         s, e = assign.statement, self.execution
         if not any(v.stored and not v.loaded for v in vectors_of(self._loop)):
-            yield self._finding(s, f"'{s}' stores what it need not compute")
+            yield from self._found(s, f"'{s}' stores what it need not compute")
         for element in dict.fromkeys(x for x in subexpressions(assign.value) if isinstance(x, p.Subscript)):
             assert isinstance(element.aggregate, p.Variable)
             name = element.aggregate.name
             gapless = next((v.assumed for v in vectors_of(self._loop) if v.array == name), ())
             if name not in self.kernel.array_args or name in self._written or not gapless:
-                yield self._finding(s, f"{element}, which '{s}' need not read, is no element of an input with vectors")
+                yield from self._found(s, f"{element}, which '{s}' need not read, is no element of an input with "
+                                       "vectors")
                 continue
             moved = Vector(name, element, 1, loaded=True, stored=False, assumed=gapless)
             for end, beyond in self._ends(moved):
-                points = e.points if beyond is None else e.points.intersect(beyond)
-                if not points.is_empty():
-                    yield self._finding(s, f"{end}, which '{s}' need not read, may lie outside", points)
+                yield from self._found(s, f"{end}, which '{s}' need not read, may lie outside", beyond)
+            stray = f"{element}, which '{s}' need not read, may lie outside"
             for index, extent in zip(element.index_tuple[:-1], array_shapes(self.kernel)[name], strict=False):
+                if extent is None:
+                    yield from self._found(s, stray)
+                    continue
                 value = substitute(index, e.names)
-                out = [points_where(p.Comparison(value, "<", 0), e.coordinates)]
-                if extent is not None:
-                    out.append(points_where(p.Comparison(value, ">=", extent), e.coordinates))
-                for beyond in out:
-                    points = e.points.intersect(beyond)
-                    if extent is None or not points.is_empty():
-                        yield self._finding(s, f"{element}, which '{s}' need not read, may lie outside", points)
+                for outside in (p.Comparison(value, "<", 0), p.Comparison(value, ">=", extent)):
+                    yield from self._found(s, stray, e.points.intersect(points_where(outside, e.coordinates)))
 
-    def _ends(self, vector: Vector) -> Iterator[tuple[p.Subscript, Set | None]]:
-        """The first and the last element of *vector*, each with the points at which it is outside the array.
+    def _ends(self, vector: Vector) -> Iterator[tuple[p.Subscript, Set]]:
+        """The first and the last element of *vector*, each with the points at which it may be outside the array.
 
         In an array without gaps, elements of the neighbouring rows count as inside.
         """
@@ -224,7 +199,7 @@ class VectorCheck:
         for at, last in ((loop.start, False), (loop.stop - 1, True)):
             element = vector.at(loop.iname, at)
             if extent is None:
-                yield element, None
+                yield element, e.points
                 continue
             *around, value = (substitute(i, e.names) for i in element.index_tuple)
             beyond = p.Comparison(value, ">=", extent) if last else p.Comparison(value, "<", 0)
@@ -237,7 +212,7 @@ class VectorCheck:
                 for end in ends:
                     points = points.intersect(points_where(end, e.coordinates))
                 points = points.union(points_where(other, e.coordinates))
-            yield element, points
+            yield element, e.points.intersect(points)
 
     @cached_property
     def _written(self) -> frozenset[str]:
@@ -258,11 +233,9 @@ class VectorCheck:
         for read in reads:
             if read == target or not ({read, target} & moved):
                 continue
-            points = self._meeting(target, read)
-            if not points.is_empty():
-                yield self._finding(assign.statement, f"an iteration of '{loop.iname}' reads {read}, which an earlier "
-                                    f"one writes as {target}", InstanceSet((), points).onto(
-                                        self.execution.coordinates).set)
+            text = f"an iteration of '{loop.iname}' reads {read}, which an earlier one writes as {target}"
+            points = projected(self._meeting(target, read), (), self.execution.coordinates)
+            yield from self._found(assign.statement, text, points)
 
     def _meeting(self, target: p.Subscript, read: p.Subscript) -> Set:
         """The points of the loop at which a later iteration reads an element that an earlier one writes."""
@@ -275,10 +248,7 @@ class VectorCheck:
         conditions += [p.Comparison(substitute(substitute(a, e.names), {x: earlier}), "==",
                                     substitute(substitute(b, e.names), {x: later}))
                        for a, b in zip(target.index_tuple, read.index_tuple, strict=True)]
-        points = e.condition
-        for condition in conditions:
-            points = points.intersect(params_condition(points_where(condition, ())))
-        return points
+        return reduce(Set.intersect, map(params_where, conditions), e.condition)
 
     # }}}
 

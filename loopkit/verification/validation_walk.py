@@ -5,21 +5,26 @@ around. Loops, guards and named constants have the meaning of the C text, not of
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
-from loopkit.ast.walk import nodes_in
+from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.lowered import Launch, Storage
 from loopkit.poly.affine import NotAffineError, remainder, subtract
-from loopkit.poly.piecewise import as_points, params_condition, points_where
-from loopkit.poly.sets import InstanceSet, Set
+from loopkit.poly.piecewise import params_where, projected
+from loopkit.poly.sets import Set, lexmin_point
+from loopkit.verification.divergence import divergent_nodes
+from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import Grid
 
 #: A region with an instruction, as a barrier for arrays in warp registers: the threads of each warp wait for each
@@ -35,9 +40,7 @@ class Execution:
     """An assignment, a barrier, a launch, or a loop with an instruction, at its place in the program.
 
     :ivar coordinates: the dimensions of *points*: those of the grid, then the loops around, outermost first.
-    :ivar path: the path to it.
     :ivar names: the constants in scope in terms of the coordinates.
-    :ivar numbers: the constants that number several coordinates at once (``256*round + 16*l.1 + l.0``).
     :ivar conditions: the non-affine conditions around it, each with its truth value.
     :ivar instruction: that of the region, or of the loops, around it.
     """
@@ -47,15 +50,12 @@ class Execution:
     condition: Set
     path: ProgramPath
     names: Mapping[str, Expression]
-    numbers: Mapping[str, Expression]
     conditions: tuple[tuple[Expression, bool], ...]
-    data: frozenset[str]
-    divergent: bool
-    instruction: Instruction | None = None
+    instruction: Instruction | None
 
     @cached_property
     def points(self) -> Set:
-        return as_points(InstanceSet((), self.condition).onto(self.coordinates).set)
+        return projected(self.condition, (), self.coordinates)
 
     @cached_property
     def instance(self) -> tuple[Expression, ...]:
@@ -64,32 +64,24 @@ class Execution:
         return tuple(substitute(value, self.names) for _, value in self.node.instance)
 
     @property
+    def numbers(self) -> Mapping[str, Expression]:
+        """The constants that number several coordinates at once (``256*round + 16*l.1 + l.0``)."""
+        return {x: value for x, value in self.names.items() if isinstance(value, p.Sum) and len(variables(value)) > 1}
+
+    @property
     def loops(self) -> tuple[str, ...]:
-        return tuple(x for x in self.path if isinstance(x, str))
+        return _loops(self.path)
 
 
 def executions(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
-    """Every assignment and every barrier of *function*, in textual order."""
-    yield from (e for e in _walked(knl, function, grid) if not isinstance(e.node, For))
-
-
-def annotated_loops(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
-    """Every loop of *function* with an instruction."""
-    if any(isinstance(node, For) and node.instruction is not None for node in nodes_in(function.body)):
-        yield from (e for e in _walked(knl, function, grid) if isinstance(e.node, For))
-
-
-def _walked(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
-    known = frozenset({*knl.value_params, *grid.coordinates})
-    threads = frozenset(c for axis, cs in grid.on_axis.items() if axis.startswith("l") for c in cs)
-    walk = _Walk(grid.coordinates, knl)
-    yield from walk.block(function.body, _Scope(grid.points, known, threads, dict(grid.values)))
+    """Every assignment, every barrier and every loop with an instruction of *function*, in textual order."""
+    scope = _Scope(grid.points, frozenset({*knl.value_params, *grid.coordinates}), grid.values)
+    return _Walk(grid.coordinates, knl).block(function.body, scope)
 
 
 def host_executions(knl: LoopKernel, order: Block) -> Iterator[Execution]:
     """Every launch of *order*, the host's part of a program."""
-    scope = _Scope(knl.assumptions, knl.value_params, frozenset(), {})
-    yield from _Walk((), knl).block(order, scope)
+    return _Walk((), knl).block(order, _Scope(knl.assumptions, knl.value_params, {}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,19 +89,13 @@ class _Scope:
     """The facts that hold at a place.
 
     :ivar known: names that may occur in sets: parameters, coordinates and loop variables.
-    :ivar divergent: names that differ between threads; *apart*: may threads diverge on the path here?
     """
 
     points: Set
     known: frozenset[str]
-    divergent: frozenset[str]
     names: Mapping[str, Expression]
-    numbers: Mapping[str, Expression] = field(default_factory=dict)
     path: ProgramPath = ()
-    loops: tuple[str, ...] = ()
     conditions: tuple[tuple[Expression, bool], ...] = ()
-    data: frozenset[str] = frozenset()
-    apart: bool = False
     instruction: Instruction | None = None
 
     def at(self, step: int | str) -> _Scope:
@@ -118,38 +104,20 @@ class _Scope:
     def value(self, expr: Expression) -> Expression:
         return substitute(expr, self.names)
 
-    def naming(self, name: str, value: Expression) -> _Scope:
-        """The scope behind a constant, whose *value* is in terms of coordinates."""
-        numbers = {k: v for k, v in self.numbers.items() if k != name}
-        if isinstance(value, p.Sum) and len(variables(value)) > 1:
-            numbers[name] = value
-        return replace(self, names={**self.names, name: value}, numbers=numbers)
-
     def where(self, condition: Expression, holds: bool = True) -> _Scope:
         """The scope under *condition* (already in terms of coordinates), or under its opposite."""
         match condition:
             case p.LogicalNot(child=child):
                 return self.where(child, not holds)
             case p.LogicalAnd(children=children) if holds:
-                scope = self
-                for child in children:
-                    scope = scope.where(child)
-                return scope
+                return reduce(_Scope.where, children, self)
             case p.LogicalOr(children=children) if not holds:
-                scope = self
-                for child in children:
-                    scope = scope.where(child, holds=False)
-                return scope
-        names = variables(condition)
-        apart = self.apart or bool(names & self.divergent) or not names <= self.known
-        if names <= self.known:
-            try:
-                points = params_condition(points_where(condition if holds else p.LogicalNot(condition), ()))
-            except NotAffineError:
-                pass
-            else:
-                return replace(self, points=self.points.intersect(points), apart=apart)
-        return replace(self, conditions=(*self.conditions, (condition, holds)), apart=apart)
+                return reduce(_Scope.where, map(p.LogicalNot, children), self)
+        if variables(condition) <= self.known:
+            with suppress(NotAffineError):
+                points = params_where(condition if holds else p.LogicalNot(condition))
+                return replace(self, points=self.points.intersect(points))
+        return replace(self, conditions=(*self.conditions, (condition, holds)))
 
     def bounded_by(self, data: frozenset[str]) -> _Scope:
         """The scope of a statement with bounds *data* that are read from memory: conditions on them are sets too."""
@@ -158,7 +126,7 @@ class _Scope:
         scope = replace(self, known=self.known | data, conditions=())
         for condition, holds in self.conditions:
             scope = scope.where(condition, holds)
-        return replace(scope, known=self.known, apart=self.apart)
+        return replace(scope, known=self.known)
 
     def inside(self, loop: For) -> _Scope:
         """The scope of the body of *loop*."""
@@ -166,17 +134,14 @@ class _Scope:
         bounds: list[Expression] = [p.Comparison(start, "<=", x), p.Comparison(x, "<", stop)]
         if loop.step != 1:
             bounds.append(p.Comparison(remainder(subtract(x, start), loop.step), "==", 0))
-        points = self.points
-        for bound in bounds:
-            points = points.intersect(params_condition(points_where(bound, ())))
-        used = variables(start) | variables(stop)
-        data = used - self.known
+        points = reduce(Set.intersect, map(params_where, bounds), self.points)
         names = {k: v for k, v in self.names.items() if k != loop.iname}
-        apart = bool(used & self.divergent) or bool(data)
-        divergent = self.divergent | {loop.iname} if apart else self.divergent - {loop.iname}
-        return replace(self, points=points, known=self.known | {loop.iname}, divergent=divergent, names=names,
-                       path=(*self.path, loop.iname), loops=(*self.loops, loop.iname), data=self.data | data,
-                       apart=self.apart or apart)
+        return replace(self, points=points, known=self.known | {loop.iname}, names=names,
+                       path=(*self.path, loop.iname))
+
+
+def _loops(path: ProgramPath) -> tuple[str, ...]:
+    return tuple(x for x in path if isinstance(x, str))
 
 
 @dataclass(frozen=True)
@@ -187,7 +152,7 @@ class _Walk:
     def block(self, block: Block, scope: _Scope) -> Iterator[Execution]:
         for i, node in enumerate(block.children):
             if isinstance(node, Define):
-                scope = scope.naming(node.name, scope.value(node.value))
+                scope = replace(scope, names={**scope.names, node.name: scope.value(node.value)})
             else:
                 yield from self.node(node, scope.at(i))
 
@@ -221,8 +186,8 @@ class _Walk:
     def _execution(self, node: Assign | Sync | Call | For, scope: _Scope) -> Execution:
         if isinstance(node, Assign):
             scope = scope.bounded_by(self._data(node.statement))
-        return Execution(node, (*self.coordinates, *scope.loops), scope.points, scope.path, scope.names,
-                         scope.numbers, scope.conditions, scope.data, scope.apart, scope.instruction)
+        return Execution(node, (*self.coordinates, *_loops(scope.path)), scope.points, scope.path, scope.names,
+                         scope.conditions, scope.instruction)
 
     def _data(self, statement: str) -> frozenset[str]:
         """Bounds of *statement* that are read from memory; none if its conditions read the same values."""
@@ -230,3 +195,59 @@ class _Walk:
         data = frozenset(data_params(self.kernel, s.domain))
         asked = frozenset[str]().union(*map(variables, s.predicates))
         return data if data.isdisjoint(asked) else frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class LaunchCheck:
+    """A launch and the function that it became: the subject of each check of translation validation.
+
+    :ivar executions: those of its assignments, by statement.
+    :ivar places: barriers, commits of groups, and waits for groups.
+    """
+
+    launch: Launch
+    storages: Mapping[str, Storage]
+    function: Function
+    grid: Grid
+    executions: Mapping[str, Sequence[Execution]]
+    places: Sequence[Execution]
+
+    @cached_property
+    def memo(self) -> dict[object, Any]:
+        return {}
+
+    @property
+    def kernel(self) -> LoopKernel:
+        return self.launch.kernel
+
+    @cached_property
+    def divergent(self) -> Sequence[Node]:
+        """The barriers and the instructions of warps that not all of their threads may execute."""
+        uniform = self.kernel.value_params.union(self.grid.along("g"))
+        uniform |= {x for x, value in self.grid.values.items() if variables(value) <= uniform}
+        names = (variables(e) for node in nodes_in(self.function.body) for e in expressions_of(node))
+        return [node for node, _ in divergent_nodes(self.function.body, frozenset[str]().union(*names) - uniform)]
+
+    def mismatch(self, kind: str, statement: str, text: str, points: Set | None = None, names: Sequence[str] = ()
+                 ) -> Mismatch:
+        """The mismatch at the smallest of *points*, with the dimensions *names*, whose place exists.
+
+        The inames of the statement are those dimensions that begin with an apostrophe.
+        """
+        if points is None:
+            return Mismatch(kind, self.launch.name, statement, text)
+        real = self.grid.real(points, names)
+        if real is None:
+            return Mismatch("undecided", self.launch.name, statement, f"whether {text} cannot be told, as "
+                            f"{', '.join(self.grid.by_sizes) or 'nothing'} share axes in parts that sizes give")
+        found = lexmin_point(real, names)
+        assert found is not None
+        parameters, values = found
+        return Mismatch(kind, self.launch.name, statement, text, parameters,
+                        {x: v for x, v in values.items() if not x.startswith("'")},
+                        {x[1:]: v for x, v in values.items() if x.startswith("'")})
+
+    def at_points(self, kind: str, statement: str, text: str, points: Set, names: Sequence[str]) -> Iterator[Mismatch]:
+        """The mismatch if there are *points*."""
+        if not points.is_empty():
+            yield self.mismatch(kind, statement, text, points, names)

@@ -25,7 +25,6 @@ from loopkit.poly.affine import (
 from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, ForNode, IfNode
 from loopkit.poly.elements import reached_within
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.full_boxes import full_box_condition
 from loopkit.poly.points import extents
 from loopkit.poly.relations import (
     at_one_point,
@@ -50,6 +49,7 @@ from loopkit.poly.sets import (
     to_param,
     universe_params,
 )
+from loopkit.poly.tiles import full_box_condition
 
 i, j, k, n = (p.Variable(x) for x in "ijkn")
 LINE = InstanceSet.parse("[n] -> { [i] : 0 <= i < n }")

@@ -9,7 +9,7 @@ import pytest
 import loopkit as lk
 from loopkit.ast.nodes import Block, Define, For, If, Node, Region, Sync
 from loopkit.lowering.pipeline import lower_fully
-from loopkit.verification.barriers import divergent_barriers
+from loopkit.verification.divergence import divergent_nodes
 from tests.lowering.kernels import exchange
 from tests.verification.changed import report
 
@@ -44,19 +44,19 @@ DIVERGENT = {
 
 @pytest.mark.parametrize("node", UNIFORM.values(), ids=UNIFORM)
 def test_uniform(node: Node) -> None:
-    assert list(divergent_barriers(block(node), THREADS)) == []
+    assert list(divergent_nodes(block(node), THREADS)) == []
 
 
 @pytest.mark.parametrize("node", DIVERGENT.values(), ids=DIVERGENT)
 def test_divergent(node: Node) -> None:
-    (found,) = divergent_barriers(block(node), THREADS)
+    (found,) = divergent_nodes(block(node), THREADS)
     assert found[0] is SYNC
     assert found[1]
 
 
 def test_a_name_in_an_inner_block_does_not_reach_out() -> None:
     node = block(block(Define("n", V("l.0"))), If(p.Comparison(V("n"), "<", 3), block(SYNC)))
-    assert list(divergent_barriers(node, THREADS)) == []
+    assert list(divergent_nodes(node, THREADS)) == []
 
 
 def test_the_report_refutes_a_divergent_barrier() -> None:

@@ -15,8 +15,8 @@ from loopkit.ast.walk import rewritten
 from loopkit.expr.mappers import variables
 from loopkit.kernel.target import Machine
 from loopkit.lowering.lowered import Lowered
+from loopkit.verification.report import Mismatch
 from loopkit.verification.validation import validate
-from loopkit.verification.validation_findings import Mismatch
 from tests.cases import CASES, F32
 from tests.verification.changed import changed
 from tests.verification.packed import PACKED

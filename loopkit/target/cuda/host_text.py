@@ -21,7 +21,7 @@ from loopkit.poly.affine import NotAffineError
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable
-from loopkit.poly.piecewise import params_condition, points_where
+from loopkit.poly.piecewise import params_where
 from loopkit.poly.sets import Set, at_least
 from loopkit.target.addresses import Addresses
 from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
@@ -67,7 +67,7 @@ class _Known(Signs):
     def where(self, condition: Expression) -> _Known:
         """The points at which *condition* holds; a superset if isl cannot express it."""
         try:
-            return _Known(points=self.points.intersect(params_condition(points_where(condition, ()))))
+            return _Known(points=self.points.intersect(params_where(condition)))
         except NotAffineError:
             return self
 

@@ -1,41 +1,108 @@
-"""Matrix multiply-accumulate: the lanes of a warp compute the iterations of the loops."""
+"""Warp instructions: the lanes that hold the elements of warp registers, and of matrix multiply-accumulates.
+
+A shuffle reads the lane that holds the element, and every other access to a warp register is to the thread's own
+element. In a product, the lanes of a warp compute the iterations of the loops.
+"""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, For
-from loopkit.expr.mappers import substitute, variables
+from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.dependences import reads_of
+from loopkit.ast.nodes import Array, Assign, For
+from loopkit.expr.mappers import elements_of, substitute, variables
 from loopkit.instructions.mma import Mma, fragments, nest_of, sums_of
+from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.lowered import Launch, Storage
-from loopkit.poly.affine import add, affine_difference, floor_div, multiply, remainder
+from loopkit.poly.affine import NotAffineError, add, affine_difference, floor_div, multiply, remainder
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import equal_coordinates, smallest_pair
 from loopkit.poly.sets import Map
-from loopkit.verification.validation_findings import Mismatch
-from loopkit.verification.validation_grid import Grid, thread_number
-from loopkit.verification.validation_walk import Execution
+from loopkit.verification.report import Mismatch
+from loopkit.verification.validation_grid import thread_number
+from loopkit.verification.validation_walk import Execution, LaunchCheck
 
 
 @dataclass(frozen=True, eq=False)
-class ProductCheck:
-    """The checks of one loop nest; *execution* is its place.
+class WarpRegisterCheck(LaunchCheck):
+    """The check of the lanes that hold elements of warp registers."""
+
+    def findings(self) -> Iterator[Mismatch]:
+        for array in self.function.arrays:
+            if array.lanes:
+                try:
+                    yield from self._of_array(array)
+                except NotAffineError as err:
+                    yield self.mismatch("undecided", "", f"'{err}' is no affine form")
+
+    def _of_array(self, array: Array) -> Iterator[Mismatch]:
+        own: list[tuple[Execution, Map]] = []
+        others: list[tuple[Execution, Map]] = []
+        for e in (e for some in self.executions.values() for e in some):
+            node = e.node
+            assert isinstance(node, Assign)
+            for element in dict.fromkeys(x for part in (node.target, node.value)
+                                         for x in elements_of(part, (array.name,))):
+                index = [substitute(i, e.names) for i in element.index_tuple[-array.lanes:]]
+                cells = piecewise_relation(e.coordinates, index).intersect_domain(e.points)
+                (own if e.instruction is None or element == node.target else others).append((e, cells))
+        yield from self._overwritten(array, others)
+        number = thread_number(self.grid, self.launch.block)
+        for e, cells in own:
+            for f, theirs in own:
+                yield from self._away(array, e, f, cells, theirs, number, number)
+        for e, cells in others:
+            assert isinstance(e.instruction, Shuffle)
+            source = e.instruction.source(number)
+            for f, theirs in own:
+                yield from self._away(array, e, f, cells, theirs, source, number)
+
+    def _overwritten(self, array: Array, shuffles: Sequence[tuple[Execution, Map]]) -> Iterator[Mismatch]:
+        """Elements that are read although inactive lanes may have overwritten them."""
+        for s in dict.fromkeys(e.node.statement for e, _ in shuffles
+                               if isinstance(e.node, Assign) and isinstance(e.instruction, Shuffle)
+                               and e.instruction.spare):
+            bound = self.launch.statements[s]
+            write = accesses_of(self.kernel, bound.statement)[-1]
+            lanes = [x for x in bound.hardware if x in self.launch.ranges]
+            threads = write.domain.onto([x for x in write.domain.inames if x not in lanes]).onto(write.domain.inames)
+            for x in lanes:
+                low, high = self.launch.ranges[x]
+                threads = threads.where((">=", add(p.Variable(x), -low)), ("<", add(p.Variable(x), -high - 1)))
+            for reader, pairs in reads_of(self.kernel, replace(write, domain=threads.subtract(write.domain))):
+                parameters, at, _ = smallest_pair(pairs, write.domain.inames,
+                                                  self.kernel.statement_by_id[reader].inames)
+                yield Mismatch("lane", self.launch.name, s, f"'{reader}' reads an element of '{array.name}' that a "
+                               f"lane spoils which has no part in '{s}'", parameters, at)
+
+    def _away(self, array: Array, e: Execution, f: Execution, cells: Map, theirs: Map, meant: Expression,
+              number: Expression) -> Iterator[Mismatch]:
+        """Elements of *e* that are not held by the thread *meant* of the same warp, but by the thread of *f*."""
+        pairs = cells.apply_range(theirs.reverse())
+        warps = floor_div(number, self.launch.machine.warp)
+        pairs = pairs.subtract(equal_coordinates(e.coordinates, [meant, warps], f.coordinates, [number, warps]))
+        if not pairs.is_empty():
+            assert isinstance(e.node, Assign)
+            parameters, at, _ = smallest_pair(pairs, e.coordinates, f.coordinates)
+            yield Mismatch("lane", self.launch.name, e.node.statement,
+                           f"'{e.node.statement}' looks for an element of '{array.name}' in a lane that holds another",
+                           parameters, at)
+
+
+@dataclass(frozen=True, eq=False)
+class ProductCheck(LaunchCheck):
+    """The check of one loop nest; *execution* is its place.
 
     The instruction adds to each sum of a lane, for each step, the product of two elements. The lanes that hold them are
     those of :func:`loopkit.instructions.mma.fragments`. Both must be the elements that the iteration itself reads.
     """
 
-    kernel: LoopKernel
-    launch: Launch
-    storages: Mapping[str, Storage]
-    grid: Grid
     execution: Execution
     product: Mma
 
@@ -45,16 +112,14 @@ class ProductCheck:
         loops, assign = nest_of(loop)
         wrong = "is no nest around one statement" if assign is None else self._wrong(loops, assign)
         if wrong or assign is None:
-            yield self._finding("" if assign is None else assign.statement, f"the product over '{loop.iname}' {wrong}")
+            yield self.mismatch("product", "" if assign is None else assign.statement,
+                                f"the product over '{loop.iname}' {wrong}")
             return
-        if self.execution.divergent or self.launch.threads % self.launch.machine.warp:
-            yield Mismatch("divergent", self.launch.name, assign.statement,
-                           f"'{assign.statement}' is a product of matrices where not all lanes of a warp may be")
+        if any(node is loop for node in self.divergent) or self.launch.threads % self.launch.machine.warp:
+            yield self.mismatch("divergent", assign.statement, f"'{assign.statement}' is a product of matrices where "
+                                "not all lanes of a warp may be")
             return
         yield from self._elements(loop, loops, assign)
-
-    def _finding(self, statement: str, text: str) -> Mismatch:
-        return Mismatch("product", self.launch.name, statement, text)
 
     def _wrong(self, loops: tuple[For, ...], assign: Assign) -> str:
         """The reason why the nest is not a matrix multiply-accumulate; ``""``: none."""
@@ -133,8 +198,7 @@ class ProductCheck:
             index = [substitute(substitute(i, values), names) for i in element.index_tuple]
             return piecewise_relation(e.coordinates, index).intersect_domain(e.points)
         # one moment: the same block and iteration of the loops around, and all coordinates but those of threads
-        apart = {c for axis, cs in self.grid.on_axis.items() if axis.startswith("l") for c in cs}
-        same = [p.Variable(c) for c in e.coordinates if c not in apart]
+        same = [p.Variable(c) for c in e.coordinates if c not in self.grid.along("l")]
         sources = equal_coordinates(e.coordinates, [*same, source], e.coordinates, [*same, number])
         pairs = places(read, at).subtract(sources.apply_range(places(given, {})))
         if not pairs.is_empty():
@@ -150,7 +214,6 @@ class ProductCheck:
 def _name(element: p.Subscript) -> str:
     assert isinstance(element.aggregate, p.Variable)
     return element.aggregate.name
-
 
 
 def _differ(one: p.Subscript, other: p.Subscript) -> bool:
