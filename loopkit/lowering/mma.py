@@ -39,13 +39,14 @@ def mma_inames(knl: LoopKernel) -> frozenset[str]:
     return frozenset(x for x, tag in knl.tags.items() if isinstance(tag, MmaTag))
 
 
-def with_mma(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Block:
+def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
     """*body*, the program of *launch*, where nests of ``mma`` loops carry their instruction.
 
     A nest in which some threads take no part, as in a partial tile, stays a nest of loops.
 
     :raises PreconditionError: a nest is no product of matrices anywhere; with the reason.
     """
+    knl = launch.kernel
     meant = {s.statement.id for s in launch.statements.values() if collective_inames(knl, s.statement)}
     if not meant:
         return body

@@ -1,8 +1,13 @@
-"""Elements of a loop over a ``vec`` iname that vectors can move, and those that may be loaded beyond the iterations."""
+"""Elements of a loop over a ``vec`` iname that vectors can move, and those that may be loaded beyond the iterations.
+
+A domain may cut lanes off a vector, as at the ends of rows. Nobody computes them. Their elements may be loaded with the
+others all the same, where they are in the array.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +15,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import iname_range
+from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
 from loopkit.expr.mappers import children, subexpressions, substitute, variables
@@ -17,11 +23,19 @@ from loopkit.instructions.vector_access import WIDEST, Vector, certain_elements
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_unrolled
-from loopkit.lowering.iterations import unless
-from loopkit.lowering.lanes import CutLanes
-from loopkit.poly.affine import add, affine_difference, multiply, readable_comparison, subtract
+from loopkit.lowering.guard_folding import unless
+from loopkit.poly.affine import (
+    NotAffineError,
+    add,
+    affine_difference,
+    multiply,
+    readable_comparison,
+    remainder,
+    subtract,
+)
+from loopkit.poly.piecewise import params_condition, points_where
 from loopkit.poly.remainders import is_multiple, known_remainder
-from loopkit.poly.sets import params_of
+from loopkit.poly.sets import InstanceSet, params_of
 
 Names = Mapping[str, Expression]
 
@@ -29,6 +43,71 @@ Names = Mapping[str, Expression]
 LENGTHS = (16, 8, 4, 2)
 
 _OPPOSITE = {"<": ">=", ">": "<=", ">=": "<"}
+
+
+# {{{ lanes that are cut off
+
+@dataclass(frozen=True)
+class CutLanes:
+    """The lanes *low* to *high* of a statement along *iname*, of which *domain* has not all.
+
+    :ivar vectors: the places at which it has one at least.
+    """
+
+    iname: str
+    low: int
+    high: int
+    domain: InstanceSet
+    vectors: InstanceSet
+
+    def are_cut(self, given: Sequence[DivisibleSize]) -> bool:
+        """Is a lane missing somewhere, although *given* holds?"""
+        x = p.Variable(self.iname)
+        lanes = self.vectors.onto(self.domain.inames).where((">=", subtract(x, self.low)),
+                                                            ("<=", subtract(x, self.high)))
+        return not lanes.subtract(self.domain).where(*_conditions(given)).is_empty()
+
+    def lie_in(self, extent: Expression, first: Expression, last: Expression, given: Sequence[DivisibleSize]) -> bool:
+        """Is every vector from the subscript *first* to *last* in an axis of *extent* elements, if *given* holds?"""
+        return all(self.have_none(*_conditions(given), beyond)
+                   for beyond in (("<", first), (">=", subtract(last, extent))))
+
+    def have_none(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> bool:
+        """Is there no vector at which all *conditions* hold, among those at which what is affine of *where* does?"""
+        places = self.places(*conditions, where=where)
+        return places is not None and places.is_empty()
+
+    def places(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> InstanceSet | None:
+        """The vectors at which all *conditions* hold, and what is affine of *where*, as parameters.
+
+        ``None`` if a condition is no affine form.
+        """
+        try:
+            places = InstanceSet((), params_of(self.vectors).from_params()).where(*conditions)
+        except NotAffineError:
+            return None
+        for condition in where:
+            if places.is_empty():
+                break
+            with suppress(NotAffineError):
+                places = places.intersect_params(params_condition(points_where(condition, ())))
+        return places
+
+
+def lanes_of(knl: LoopKernel, domain: InstanceSet, iname: str) -> CutLanes | None:
+    """The lanes of *domain* along *iname*, if they are some constant number; ``None`` also where none is cut off."""
+    low, high = constant_range(knl, domain, iname)
+    if low is None or high is None:
+        return None
+    domain = domain.intersect_params(knl.assumptions)
+    lanes = CutLanes(iname, low, high, domain, domain.onto([x for x in domain.inames if x != iname]))
+    return lanes if lanes.are_cut(()) else None
+
+
+def _conditions(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:
+    return [("==", remainder(g.size, g.divisor)) for g in given]
+
+# }}}
 
 
 @dataclass(frozen=True)

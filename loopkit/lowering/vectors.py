@@ -34,9 +34,18 @@ from loopkit.instructions.vector_access import Vector, certain_elements, with_ve
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
-from loopkit.lowering.lanes import CutLanes, lanes_of, loops_of_one
-from loopkit.lowering.lowered import GRID, Launch, Storage, in_storage
-from loopkit.lowering.vector_elements import LENGTHS, ArrayMemory, Elements, Names, anywhere, are_close
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
+from loopkit.lowering.lowered import GRID, BoundStatement, Launch, Storage, in_storage
+from loopkit.lowering.vector_elements import (
+    LENGTHS,
+    ArrayMemory,
+    CutLanes,
+    Elements,
+    Names,
+    anywhere,
+    are_close,
+    lanes_of,
+)
 from loopkit.poly.affine import add, affine_difference, multiply
 from loopkit.poly.sets import InstanceSet
 
@@ -46,47 +55,58 @@ def vector_inames(knl: LoopKernel) -> frozenset[str]:
     return frozenset(x for x, tag in knl.tags.items() if isinstance(tag, VecTag))
 
 
-def with_vectors(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage],
-                 cut: Mapping[str, CutLanes]) -> Block:
-    """*body*, the program of *launch*, where loops over ``vec`` inames say which elements are moved together.
-
-    :arg cut: what :func:`cut_statements` found.
-    """
-    if not vector_inames(knl):
+def with_vectors(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
+    """*body*, the program of *launch*, where loops over ``vec`` inames say which elements are moved together."""
+    if not vector_inames(launch.kernel):
         return body
-    return replace(_finder(knl, launch, storages, cut), where=tuple(_ranges(launch))).block(body, {}, set())
+    cut = {s: bound.cut for s, bound in launch.statements.items() if bound.cut is not None}
+    return replace(_finder(launch, storages, cut), where=tuple(_ranges(launch))).block(body, {}, set())
 
 
-def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Mapping[str, CutLanes]:
-    """The statements of *launch* whose domain cuts lanes off their vectors, which are loaded whole all the same.
+def with_cut_vectors(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
+    """*launch* where the statements whose domain cuts lanes off their vectors have these, if all lanes are loaded.
 
-    A statement is left out if its vectors need sizes for which no lane is cut off; all its loads are whole then.
+    A statement has none if its vectors need sizes for which no lane is cut off; all its loads are whole then.
     """
-    inames = vector_inames(knl)
+    inames = vector_inames(launch.kernel)
     if not inames:
-        return {}
-    result: dict[str, CutLanes] = {}
-    finder = _finder(knl, launch, storages, {})
-    for x, s in loops_of_one(launch.tree, inames):
-        bound = launch.statements[s]
-        if bound.auto or bound.statement.predicates or bound.statement.instructions \
-                or data_params(knl, bound.statement.domain):        # a guard may stand before what it asks for is known
-            continue
-        lanes = lanes_of(knl, bound.domain, x)
-        if lanes is None:
-            continue
-        target = in_storage(bound.statement.assignee, storages)
-        assert isinstance(target, p.Variable | p.Subscript)
-        value = in_storage(expanded_expression(knl, bound.statement), storages)
-        assign = Assign(target, value, bound.statement.combine, s)
-        loop = For(x, lanes.low, lanes.high + 1, 1, Block((assign,)))
-        every, whole = (tuple(finder.vectors(loop, assign, {}, set(), cut)) for cut in (None, lanes))
-        whole = tuple(v for v in whole if v.serves is None)
-        given = [a for v in whole for a in v.assumed if isinstance(a, DivisibleSize)]
-        rows_anywhere = any(anywhere(a) for v in whole for a in v.assumed)
-        if (rows_anywhere or any(v.loaded for v in whole)) and len(whole) == len(every) and lanes.are_cut(given):
-            result[s] = lanes
-    return result
+        return launch
+    finder = _finder(launch, storages, {})
+    found = {s: _cut_lanes(finder, launch.statements[s], x, storages) for x, s in _loops_of_one(launch.tree, inames)}
+    return replace(launch, statements={s: replace(bound, cut=found.get(s)) for s, bound in launch.statements.items()})
+
+
+def _cut_lanes(finder: _Finder, bound: BoundStatement, iname: str, storages: Mapping[str, Storage]) -> CutLanes | None:
+    knl, s = finder.kernel, bound.statement
+    if bound.auto or s.predicates or s.instructions or data_params(knl, s.domain):
+        return None                         # a guard may stand before what it asks for is known
+    lanes = lanes_of(knl, bound.domain, iname)
+    if lanes is None:
+        return None
+    target = in_storage(s.assignee, storages)
+    assert isinstance(target, p.Variable | p.Subscript)
+    assign = Assign(target, in_storage(expanded_expression(knl, s), storages), s.combine, s.id)
+    loop = For(iname, lanes.low, lanes.high + 1, 1, Block((assign,)))
+    every, whole = ([v for v in finder.vectors(loop, assign, {}, set(), cut) if cut is None or v.serves is None]
+                    for cut in (None, lanes))
+    assumed = [a for v in whole for a in v.assumed]
+    given = [a for a in assumed if isinstance(a, DivisibleSize)]
+    loaded = any(map(anywhere, assumed)) or any(v.loaded for v in whole)
+    return lanes if loaded and len(whole) == len(every) and lanes.are_cut(given) else None
+
+
+def _loops_of_one(tree: Tree, inames: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Each of *inames* whose loop is around one statement and nothing else, with that statement."""
+    match tree:
+        case Loop(iname, Leaf(statement)) if iname in inames:
+            yield iname, statement
+        case Loop(_, body):
+            yield from _loops_of_one(body, inames)
+        case Seq(children):
+            for child in children:
+                yield from _loops_of_one(child, inames)
+        case _:
+            pass
 
 
 def _ranges(launch: Launch) -> Iterator[Expression]:
@@ -100,13 +120,15 @@ def _ranges(launch: Launch) -> Iterator[Expression]:
                 yield p.Comparison(least, "<=", p.Variable(x))
 
 
-def _finder(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], cut: Mapping[str, CutLanes]) -> _Finder:
+def _finder(launch: Launch, storages: Mapping[str, Storage], cut: Mapping[str, CutLanes]) -> _Finder:
+    knl = launch.kernel
     shapes = array_shapes(knl)
     places = {name: ArrayMemory(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
               for name, a in knl.array_args.items() if name in shapes}
     places |= {name: ArrayMemory(s.dtype, s.in_memory, s.space,
                                  most=LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
-               for name, s in storages.items() if s.space is not AddressSpace.PRIVATE and not s.between_blocks}
+               for name, s in storages.items()
+               if s.space is not AddressSpace.PRIVATE and not s.temporary.between_blocks}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
     return _Finder(knl, places, knl.value_params - set(launch.hosts), written, (), vector_inames(knl), cut)
 
@@ -248,6 +270,7 @@ class _Finder(Elements):
         return replace(vector, name=name)
 
     # }}}
+
 
 def _parts(condition: Expression) -> tuple[Expression, ...]:
     return condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
