@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names, origin
 from loopkit.analysis.ranges import constant_range
-from loopkit.ast.nodes import Assign, Block, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.ast.unroll import marked_for_unrolling
 from loopkit.ast.walk import as_block
 from loopkit.errors import ScheduleError
@@ -24,14 +24,13 @@ from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
-from loopkit.lowering.converted import converted, with_values, with_values_substituted
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import VERSION, whole_here
 from loopkit.lowering.guard_folding import decided, has_branches, saying_where
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
-from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
+from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, CodeTree, ForNode, IfNode
 from loopkit.poly.limits import affordable
 from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_condition, runs_first
@@ -410,3 +409,36 @@ def runs_between_barriers(children: tuple[Tree, ...]) -> Iterator[Tree]:
 
 
 Specials = Callable[[Tree, Level], _Opaque | None]
+
+
+# {{{ isl's program as nodes
+
+def with_values(node: Node, inames: tuple[str, ...], values: tuple[Expression, ...]) -> Node:
+    """*node* where loops that isl found to have one iteration are named constants."""
+    defines = tuple(Define(x, v) for x, v in zip(inames, values, strict=True) if v != p.Variable(x))
+    return Block((*defines, node)) if defines else node
+
+
+def with_values_substituted(emit: Callable[[Mapping[str, Expression]], Node], inames: tuple[str, ...],
+                            values: tuple[Expression, ...]) -> Node:
+    """The result of *emit* for *values*: numbers are substituted, other values become named constants."""
+    moved = {x: v for x, v in zip(inames, values, strict=True) if v != p.Variable(x)}
+    if all(isinstance(v, int) for v in moved.values()):
+        return emit(moved)
+    return with_values(emit({}), inames, values)
+
+
+def converted(node: codegen.Node, call: Callable[[CallNode], Node]) -> Node:
+    """isl's program as nodes; *call* gives what stands for a leaf."""
+    match node:
+        case ForNode():
+            return For(node.iname, node.start, node.stop, node.step, as_block(converted(node.body, call)))
+        case IfNode():
+            otherwise = as_block(converted(node.otherwise, call)) if node.otherwise is not None else None
+            return If(node.condition, as_block(converted(node.then, call)), otherwise)
+        case BlockNode():
+            return Block(tuple(converted(c, call) for c in node.children))
+        case CallNode():
+            return call(node)
+
+# }}}

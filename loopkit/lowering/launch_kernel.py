@@ -19,7 +19,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, WholeKernel
 from loopkit.kernel.tags import GroupTag, is_parallel
 from loopkit.kernel.tree import leaves
-from loopkit.lowering.converted import converted, with_values
+from loopkit.lowering.code import converted, with_values
 from loopkit.lowering.lowered import HostLoop, HostNode, Launch, LaunchBody, Schedule
 from loopkit.poly import codegen
 from loopkit.poly.affine import is_quasi_affine, rounded_once

@@ -13,6 +13,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access
+from loopkit.analysis.between_blocks import between_blocks_in
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import Block, Completion, Instruction, Program, Swizzle, completion_of
@@ -276,7 +277,6 @@ class Launch:
     :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
     :ivar kernel: the kernel as this launch sees it, with *hosts* as arguments.
     :ivar machine: what it runs on.
-    :ivar ticketed: blocks are numbered in the order in which they start, as some wait for those before them.
     """
 
     name: str
@@ -290,7 +290,6 @@ class Launch:
     hosts: tuple[str, ...]
     kernel: LoopKernel
     machine: Machine
-    ticketed: bool = False
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -304,6 +303,11 @@ class Launch:
     def grid(self) -> tuple[Expression, Expression, Expression]:
         x, y, z = (self.extents.get(axis, 1) for axis in GRID)
         return x, y, z
+
+    @cached_property
+    def ticketed(self) -> bool:
+        """Are blocks numbered in the order in which they start, as some wait for those before them?"""
+        return any(True for _ in between_blocks_in(self.kernel, tuple(self.statements)))
 
     @cached_property
     def host_lows(self) -> Mapping[str, int]:

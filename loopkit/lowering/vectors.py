@@ -156,8 +156,8 @@ class _Finder(Elements):
 
     def _node(self, node: Node, names: Names, taken: set[str]) -> Node:
         match node:
-            case For() if node.instruction is not None:
-                return node                     # it loads its own elements
+            case For() if node.instruction is not None:     # it loads its own elements
+                return node
             case For() if node.iname in self.inames:
                 return self._lanes(node, names, taken)
             case For():
@@ -187,16 +187,15 @@ class _Finder(Elements):
                 return replace(guard, then=Block((inside,)))
             case (If(otherwise=None, then=Block(children=(Assign() as assign,))),) if assign.statement in self.cut:
                 cut = self.cut[assign.statement]
-                found = tuple(self.vectors(loop, assign, names, taken, cut))
+                found = self.vectors(loop, assign, names, taken, cut)
                 every = self.may_compute_all(loop, assign, found, names, cut)
                 return with_vector_access(loop, found, computes_all=every)
             case (*constants, Assign() as assign) if all(isinstance(c, Define) for c in constants):
                 own: dict[str, Expression] = {}
-                for c in constants:
-                    assert isinstance(c, Define)
+                for c in (c for c in constants if isinstance(c, Define)):
                     own[c.name] = substitute(c.value, own)
                 assign = _with_names(assign, own)
-                found = tuple(self.vectors(loop, assign, names, taken))
+                found = self.vectors(loop, assign, names, taken)
                 own_loop = replace(loop, body=Block((assign,)))
                 late = completion_of(assign.instructions) is Completion.GROUP
                 if late and len({v.length for v in found}) + 1 != len(found):
@@ -229,13 +228,13 @@ class _Finder(Elements):
                          if not cut.have_none(where=(*known, p.LogicalNot(substitute(c, names))))]
                 both = p.LogicalAnd((*parts, *_parts(lane.condition)))
                 loop = replace(loop, body=Block((replace(lane, condition=both),)))
-                found = tuple(self.vectors(loop, assign, names, {*taken}, cut))
+                found = self.vectors(loop, assign, names, {*taken}, cut)
                 if self.may_compute_all(loop, assign, found, names, cut):
                     return with_vector_access(loop, found, computes_all=True)
         return None
 
     def vectors(self, loop: For, assign: Assign, names: Names, taken: set[str],
-                cut: CutLanes | None = None) -> Iterator[Vector]:
+                cut: CutLanes | None = None) -> tuple[Vector, ...]:
         """The vectors of *loop*, in which *assign* stands; those that are loaded as a whole where lanes are *cut*."""
         reads = dict.fromkeys(certain_elements(assign.value))
         if isinstance(assign.target, p.Subscript):
@@ -243,26 +242,21 @@ class _Finder(Elements):
         # an instruction of the assignment makes these accesses, and nothing moves them around the loop
         claimed = {e for e in (*reads, assign.target) for i in assign.instructions if i.claims(e, assign.target)}
         reads = {e: None for e in reads if e not in claimed}
-        elements: list[Expression] = [*reads, *([assign.target] if assign.target not in reads else [])]
         found: list[Vector] = []
-        for element in elements:
-            if element in claimed or not isinstance(element, p.Subscript):
-                continue
+        for element in dict.fromkeys((*reads, *({assign.target} - claimed))):
             stored = element == assign.target
             loaded = element in reads or (stored and assign.combine is not None)
-            vector = self.vector(loop, element, names)
+            vector = self.vector(loop, element, names) if isinstance(element, p.Subscript) else None
             if vector is not None and loaded and cut is not None:
                 vector = self.whole(vector, loop, names, cut)
             if vector is not None:
                 found.append(self._named(replace(vector, loaded=loaded, stored=stored), taken))
-        yield from found
         lanes = cut if cut is not None else self.cut.get(assign.statement)
-        for element in reads if lanes is not None else ():
-            if element != assign.target and not any(are_close(element, v.element, loop) for v in found if v.loaded):
-                assert lanes is not None
-                beside = [self._named(v, taken) for v in self.beside(loop, element, names, lanes, found)]
-                found += beside
-                yield from beside
+        if lanes is not None:
+            for element in reads:
+                if element != assign.target and not any(are_close(element, v.element, loop) for v in found if v.loaded):
+                    found += [self._named(v, taken) for v in self.beside(loop, element, names, lanes, found)]
+        return tuple(found)
 
     def _named(self, vector: Vector, taken: set[str]) -> Vector:
         name = self.kernel.fresh_name(f"{vector.array}_vec", *taken)
