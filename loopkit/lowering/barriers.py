@@ -46,8 +46,6 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     return replace(launch, tree=with_groups(launch, tree, copies))
 
 
-# {{{ places
-
 @dataclass(frozen=True)
 class _Want:
     """A barrier wanted in one of the gaps *first*..*last* of a body (gap g is after child g).
@@ -292,6 +290,3 @@ def _reasons(served: Sequence[_Want]) -> tuple[str, ...]:
     here = [w for w in served if not w.cyclic] or list(served)
     best = min((w.rank for w in here), default=0)
     return tuple(dict.fromkeys(w.reason for w in here if w.rank == best))
-
-# }}}
-

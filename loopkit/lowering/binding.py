@@ -171,8 +171,6 @@ def _auto_loops_sequential(knl: LoopKernel, tree: Tree, statements: Sequence[Sta
     return rewrite(tree, lambda node: nest(auto[node.statement], node) if isinstance(node, Leaf) else node)
 
 
-# {{{ axes
-
 def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Expression]:
     """Each of *inames*, outermost first, as a function of the axis they share."""
     result: dict[str, Expression] = {}
@@ -239,5 +237,3 @@ def _thread_range(knl: LoopKernel, iname: str, inames: tuple[str, ...], axis: st
     assert isinstance(inner, int)
     assert isinstance(length, int)
     return low, low + -(-length // inner) - 1
-
-# }}}

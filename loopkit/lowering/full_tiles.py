@@ -71,8 +71,6 @@ def _conditions(launch: Launch, bound: BoundStatement, *, known: bool = False) -
         yield from borders(knl, bound.statement, bound.domain, box, free_of, blocks, may_cut=False)
 
 
-# {{{ a version of a part in its place
-
 #: Statements of a thread, with unrolled loops written out, that are not worth a second version for the sake of a few.
 LONG = 256
 
@@ -116,8 +114,6 @@ def _conditions_here(launch: Launch, bound: BoundStatement, known: Collection[st
     if has_branches(expanded_expression(knl, bound.statement)):
         around = frozenset(launch.coordinates).difference(launch.ranges).union(bound.domain.inames) - box.keys()
         yield from borders(knl, bound.statement, bound.domain, box, inside, around.difference(inside), may_cut=True)
-
-# }}}
 
 
 def _is_thin(launch: Launch, bound: BoundStatement) -> bool:
@@ -192,4 +188,3 @@ def _loops(tree: Tree) -> list[Loop]:
             return [x for c in children for x in _loops(c)]
         case _:
             return []
-

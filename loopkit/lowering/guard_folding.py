@@ -93,8 +93,6 @@ def _where(points: InstanceSet, condition: Expression, names: frozenset[str]) ->
     return where_holds(points, condition, names) if is_affine_condition(condition, names) else None
 
 
-# {{{ in unrolled loops
-
 def saying_where(block: Block, ranges: Ranges, context: Set, about: Callable[[Expression], bool]) -> Block:
     """*block*, inside loops that are unrolled over *ranges*, where conditions say in which iterations they may fail.
 
@@ -141,5 +139,3 @@ def unless(part: Expression, fails: Set, ranges: Ranges) -> Expression:
         if before or behind:
             return p.LogicalOr((*before, *behind, *(part.children if isinstance(part, p.LogicalOr) else (part,))))
     return part
-
-# }}}

@@ -165,8 +165,6 @@ def at_once(knl: LoopKernel, array: str, kind: str, statements: tuple[str, str],
         witness_at(knl, array, kind, params, (a.id, first), (b.id, second)), ["keep one of the inames sequential"])
 
 
-# {{{ threads
-
 def _in_one_block(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
     """Those *pairs* that run in one block."""
     x, y = (knl.statement_by_id[s].inames for s in (source, sink))
@@ -230,5 +228,3 @@ def _along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | No
     if own is not None:
         return packed_coordinate(knl, own)
     return 0 if axis in bound.alone_on else None
-
-# }}}

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 import pymbolic.primitives as p
@@ -317,8 +318,7 @@ class Launch:
 
     @property
     def threads(self) -> int:
-        x, y, z = self.block
-        return x * y * z
+        return prod(self.block)
 
     def __str__(self) -> str:
         inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""

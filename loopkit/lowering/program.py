@@ -89,8 +89,6 @@ def _outermost(launch: Launch) -> Level:
     return Level(frozenset(names), context)
 
 
-# {{{ declarations
-
 def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
     used = {a.array for s in launch.statements.values() for a in accesses_of(launch.kernel, s.statement)}
     lasting = _lasting(launch)
@@ -145,5 +143,3 @@ def _regions(tree: Tree) -> Iterator[Tree]:
     elif isinstance(tree, Seq):
         for part in runs_between_barriers(tree.children):
             yield from _regions(part)
-
-# }}}

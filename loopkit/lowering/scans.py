@@ -98,8 +98,6 @@ def _of_operands(node: ReductionNode, moved: Map, found: Sequence[Dependence], _
     return between_images((d for d in found if d.array != node.accumulator), {node.update: [Image(node.update, moved)]})
 
 
-# {{{ the statements
-
 @dataclass(frozen=True)
 class _Writer:
     """Writes the statements of one scan.
@@ -183,5 +181,3 @@ class _Writer:
                          knl.operation(node.operation).apply(p.Variable(before.name), held), threads.everywhere)
         return Written((put, first, rest, both), (Leaf(put.id), Leaf(first.id), order, Leaf(both.id)),
                        (shared, before, result), p.Variable(result.name), tags)
-
-# }}}

@@ -15,6 +15,7 @@ from loopkit.analysis.dependences import Pair, dependences, shared_loops
 from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
+from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.errors import IllegalTransformError, InternalError
 from loopkit.kernel.data import AddressSpace
@@ -24,7 +25,7 @@ from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, seq
 from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, LaunchBody, Schedule, SchedulePoint, Storage
-from loopkit.lowering.storage import common_inames, is_global_anyway, leaves_its_launch, space_of_flow
+from loopkit.lowering.storage import common_inames, leaves_its_launch, space_of_flow
 from loopkit.lowering.storage_proof import one_cell_across_blocks, values_in
 from loopkit.poly.relations import in_one_iteration, smallest_pair
 
@@ -192,8 +193,6 @@ def sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...
             return tree
 
 
-# {{{ values that cross blocks
-
 def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
     """Pairs of statements of one launch that must be in two, because a temporary comes to lie in global memory.
 
@@ -204,10 +203,11 @@ def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
     knl = schedule.kernel
     found: set[Pair] = set()
     for v in values_in(schedule):
-        bound = [d for d in v.flows if not d.assumed]
-        if not bound or not (
-                any(leaves_its_launch(knl, d, v.places) for d in bound) or is_global_anyway(knl, v.temporary.name)
-                or any(space_of_flow(knl, d, v.places) is AddressSpace.GLOBAL for d in v.flows if d.assumed)):
+        in_memory = v.temporary.address_space is AddressSpace.GLOBAL \
+            or not all(isinstance(e, int) for e in array_shapes(knl)[v.temporary.name]) \
+            or any(space_of_flow(knl, d, v.places) is AddressSpace.GLOBAL if d.assumed
+                   else leaves_its_launch(knl, d, v.places) for d in v.flows)
+        if not in_memory or all(d.assumed for d in v.flows):
             continue
         lead = tuple(x for x in common_inames(v) if all(x in a.domain.inames for a in v.accesses))
         found |= {(a.statement, b.statement) for a in v.accesses for b in v.accesses
@@ -225,13 +225,17 @@ def crossing_pairs(launches: Sequence[Launch], storages: Mapping[str, Storage]) 
     """
     found: set[Pair] = set()
     for launch in launches:
-        if not any(axis in launch.extents for axis in GRID):
-            continue
+        grid = [axis for axis in GRID if axis in launch.extents]
         children = launch.tree.children if isinstance(launch.tree, Seq) else (launch.tree,)
         place = {s: i for i, child in enumerate(children) for s in leaves(child)}
-        for d in dependences(launch.kernel):
-            if d.source in place and d.sink in place and _in_global_memory(d, storages) and _apart(launch, d) \
-                    and not d.relation.is_empty():
+        for d in dependences(launch.kernel) if grid else ():
+            storage = storages.get(d.array)
+            in_memory = d.array and (storage is None or storage.space is AddressSpace.GLOBAL)
+            if not in_memory or d.source not in place or d.sink not in place:
+                continue
+            alone = [launch.statements[s].alone_on for s in (d.source, d.sink)]
+            # one of the two runs on block 0 of an axis only, and the other not
+            if any((axis in alone[0]) != (axis in alone[1]) for axis in grid) and not d.relation.is_empty():
                 if place[d.source] == place[d.sink]:
                     _require_separable(launch.kernel, d)
                 found.add((d.source, d.sink))
@@ -241,28 +245,13 @@ def crossing_pairs(launches: Sequence[Launch], storages: Mapping[str, Storage]) 
 def _require_separable(knl: LoopKernel, d: Dependence) -> None:
     """:raises IllegalTransformError: no launch can end between the two statements of *d*."""
     where = meeting_of(execution_paths(knl), d.source, d.sink)
-    if not_separable(knl, d, where, d.relation) is not None:
-        raise _inseparable(knl, d, obstacle(knl, d.source, where.loops))
-
-
-def _in_global_memory(d: Dependence, storages: Mapping[str, Storage]) -> bool:
-    storage = storages.get(d.array)
-    return bool(d.array) and (storage is None or storage.space is AddressSpace.GLOBAL)
-
-
-def _apart(launch: Launch, d: Dependence) -> bool:
-    """Does one of the two run on block 0 of an axis only, and the other not?"""
-    alone = [set(launch.statements[s].alone_on) for s in (d.source, d.sink)]
-    return any((axis in alone[0]) != (axis in alone[1]) for axis in GRID if axis in launch.extents)
-
-
-def _inseparable(knl: LoopKernel, d: Dependence, why: str | None) -> IllegalTransformError:
+    if not_separable(knl, d, where, d.relation) is None:
+        return
+    why = obstacle(knl, d.source, where.loops)
     a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
     params, source, sink = smallest_pair(d.relation, a.inames, b.inames, parameters_of(knl))
     hints = [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
-    return IllegalTransformError(
+    raise IllegalTransformError(
         f"'{a.id}' runs in one block and '{b.id}' in all of them, although the second needs the first.",
         witness_at(knl, d.array, d.kind, params, (a.id, source), (b.id, sink)),
         [*hints, "end the sequential loop between the two statements, so that they become two launches"])
-
-# }}}

@@ -106,8 +106,6 @@ class OverThreads:
         return rest, nest(loop, Leaf(rest.id)), {x: UnrollTag() for x in loop}
 
 
-# {{{ what replaces it
-
 @dataclass(frozen=True)
 class Written:
     """The statements that replace a reduction over threads behind its updates.
@@ -178,10 +176,6 @@ def _along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[st
                     yield Dependence("flow", array, source, sink, relation, exact=write.must and read.must,
                                      of_value=True)
 
-# }}}
-
-
-# {{{ do the lanes shuffle?
 
 def in_order_of_threads(knl: LoopKernel, lanes: Sequence[str]) -> tuple[str, ...]:
     """*lanes* with those outermost whose axis varies slowest among the threads of a block."""
@@ -255,10 +249,6 @@ def _numbers(knl: LoopKernel, inames: Sequence[str]) -> dict[str, int]:
             stride *= iname_range(knl, x)[1]
     return result
 
-# }}}
-
-
-# {{{ a reduction
 
 def combined(threads: OverThreads) -> Written:
     """The reduction by shuffles in each warp, and from there to all threads; or as a tree in shared memory."""
@@ -322,5 +312,3 @@ def _harmless(knl: LoopKernel, node: ReductionNode) -> bool:
     dtype = knl.temporaries[node.accumulator].dtype
     assert dtype is not None
     return node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype))
-
-# }}}

@@ -225,9 +225,7 @@ _SIZES = {AddressSpace.PRIVATE: 0, AddressSpace.LOCAL: 1, AddressSpace.GLOBAL: 2
 
 def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, SchedulePoint]) -> AddressSpace:
     """The smallest space in which the readers of *d* find its values."""
-    if leaves_its_launch(knl, d, places):
-        return AddressSpace.GLOBAL
-    if not _together(knl, d, GroupTag):
+    if leaves_its_launch(knl, d, places) or not _together(knl, d, GroupTag):
         return AddressSpace.GLOBAL
     if not _together(knl, d, LocalTag):
         return AddressSpace.LOCAL
@@ -242,12 +240,6 @@ def _spread(knl: LoopKernel, d: Dependence) -> tuple[str, ...]:
     """The ``l.auto`` inames of the two statements: the axes of the block that these do not have run them."""
     return tuple(x for s in (d.source, d.sink) for x in knl.statement_by_id[s].inames
                  if isinstance(knl.tags.get(x), AutoLocalTag))
-
-
-def is_global_anyway(knl: LoopKernel, name: str) -> bool:
-    """Is a temporary declared global, or its shape no constant?"""
-    return knl.temporaries[name].address_space is AddressSpace.GLOBAL \
-        or not all(isinstance(e, int) for e in array_shapes(knl)[name])
 
 
 def leaves_its_launch(knl: LoopKernel, d: Dependence, places: Mapping[str, SchedulePoint]) -> bool:
@@ -268,9 +260,8 @@ def _together(knl: LoopKernel, d: Dependence, kind: type[InameTag]) -> bool:
         theirs = sink.get(axis)
         if theirs is None:
             return False
-        if inames != theirs and not (len(inames) == 1 and len(theirs) == 1):
-            return False
-        if len(inames) == 1 and inames != theirs and iname_range(knl, inames[0])[0] != iname_range(knl, theirs[0])[0]:
+        if inames != theirs and not (len(inames) == len(theirs) == 1
+                                     and iname_range(knl, inames[0])[0] == iname_range(knl, theirs[0])[0]):
             return False
         if not all(agree(knl, d, x, y) for x, y in zip(inames, theirs, strict=True)):
             return False

@@ -46,8 +46,6 @@ LENGTHS = (16, 8, 4, 2)
 _OPPOSITE = {"<": ">=", ">": "<=", ">=": "<"}
 
 
-# {{{ lanes that are cut off
-
 @dataclass(frozen=True)
 class CutLanes:
     """The lanes *low* to *high* of a statement along *iname*, of which *domain* has not all.
@@ -107,8 +105,6 @@ def lanes_of(knl: LoopKernel, domain: InstanceSet, iname: str) -> CutLanes | Non
 
 def _conditions(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:
     return [("==", remainder(g.size, g.divisor)) for g in given]
-
-# }}}
 
 
 @dataclass(frozen=True)

@@ -143,8 +143,6 @@ class _Finder(Elements):
     inames: frozenset[str]
     cut: Mapping[str, CutLanes]
 
-    # {{{ the program
-
     def block(self, block: Block, names: Names, taken: set[str]) -> Block:
         """*block*, where *names* are the constants in scope and *taken* the names of registers."""
         result: list[Node] = []
@@ -262,8 +260,6 @@ class _Finder(Elements):
         name = self.kernel.fresh_name(f"{vector.array}_vec", *taken)
         taken.add(name)
         return replace(vector, name=name)
-
-    # }}}
 
 
 def _parts(condition: Expression) -> tuple[Expression, ...]:
