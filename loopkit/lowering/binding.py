@@ -63,7 +63,7 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
               for x in inames}
     on_grid = [(axis, inames) for axis, inames in on_axes if axis in GRID]
     extents, sizes = _without_idle_grids(knl, statements, on_grid, extents)
-    block_ranges, whole = _over_blocks(knl, on_grid, extents, sizes)
+    block_ranges = _over_blocks(knl, on_grid, extents, sizes)
     if all(extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = _auto_loops_sequential(knl, tree, statements)
     ways = paths(tree)
@@ -80,7 +80,7 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
             domains[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
         bound[s.id] = BoundStatement(s, domains[key], hardware, auto, alone)
-    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole, part.hosts, knl, machine)
+    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, part.hosts, knl, machine)
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],
@@ -117,13 +117,12 @@ def _follows(knl: LoopKernel, axis: str, inames: tuple[str, ...], extents: Mappi
 
 
 def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[str, Expression], sizes: Set
-                 ) -> tuple[dict[str, tuple[int, int]], frozenset[str]]:
-    """The values of the ``g`` inames over the blocks: constant ranges, and the inames with a value in every block.
+                 ) -> dict[str, tuple[int, int] | None]:
+    """The ``g`` inames with a value in every block, and their ranges over the blocks where these are constant.
 
     :arg sizes: those for which there are blocks.
     """
-    ranges: dict[str, tuple[int, int]] = {}
-    whole: set[str] = set()
+    ranges: dict[str, tuple[int, int] | None] = {}
     for axis, inames in on_grid:
         follows = _follows(knl, axis, inames, extents)
         for x in inames:
@@ -132,8 +131,8 @@ def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[st
             if all(isinstance(n, int) for n in (*lengths, iname_range(knl, x)[0])):
                 ranges[x] = _thread_range(knl, x, inames, axis, extents)
             elif follows and _has_ends(knl, x, sizes):
-                whole.add(x)
-    return ranges, frozenset(whole)
+                ranges.setdefault(x, None)
+    return ranges
 
 
 def _has_ends(knl: LoopKernel, iname: str, sizes: Set) -> bool:

@@ -157,17 +157,17 @@ class Coder:
             case Loop(iname, body):
                 self._require_uniform(tree, level, opaque)
                 inside = replace(scope, loops=(*scope.loops, iname), statements=tuple(leaves(body)))
+
+                def loop(body: Tree, scope: _Scope) -> CodeLoop:
+                    return CodeLoop(iname, self._code_tree(body, level, opaque, scope, parts))
                 condition = self.split.get(loop_place(tree))
                 if condition is None:
-                    return CodeLoop(iname, self._code_tree(body, level, opaque, inside, parts))
+                    return loop(body, inside)
                 whole, rest = (replace(inside, where=(*scope.where, (side, condition))) for side in (True, False))
                 remainder = self._domain(rest.statements, level, rest)
                 if not runs_first(self._domain(whole.statements, level, whole), remainder, iname):
-                    return CodeLoop(iname, self._code_tree(body, level, opaque, inside, parts))
-                single = at_most_one(remainder, iname)
-                return CodeSeq((
-                    CodeLoop(iname, self._code_tree(body, level, opaque, whole, parts)),
-                    CodeLoop(iname, self._code_tree(_once(body) if single else body, level, opaque, rest, parts))))
+                    return loop(body, inside)
+                return CodeSeq((loop(body, whole), loop(_once(body) if at_most_one(remainder, iname) else body, rest)))
             case Seq(children):
                 codes = [self._statements_part(c, level, scope, parts) if isinstance(c, tuple)
                          else self._code_tree(c, level, opaque, scope, parts)
@@ -202,18 +202,16 @@ class Coder:
         if opaque == self._skeleton_leaf:
             return list(runs_between_barriers(children))
         result: list[Tree | tuple[str, ...]] = []
+        bound = self.launch.statements
         for child in children:
             last = result[-1] if result else None
             if not isinstance(child, Leaf) or opaque(child, level) is not None:
                 result.append(child)
-            elif isinstance(last, tuple) and self._one_set(last[0], child.statement):
+            elif isinstance(last, tuple) and bound[last[0]].domain is bound[child.statement].domain:
                 result[-1] = (*last, child.statement)
             else:
                 result.append((child.statement,))
         return result
-
-    def _one_set(self, first: str, second: str) -> bool:
-        return self.launch.statements[first].domain is self.launch.statements[second].domain
 
     def _domain(self, statements: tuple[str, ...], level: Level, scope: _Scope) -> InstanceSet:
         """The points of the loops here at which one of *statements* runs for some thread."""
@@ -235,7 +233,7 @@ class Coder:
             if condition is None or condition.intersect(level.context).is_empty():
                 return None
             test = codegen.condition_expression(condition, level.context)
-            return test, build(replace(level, context=level.context.intersect(condition)))
+            return test, build(level.knowing(condition))
         found = affordable(in_whole_tiles, otherwise=None, budget=VERSION) if self.in_place else None
         if found is None:
             return build(level)

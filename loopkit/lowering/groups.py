@@ -200,10 +200,7 @@ def _barriers(tree: Tree, way: Path, body: Tree) -> Iterator[tuple[Barrier, Path
 # {{{ placing them
 
 def with_groups(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
-    """*tree*, whose waits wait for all copies, with groups: each wait leaves as many under way as it may.
-
-    :arg copies: all that must wait for them.
-    """
+    """*tree*, whose waits wait for all copies, with groups: each wait leaves as many under way as it may."""
     if not copies:
         return tree
     waits = Waits(launch, tree)

@@ -102,8 +102,7 @@ def saying_where(block: Block, ranges: Ranges, context: Set, about: Callable[[Ex
     def one(node: Node) -> Node:
         match node:
             case If():
-                parts = node.condition.children if isinstance(node.condition, p.LogicalAnd) else (node.condition,)
-                found = tuple(_part(part, ranges, context) if about(part) else part for part in parts)
+                found = tuple(_part(c, ranges, context) if about(c) else c for c in parts_of(node.condition))
                 condition = found[0] if len(found) == 1 else p.LogicalAnd(found)
                 return map_child_nodes(replace(node, condition=condition), one)
             case For(start=int() as start, stop=int() as stop):
@@ -112,6 +111,11 @@ def saying_where(block: Block, ranges: Ranges, context: Set, about: Callable[[Ex
             case _:
                 return map_child_nodes(node, one)
     return map_child_nodes(block, one)
+
+
+def parts_of(condition: Expression) -> tuple[Expression, ...]:
+    """The conditions that all hold where *condition* does."""
+    return condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
 
 
 def _part(part: Expression, ranges: Ranges, context: Set) -> Expression:

@@ -12,13 +12,13 @@ from loopkit.analysis.collective import collective_inames
 from loopkit.analysis.dependences import dependences, in_words, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.witnesses import parameters_of, witness_at
-from loopkit.ast.nodes import Completion, Scope
+from loopkit.ast.nodes import Completion, Scope, completion_of
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import meeting, paths
-from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, completion_in
+from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
 from loopkit.poly.affine import add, floor_div, multiply
 from loopkit.poly.relations import (
     equal_coordinates,
@@ -81,8 +81,9 @@ def hazards(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]
 def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]:
     """All pairs of *launch* that must wait for an asynchronous access: conflicting accesses behind it."""
     knl = launch.kernel
-    events = {s.statement.id: event for s in launch.statements.values()
-              if (event := completion_in(s.statement, storages)) not in (Completion.IMMEDIATE, Completion.FLAG)}
+    every = {x: completion_of(i for i in bound.statement.instructions if serves(i, bound.statement, storages))
+             for x, bound in launch.statements.items()}
+    events = {x: event for x, event in every.items() if event not in (Completion.IMMEDIATE, Completion.FLAG)}
     if not events:
         return
 

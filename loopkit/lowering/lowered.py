@@ -17,7 +17,7 @@ from loopkit.analysis.accesses import Access
 from loopkit.analysis.between_blocks import between_blocks_in
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import Block, Completion, Instruction, Program, Swizzle, completion_of
+from loopkit.ast.nodes import Block, Instruction, Program, Swizzle
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
@@ -74,7 +74,6 @@ class Schedule:
     """A kernel and its launches.
 
     :ivar tree: the order of the whole kernel; like those of the launches, it holds sequential loops only.
-    :ivar launches: in textual order.
     :ivar order: what the host does with them.
     :ivar apart: pairs of statements that must not be in one launch, whatever the dependences.
     """
@@ -214,11 +213,6 @@ def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storag
     return (AddressSpace.GLOBAL.value if storage is None else storage.memory) in instruction.memories
 
 
-def completion_in(s: Statement, storages: Mapping[str, Storage]) -> Completion:
-    """The event at which the accesses of *s* are performed, where its assignee lies."""
-    return completion_of(i for i in s.instructions if serves(i, s, storages))
-
-
 def instructions_of(s: Statement, target: p.Variable | p.Subscript, value: Expression, storages: Mapping[str, Storage]
                     ) -> tuple[Instruction, ...]:
     """Those by which *s*, as ``target = value``, makes its accesses: its own, and those of the temporaries."""
@@ -273,11 +267,10 @@ class Launch:
         grid when it has blocks.
     :ivar coordinates: for each hardware iname what it is in terms of the axes (``p.Variable("g.0")``).
     :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
-    :ivar block_ranges: the same for ``g`` inames that have constant ones, whatever the sizes.
-    :ivar whole: further ``g`` inames of which every block has a value that occurs.
+    :ivar block_ranges: the same for the ``g`` inames of which every block has a value that occurs, where they are
+        constant, whatever the sizes; else ``None``.
     :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
     :ivar kernel: the kernel as this launch sees it, with *hosts* as arguments.
-    :ivar machine: what it runs on.
     """
 
     name: str
@@ -286,8 +279,7 @@ class Launch:
     extents: Mapping[str, Expression]
     coordinates: Mapping[str, Expression]
     ranges: Mapping[str, tuple[int, int]]
-    block_ranges: Mapping[str, tuple[int, int]]
-    whole: frozenset[str]
+    block_ranges: Mapping[str, tuple[int, int] | None]
     hosts: tuple[str, ...]
     kernel: LoopKernel
     machine: Machine
@@ -346,13 +338,7 @@ class Lowered:
     """A kernel on its way to text: the results of the stages up to *stage*; the fields of later stages are empty.
 
     :ivar kernel: as the stages up to *stage* left it.
-    :ivar machine: what it is lowered for.
-    :ivar stage: the name of the last stage.
     :ivar shapes: of the arrays and temporaries of the kernel that was lowered.
-    :ivar schedule: the launches and the host's loops around them.
-    :ivar storages: the cells of each temporary.
-    :ivar launches: bound to the grid and the block.
-    :ivar program: the loop program, which targets print.
     :ivar show: prints the result of *stage*.
     """
 

@@ -42,9 +42,7 @@ from loopkit.poly.limits import bounded, kept
 class Stage:
     """One step of lowering.
 
-    :ivar run: takes what the stages before it found.
     :ivar check: raises an :class:`InternalError` if the result is not well-formed; tests check each stage.
-    :ivar show: the result as text.
     :ivar always: *check* runs outside of tests, too.
     """
 

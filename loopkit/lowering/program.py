@@ -76,9 +76,8 @@ def _outermost(launch: Launch) -> Level:
             continue
         low = iname_range(knl, x)[0]
         if x in launch.block_ranges:
-            context = context.intersect(range_condition(x, *launch.block_ranges[x]))
-        elif x in launch.whole:
-            context = context.intersect(interval_of(iname_span(knl, x)))
+            own = launch.block_ranges[x]
+            context = context.intersect(interval_of(iname_span(knl, x)) if own is None else range_condition(x, *own))
         elif isinstance(low, int):
             context = context.intersect(range_from(x, low))
     for axis in GRID:

@@ -37,7 +37,6 @@ from loopkit.transform.scan import in_order
 def write_out_scan(knl: LoopKernel, node: ReductionNode, warp: int) -> LoopKernel:
     """*knl* with *node*, which is a scan, over the threads of its sweep; in its order, if that has no threads any more.
 
-    :arg warp: threads of a warp.
     :raises PreconditionError: steps behind ``realize_scan`` made something else of it.
     """
     assert node.sweep is not None
@@ -103,7 +102,6 @@ class _Writer:
     """Writes the statements of one scan.
 
     :ivar exclusive: the result of a thread does not have its own operand.
-    :ivar neutral: the neutral element.
     :ivar why: why the threads do not shuffle; ``""``: they do.
     """
 

@@ -45,7 +45,6 @@ class OverThreads:
     :ivar lanes: its inames on ``l`` axes, outermost first.
     :ivar length: the number of threads that hold parts of one result.
     :ivar domain: the instances of its statement; *everywhere*: these on each of the lanes.
-    :ivar warp: threads of a warp.
     """
 
     kernel: LoopKernel

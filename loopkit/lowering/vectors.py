@@ -15,26 +15,14 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
-from loopkit.ast.nodes import (
-    Assign,
-    Block,
-    Call,
-    Completion,
-    Define,
-    DivisibleSize,
-    For,
-    If,
-    Node,
-    Region,
-    Sync,
-    completion_of,
-)
+from loopkit.ast.nodes import Assign, Block, Call, Completion, Define, DivisibleSize, For, If, Node, Region, Sync
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.instructions.vector_access import Vector, certain_elements, with_vector_access
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
+from loopkit.lowering.guard_folding import parts_of
 from loopkit.lowering.lowered import GRID, BoundStatement, Launch, Storage, in_storage
 from loopkit.lowering.vector_elements import (
     LENGTHS,
@@ -111,8 +99,9 @@ def _loops_of_one(tree: Tree, inames: frozenset[str]) -> Iterator[tuple[str, str
 
 def _ranges(launch: Launch) -> Iterator[Expression]:
     """The least and the greatest values of the hardware's inames in *launch*."""
-    for x, (low, high) in {**launch.ranges, **launch.block_ranges}.items():
-        yield p.LogicalAnd((p.Comparison(low, "<=", p.Variable(x)), p.Comparison(p.Variable(x), "<=", high)))
+    for x, own in {**launch.ranges, **launch.block_ranges}.items():
+        if own is not None:
+            yield p.LogicalAnd((p.Comparison(own[0], "<=", p.Variable(x)), p.Comparison(p.Variable(x), "<=", own[1])))
     for x, value in launch.coordinates.items():
         for axis in GRID:
             least = affine_difference(value, p.Variable(axis))
@@ -195,7 +184,7 @@ class _Finder(Elements):
                 assign = _with_names(assign, own)
                 found = self.vectors(loop, assign, names, taken)
                 own_loop = replace(loop, body=Block((assign,)))
-                late = completion_of(assign.instructions) is Completion.GROUP
+                late = any(i.completion is Completion.GROUP for i in assign.instructions)
                 if late and len({v.length for v in found}) + 1 != len(found):
                     return own_loop                     # element by element: no registers are between
                 return with_vector_access(own_loop, found) if found else loop
@@ -222,9 +211,9 @@ class _Finder(Elements):
                 anywhere = InstanceSet((), self.kernel.assumptions.from_params())
                 cut = replace(self.cut[assign.statement], vectors=anywhere)
                 known = (*self.where, substitute(lane.condition, names))
-                parts = [c for c in _parts(guard.condition)
+                parts = [c for c in parts_of(guard.condition)
                          if not cut.have_none(where=(*known, p.LogicalNot(substitute(c, names))))]
-                both = p.LogicalAnd((*parts, *_parts(lane.condition)))
+                both = p.LogicalAnd((*parts, *parts_of(lane.condition)))
                 loop = replace(loop, body=Block((replace(lane, condition=both),)))
                 found = self.vectors(loop, assign, names, {*taken}, cut)
                 if self.may_compute_all(loop, assign, found, names, cut):
@@ -260,10 +249,6 @@ class _Finder(Elements):
         name = self.kernel.fresh_name(f"{vector.array}_vec", *taken)
         taken.add(name)
         return replace(vector, name=name)
-
-
-def _parts(condition: Expression) -> tuple[Expression, ...]:
-    return condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
 
 
 def _same_for_all(condition: Expression, iname: str) -> bool:
