@@ -1,7 +1,7 @@
 """The order of a kernel: a frozen tree of loops and sequences over its statements."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from loopkit.ast.nodes import Instruction, Scope, sync_title
@@ -136,6 +136,19 @@ def rewrite(tree: Tree, f: Callable[[Tree], Tree]) -> Tree:
             return f(seq(*news))
         case _:
             return f(tree)
+
+
+def without(tree: Tree, gone: Container[str]) -> Tree:
+    """*tree* without the statements *gone*, and without loops that are empty then."""
+    def kept(node: Tree) -> Tree:
+        match node:
+            case Leaf(statement) if statement in gone:
+                return Seq(())
+            case Loop(_, Seq(())):
+                return Seq(())
+            case _:
+                return node
+    return rewrite(tree, kept)
 
 
 @dataclass(frozen=True)

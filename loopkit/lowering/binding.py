@@ -12,15 +12,15 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
-from loopkit.analysis.between_blocks import between_blocks_in
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, iname_span
+from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
 from loopkit.kernel.target import Machine
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, paths, rewrite
+from loopkit.kernel.tree import Leaf, Tree, leaves, nest, paths, rewrite
 from loopkit.lowering.launch_kernel import launch_kernel
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, LaunchBody, Schedule, Storage
 from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
@@ -63,28 +63,24 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
               for x in inames}
     on_grid = [(axis, inames) for axis, inames in on_axes if axis in GRID]
     extents, sizes = _without_idle_grids(knl, statements, on_grid, extents)
-    block_ranges, whole = _over_blocks(knl, on_grid, extents, sizes)
+    block_ranges = _over_blocks(knl, on_grid, extents, sizes)
     if all(extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = _auto_loops_sequential(knl, tree, statements)
     ways = paths(tree)
-    cache: dict[tuple[object, ...], InstanceSet] = {}
-    alive: list[InstanceSet] = []
+    domains: dict[tuple[object, ...], InstanceSet] = {}         # statements with one set keep one
     bound = {}
     for s in statements:
-        loops = tuple(step.iname for step in ways[s.id] if step.iname is not None)
+        loops = loops_of(ways[s.id])
         alone = tuple(axis for axis in sorted(extents) if axis not in uses[s.id]
                       and not _replicated(knl, s, axis, storages))
         hardware = tuple(x for inames in uses[s.id].values() for x in inames)
         auto = tuple(x for x in s.inames if x not in loops and x not in hardware)
         key = (id(s.domain), loops, alone)
-        if key not in cache:
-            alive.append(s.domain)
+        if key not in domains:
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
-            cache[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
-        bound[s.id] = BoundStatement(s, cache[key], hardware, auto, alone)
-    ticketed = any(True for _ in between_blocks_in(knl, tuple(bound)))
-    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole, part.hosts, knl, machine,
-                  ticketed)
+            domains[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
+        bound[s.id] = BoundStatement(s, domains[key], hardware, auto, alone)
+    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, part.hosts, knl, machine)
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],
@@ -121,13 +117,12 @@ def _follows(knl: LoopKernel, axis: str, inames: tuple[str, ...], extents: Mappi
 
 
 def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[str, Expression], sizes: Set
-                 ) -> tuple[dict[str, tuple[int, int]], frozenset[str]]:
-    """The values of the ``g`` inames over the blocks: constant ranges, and the inames with a value in every block.
+                 ) -> dict[str, tuple[int, int] | None]:
+    """The ``g`` inames with a value in every block, and their ranges over the blocks where these are constant.
 
     :arg sizes: those for which there are blocks.
     """
-    ranges: dict[str, tuple[int, int]] = {}
-    whole: set[str] = set()
+    ranges: dict[str, tuple[int, int] | None] = {}
     for axis, inames in on_grid:
         follows = _follows(knl, axis, inames, extents)
         for x in inames:
@@ -136,8 +131,8 @@ def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[st
             if all(isinstance(n, int) for n in (*lengths, iname_range(knl, x)[0])):
                 ranges[x] = _thread_range(knl, x, inames, axis, extents)
             elif follows and _has_ends(knl, x, sizes):
-                whole.add(x)
-    return ranges, frozenset(whole)
+                ranges.setdefault(x, None)
+    return ranges
 
 
 def _has_ends(knl: LoopKernel, iname: str, sizes: Set) -> bool:
@@ -170,19 +165,10 @@ def _replicated(knl: LoopKernel, s: Statement, axis: str, storages: Mapping[str,
 
 def _auto_loops_sequential(knl: LoopKernel, tree: Tree, statements: Sequence[Statement]) -> Tree:
     """In a block of one thread, ``l.auto`` inames are ordinary loops around their statement."""
-    auto = {s.id: [x for x in s.inames if isinstance(knl.tags.get(x), AutoLocalTag)] for s in statements}
+    auto = {s.id: tuple(x for x in s.inames if isinstance(knl.tags.get(x), AutoLocalTag)) for s in statements}
 
-    def one(node: Tree) -> Tree:
-        if not isinstance(node, Leaf):
-            return node
-        result: Tree = node
-        for x in reversed(auto[node.statement]):
-            result = Loop(x, result)
-        return result
-    return rewrite(tree, one) if any(auto.values()) else tree
+    return rewrite(tree, lambda node: nest(auto[node.statement], node) if isinstance(node, Leaf) else node)
 
-
-# {{{ axes
 
 def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Expression]:
     """Each of *inames*, outermost first, as a function of the axis they share."""
@@ -250,5 +236,3 @@ def _thread_range(knl: LoopKernel, iname: str, inames: tuple[str, ...], axis: st
     assert isinstance(inner, int)
     assert isinstance(length, int)
     return low, low + -(-length // inner) - 1
-
-# }}}

@@ -8,30 +8,29 @@ out, and each region on its own, with the skeleton's loops as parameters. A part
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names, origin
 from loopkit.analysis.ranges import constant_range
-from loopkit.ast.nodes import Assign, Block, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.ast.unroll import marked_for_unrolling
 from loopkit.ast.walk import as_block
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import substitute
+from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
-from loopkit.lowering.converted import converted, with_values, with_values_substituted
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import VERSION, whole_here
-from loopkit.lowering.guard_folding import decided, has_branches
-from loopkit.lowering.iterations import About, saying_where
+from loopkit.lowering.guard_folding import decided, has_branches, saying_where
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
-from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
+from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, CodeTree, ForNode, IfNode
 from loopkit.poly.limits import affordable
 from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_condition, runs_first
@@ -64,16 +63,17 @@ class Coder:
     """Builds the program of one launch.
 
     :ivar split: for a loop, where its tile is whole (see full_tiles).
-    :ivar cut: statements whose ``vec`` loops stand behind the condition that a lane is in.
     :ivar in_place: parts that have no loops but a tile's get a version for whole tiles where they stand.
     """
 
-    kernel: LoopKernel
     launch: Launch
     storages: Mapping[str, Storage]
-    split: Mapping[LoopPlace, Set]
-    cut: frozenset[str] = frozenset()
+    split: Mapping[LoopPlace, Set] = field(default_factory=dict)
     in_place: bool = False
+
+    @property
+    def kernel(self) -> LoopKernel:
+        return self.launch.kernel
 
     # {{{ the two levels
 
@@ -106,31 +106,29 @@ class Coder:
         return None
 
     def _region_leaf(self, tree: Tree, level: Level) -> _Opaque | None:
-        if isinstance(tree, Leaf):
-            bound = self.launch.statements[tree.statement]
-            if bound.auto:
-                return _Opaque((tree.statement,), lambda domain: self._in_versions(
-                    (tree.statement,), level.inside(domain), lambda inside: spread_over_threads(
-                        self.kernel, self.launch, bound, inside.context,
-                        lambda context: self._guarded_statement(bound, context))))
-            return None
-        if isinstance(tree, Loop):
-            spread = self._spread_in(tree)
-            own = tuple(leaves(tree))
-            if spread is not None:
-                return _Opaque(own, lambda domain: self._in_versions(
-                    own, level.inside(domain), lambda inside: spread_over_threads(
-                        self.kernel, self.launch, spread, inside.context,
-                        lambda context: self._vector_of(spread, tree.iname, context))))
-            unrolled = self._unrolled_nest(tree)
-            if unrolled:
-                return _Opaque(own, lambda domain: self._in_versions(
-                    own, level.inside(domain), lambda inside: self._unrolled(tree, unrolled, inside)))
-            data = self._bounds_from_memory(tree, level)
-            if data:
-                return _Opaque(own, lambda domain: self._build(
-                    tree, replace(level.inside(domain), known=level.inside(domain).known | set(data)),
-                    self._region_leaf))
+        own = tuple(leaves(tree))
+
+        def in_versions(build: Callable[[Level], Node]) -> _Opaque:
+            return _Opaque(own, lambda domain: self._in_versions(own, level.inside(domain), build))
+
+        def spread(bound: BoundStatement, statement: Callable[[Set], Node]) -> _Opaque:
+            return in_versions(lambda inside: spread_over_threads(self.launch, bound, inside.context, statement))
+        match tree:
+            case Leaf(statement) if (bound := self.launch.statements[statement]).auto:
+                return spread(bound, partial(self._guarded_statement, bound))
+            case Loop(iname):
+                around = self._spread_in(tree)
+                if around is not None:
+                    return spread(around, partial(self._vector_of, around, iname))
+                unrolled = self._unrolled_nest(tree)
+                if unrolled:
+                    return in_versions(lambda inside: self._unrolled(tree, unrolled, inside))
+                data = self._bounds_from_memory(tree, level)
+                if data:
+                    return _Opaque(own, lambda domain: self._build(tree, level.inside(domain, *data),
+                                                                   self._region_leaf))
+            case _:
+                pass
         return None
 
     # }}}
@@ -159,20 +157,20 @@ class Coder:
             case Loop(iname, body):
                 self._require_uniform(tree, level, opaque)
                 inside = replace(scope, loops=(*scope.loops, iname), statements=tuple(leaves(body)))
+
+                def loop(body: Tree, scope: _Scope) -> CodeLoop:
+                    return CodeLoop(iname, self._code_tree(body, level, opaque, scope, parts))
                 condition = self.split.get(loop_place(tree))
                 if condition is None:
-                    return CodeLoop(iname, self._code_tree(body, level, opaque, inside, parts))
+                    return loop(body, inside)
                 whole, rest = (replace(inside, where=(*scope.where, (side, condition))) for side in (True, False))
                 remainder = self._domain(rest.statements, level, rest)
                 if not runs_first(self._domain(whole.statements, level, whole), remainder, iname):
-                    return CodeLoop(iname, self._code_tree(body, level, opaque, inside, parts))
-                single = at_most_one(remainder, iname)
-                return CodeSeq((
-                    CodeLoop(iname, self._code_tree(body, level, opaque, whole, parts)),
-                    CodeLoop(iname, self._code_tree(_once(body) if single else body, level, opaque, rest, parts))))
+                    return loop(body, inside)
+                return CodeSeq((loop(body, whole), loop(_once(body) if at_most_one(remainder, iname) else body, rest)))
             case Seq(children):
-                codes = [self._code_tree(c, level, opaque, scope, parts) if not isinstance(c, _Group)
-                         else self._statements_part(c.statements, level, scope, parts)
+                codes = [self._statements_part(c, level, scope, parts) if isinstance(c, tuple)
+                         else self._code_tree(c, level, opaque, scope, parts)
                          for c in self._grouped(children, level, opaque)]
                 return codes[0] if len(codes) == 1 else CodeSeq(tuple(codes))
             case Leaf(statement):
@@ -199,41 +197,30 @@ class Coder:
         parts[name] = _Part(domain, lambda values: with_values_substituted(emit, domain.inames, values))
         return name
 
-    def _grouped(self, children: tuple[Tree, ...], level: Level, opaque: Specials) -> list[Tree | _Group]:
+    def _grouped(self, children: tuple[Tree, ...], level: Level, opaque: Specials) -> list[Tree | tuple[str, ...]]:
         """Neighbouring statements with one instance set are one leaf for isl; a region holds all it can."""
         if opaque == self._skeleton_leaf:
-            return list(_regions(children))
-        result: list[Tree | _Group] = []
+            return list(runs_between_barriers(children))
+        result: list[Tree | tuple[str, ...]] = []
+        bound = self.launch.statements
         for child in children:
+            last = result[-1] if result else None
             if not isinstance(child, Leaf) or opaque(child, level) is not None:
                 result.append(child)
-                continue
-            last = result[-1] if result else None
-            if isinstance(last, _Group) and self._one_set(last.statements[0], child.statement):
-                result[-1] = _Group((*last.statements, child.statement))
+            elif isinstance(last, tuple) and bound[last[0]].domain is bound[child.statement].domain:
+                result[-1] = (*last, child.statement)
             else:
-                result.append(_Group((child.statement,)))
+                result.append((child.statement,))
         return result
-
-    def _one_set(self, first: str, second: str) -> bool:
-        return self.launch.statements[first].domain is self.launch.statements[second].domain
 
     def _domain(self, statements: tuple[str, ...], level: Level, scope: _Scope) -> InstanceSet:
         """The points of the loops here at which one of *statements* runs for some thread."""
-        result: InstanceSet | None = None
-        seen: set[int] = set()
-        for s in statements:
-            own = self.launch.statements[s].domain
-            if id(own) in seen:
-                continue
-            seen.add(id(own))
-            points = own.bound(level.bound).onto(scope.loops)
-            unknown = [x for x in points.params if x not in level.known]
-            if unknown:
-                points = points.without_params(unknown)
-            result = points if result is None else result.union(points)
-        assert result is not None
-        return _on_side(result, scope.where)
+        def points(domain: InstanceSet) -> InstanceSet:
+            known = domain.bound(level.bound).onto(scope.loops)
+            unknown = [x for x in known.params if x not in level.known]
+            return known.without_params(unknown) if unknown else known
+        domains = {id(domain): domain for domain in (self.launch.statements[s].domain for s in statements)}
+        return _on_side(reduce(InstanceSet.union, map(points, domains.values())), scope.where)
 
     # }}}
 
@@ -242,11 +229,11 @@ class Coder:
     def _in_versions(self, statements: tuple[str, ...], level: Level, build: Callable[[Level], Node]) -> Node:
         """The result of *build* for a part with a tile's loops only, with a version for full tiles if there is one."""
         def in_whole_tiles() -> tuple[Expression | None, Node] | None:
-            condition = whole_here(self.kernel, self.launch, statements, level.known)
+            condition = whole_here(self.launch, statements, level.known)
             if condition is None or condition.intersect(level.context).is_empty():
                 return None
             test = codegen.condition_expression(condition, level.context)
-            return test, build(replace(level, context=level.context.intersect(condition)))
+            return test, build(level.knowing(condition))
         found = affordable(in_whole_tiles, otherwise=None, budget=VERSION) if self.in_place else None
         if found is None:
             return build(level)
@@ -257,7 +244,7 @@ class Coder:
         """The inames of the unrolled loops at the top of *tree*."""
         inames: list[str] = []
         while isinstance(tree, Loop) and is_unrolled(self.kernel.tags.get(tree.iname)) and not self._spread_in(tree):
-            if inames and isinstance(tree.body, Leaf) and tree.body.statement in self.cut:
+            if inames and isinstance(tree.body, Leaf) and self.launch.statements[tree.body.statement].cut:
                 break
             inames.append(tree.iname)
             tree = tree.body
@@ -265,22 +252,24 @@ class Coder:
 
     def _unrolled(self, tree: Tree, inames: tuple[str, ...], level: Level) -> Node:
         """Loops of constant trip count; what the domain leaves out becomes a guard inside."""
-        ranges = {}
+        ranges: dict[str, tuple[int, int]] = {}
+        inner = replace(level, bound=(*level.bound, *inames))
         for x in inames:
             assert isinstance(tree, Loop)
             ranges[x] = self._constant_range(x, tuple(leaves(tree)))
+            inner = inner.knowing(range_condition(x, *ranges[x]), x)
             tree = tree.body
-        inner = level
-        for x, (low, high) in ranges.items():
-            inner = inner.knowing(range_condition(x, low, high), x)
-        inner = replace(inner, bound=(*inner.bound, *inames))
         loops = {x: own for x, own in ranges.items() if not isinstance(self.kernel.tags.get(x), VecTag)}
-        about = About({*self.launch.ranges, *BLOCK}, self.kernel.value_params)
-        body = saying_where(self._build(tree, inner, self._region_leaf), loops, inner.context, about)
+        body = saying_where(self._build(tree, inner, self._region_leaf), loops, inner.context, self._is_of_threads)
         for x in reversed(inames):
             low, high = ranges[x]
             body = Block((For(x, low, high + 1, 1, body, unroll=True),))
         return body
+
+    def _is_of_threads(self, condition: Expression) -> bool:
+        """Does *condition* depend on the thread, and on no size of a call?"""
+        names = variables(condition) if isinstance(condition, p.Comparison) else frozenset()
+        return self.kernel.value_params.isdisjoint(names) and not names.isdisjoint({*self.launch.ranges, *BLOCK})
 
     def _spread_in(self, loop: Loop) -> BoundStatement | None:
         """The statement in a ``vec`` loop that is spread over the threads: its rounds are around the loop."""
@@ -304,14 +293,9 @@ class Coder:
 
     def _bounds_from_memory(self, loop: Loop, level: Level) -> tuple[str, ...]:
         """Temporaries that bound the statements in *loop* and are not known outside of it."""
-        found: dict[str, None] = {}
-        inside = tuple(leaves(loop))
-        for s in inside:
-            for x in data_params(self.kernel, self.launch.statements[s].statement.domain):
-                if x not in level.known:
-                    found[x] = None
-        written = {self.launch.statements[s].statement.written for s in inside}
-        return () if written & set(found) else tuple(found)
+        inside = [self.launch.statements[s].statement for s in leaves(loop)]
+        found = dict.fromkeys(x for s in inside for x in data_params(self.kernel, s.domain) if x not in level.known)
+        return () if found.keys() & {s.written for s in inside} else tuple(found)
 
     # }}}
 
@@ -388,13 +372,6 @@ class _Part:
     emit: Callable[[tuple[Expression, ...]], Node]
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Neighbouring statements with one instance set."""
-
-    statements: tuple[str, ...]
-
-
 def _on_side(points: InstanceSet, where: tuple[tuple[bool, Set], ...]) -> InstanceSet:
     """The *points* on the given sides of conditions."""
     for whole, condition in where:
@@ -412,7 +389,7 @@ def _once(body: Tree) -> Tree:
             return body
 
 
-def _regions(children: tuple[Tree, ...]) -> Iterator[Tree]:
+def runs_between_barriers(children: tuple[Tree, ...]) -> Iterator[Tree]:
     """*children* with the runs between barriers joined."""
     run: list[Tree] = []
     for child in children:
@@ -430,3 +407,36 @@ def _regions(children: tuple[Tree, ...]) -> Iterator[Tree]:
 
 
 Specials = Callable[[Tree, Level], _Opaque | None]
+
+
+# {{{ isl's program as nodes
+
+def with_values(node: Node, inames: tuple[str, ...], values: tuple[Expression, ...]) -> Node:
+    """*node* where loops that isl found to have one iteration are named constants."""
+    defines = tuple(Define(x, v) for x, v in zip(inames, values, strict=True) if v != p.Variable(x))
+    return Block((*defines, node)) if defines else node
+
+
+def with_values_substituted(emit: Callable[[Mapping[str, Expression]], Node], inames: tuple[str, ...],
+                            values: tuple[Expression, ...]) -> Node:
+    """The result of *emit* for *values*: numbers are substituted, other values become named constants."""
+    moved = {x: v for x, v in zip(inames, values, strict=True) if v != p.Variable(x)}
+    if all(isinstance(v, int) for v in moved.values()):
+        return emit(moved)
+    return with_values(emit({}), inames, values)
+
+
+def converted(node: codegen.Node, call: Callable[[CallNode], Node]) -> Node:
+    """isl's program as nodes; *call* gives what stands for a leaf."""
+    match node:
+        case ForNode():
+            return For(node.iname, node.start, node.stop, node.step, as_block(converted(node.body, call)))
+        case IfNode():
+            otherwise = as_block(converted(node.otherwise, call)) if node.otherwise is not None else None
+            return If(node.condition, as_block(converted(node.then, call)), otherwise)
+        case BlockNode():
+            return Block(tuple(converted(c, call) for c in node.children))
+        case CallNode():
+            return call(node)
+
+# }}}

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -40,25 +40,17 @@ def _cost_of(knl: LoopKernel) -> Cost:
         typed = _attempt(lambda: _with_types(knl))
         if isinstance(typed, str):
             return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, typed), reason=typed)
-        placed = _attempt(lambda: placed_once(knl, GPU) if typed.inferred else lowered_as_typed(typed.kernel, GPU,
-                                                                                                   "launches"))
+        kernel, inferred = typed
+        placed = _attempt(lambda: placed_once(knl) if inferred else lowered_as_typed(kernel, GPU, "launches"))
         if isinstance(placed, str):
-            return _one_by_one(knl, typed, placed)
-    cells = {x: _cells(knl, typed, s) for x, s in placed.storages.items() if x in knl.temporaries}
+            return _one_by_one(knl, kernel, inferred, placed)
+    cells = {x: _cells(knl, inferred, s) for x, s in placed.storages.items() if x in knl.temporaries}
     return Cost(cells, len(placed.scheduled.launches), tuple(_hosts(placed.scheduled.order)))
 
 
-@dataclass(frozen=True)
-class _Typed:
-    """A kernel with its dtypes; *inferred*: none of them is a guess."""
-
-    kernel: LoopKernel
-    inferred: bool
-
-
-def _one_by_one(knl: LoopKernel, typed: _Typed, reason: str) -> Cost:
+def _one_by_one(knl: LoopKernel, typed: LoopKernel, inferred: bool, reason: str) -> Cost:
     """The cells of each temporary of a kernel that cannot be lowered as it is, as far as its schedule gives them."""
-    storages = _attempt(lambda: dict(each_storage(lowered_as_typed(typed.kernel, GPU, "memory").scheduled)))
+    storages = _attempt(lambda: dict(each_storage(lowered_as_typed(typed, GPU, "memory").scheduled)))
     if isinstance(storages, str):
         return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, storages), reason=reason)
     cells: dict[str, Cells] = {}
@@ -69,18 +61,19 @@ def _one_by_one(knl: LoopKernel, typed: _Typed, reason: str) -> Cost:
             if isinstance(found, str):
                 unknown[name] = found
             else:
-                cells[name] = _cells(knl, typed, found[0])
+                cells[name] = _cells(knl, inferred, found[0])
     return Cost(cells, None, unknown=unknown, reason=reason)
 
 
-def _with_types(knl: LoopKernel) -> _Typed:
-    """*knl* with its dtypes, or where they are not known yet, with ``int32`` for those of temporaries."""
+def _with_types(knl: LoopKernel) -> tuple[LoopKernel, bool]:
+    """*knl* with its dtypes, or where they are not known yet, with ``int32`` for those of temporaries; are they known?
+    """
     try:
-        return _Typed(infer_types(knl), inferred=True)
+        return infer_types(knl), True
     except TypeInferenceError:
         temporaries = {name: t if t.dtype is not None else replace(t, dtype=np.dtype(np.int32))
                        for name, t in knl.temporaries.items()}
-        return _Typed(annotated(knl, temporaries=temporaries), inferred=False)
+        return annotated(knl, temporaries=temporaries), False
 
 
 T = TypeVar("T")
@@ -95,8 +88,8 @@ def _attempt(question: Callable[[], T]) -> T | str:
     return "It takes too long to find." if found is None else found
 
 
-def _cells(knl: LoopKernel, typed: _Typed, storage: Storage) -> Cells:
-    known = typed.inferred or knl.temporaries[storage.name].dtype is not None
+def _cells(knl: LoopKernel, inferred: bool, storage: Storage) -> Cells:
+    known = inferred or knl.temporaries[storage.name].dtype is not None
     return Cells(storage.space, storage.shape, storage.dtype.itemsize if known else None)
 
 

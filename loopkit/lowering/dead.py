@@ -7,7 +7,7 @@ from loopkit.analysis.accesses import accesses_of, analysis_domain
 from loopkit.analysis.constructors import reindexed
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
+from loopkit.kernel.tree import leaves, without
 
 
 def without_dead_statements(knl: LoopKernel) -> LoopKernel:
@@ -18,9 +18,7 @@ def without_dead_statements(knl: LoopKernel) -> LoopKernel:
                          or (s.written in knl.temporaries and s.written not in read))
         if not dead:
             return knl
-        tree = _without(knl.tree, dead)
-        if tree is None:
-            tree = Seq(())
+        tree = without(knl.tree, dead)
         kept = frozenset(leaves(tree))
         knl = reindexed(
             knl, dict.fromkeys(knl.statement_by_id.keys() - kept, ()),
@@ -43,17 +41,3 @@ def _read_by_others(knl: LoopKernel) -> frozenset[str]:
     """The arrays that statements read, apart from statements that only update them."""
     return frozenset(a.array for s in knl.statements for a in accesses_of(knl, s)
                      if not a.is_write and a.array != s.written)
-
-
-def _without(tree: Tree, dead: frozenset[str]) -> Tree | None:
-    match tree:
-        case Leaf(statement):
-            return None if statement in dead else tree
-        case Loop(iname, body):
-            inner = _without(body, dead)
-            return None if inner is None else (tree if inner is body else Loop(iname, inner))
-        case Seq(children):
-            kept = [c for c in (_without(child, dead) for child in children) if c is not None]
-            return seq(*kept) if kept else None
-        case _:
-            return tree

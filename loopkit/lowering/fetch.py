@@ -34,12 +34,12 @@ class _Dim:
     extent: int
 
 
-def spread_over_threads(knl: LoopKernel, launch: Launch, bound: BoundStatement, context: Set,
-                        statement: Callable[[Set], Node]) -> Node:
+def spread_over_threads(launch: Launch, bound: BoundStatement, context: Set, statement: Callable[[Set], Node]) -> Node:
     """Code that runs *statement* once for each point of its box, each by one thread.
 
     :arg statement: gives the guarded statement, from what is known of the box's inames.
     """
+    knl = launch.kernel
     dims = [_dim(knl, bound, x) for x in fastest_last(knl, bound.statement.expression, bound.auto)]
     for d in dims:
         context = context.intersect(range_condition(d.iname, d.low, d.low + d.extent - 1))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
@@ -28,28 +27,18 @@ from loopkit.poly.tiles import full_box_condition
 VERSION = 2_000_000
 
 
-@dataclass(frozen=True)
-class WholeBlock:
-    """The condition under which tiles of blocks are full.
-
-    :ivar condition: on sizes and blocks.
-    :ivar absent: statements that no block with a full tile runs.
-    """
-
-    condition: Set
-    absent: frozenset[str]
-
-
-def full_block(knl: LoopKernel, launch: Launch) -> WholeBlock | None:
-    """The full-tile condition of a block; ``None`` if no guard depends on it.
+def full_block(launch: Launch) -> tuple[Set, frozenset[str]] | None:
+    """The full-tile condition of a block, on sizes and blocks; ``None`` if no guard depends on it.
 
     A statement that runs in one block along an axis only, such as peeled ends of rows, need not fill a tile. It comes
     last, and does not constrain blocks that do not run it.
+
+    :returns: the condition, and the statements that no block with a full tile runs.
     """
     found: dict[str, list[Set]] = {}
     seen: set[int] = set()
     for s, bound in launch.statements.items():
-        found[s] = list(_conditions(knl, launch, bound, known=id(bound.domain) in seen))
+        found[s] = list(_conditions(launch, bound, known=id(bound.domain) in seen))
         seen.add(id(bound.domain))
     # those that share their inames of the grid share their blocks too
     ways = {(bound.alone_on, *_blocks_of(launch, bound)) for bound in launch.statements.values()}
@@ -66,38 +55,37 @@ def full_block(knl: LoopKernel, launch: Launch) -> WholeBlock | None:
             absent.add(s)
         else:
             whole = reduce(Set.intersect, found[s], whole)
-    return WholeBlock(whole, frozenset(absent))
+    return whole, frozenset(absent)
 
 
-def _conditions(knl: LoopKernel, launch: Launch, bound: BoundStatement, *, known: bool = False) -> Iterator[Set]:
+def _conditions(launch: Launch, bound: BoundStatement, *, known: bool = False) -> Iterator[Set]:
     """The conditions under which a statement fills its tile; *known*: its domain came up before."""
-    unrolled = {x for x in bound.domain.inames if _is_unrolled(knl, x)}
-    box, free_of = _box(launch, bound, unrolled), tuple(set(bound.domain.inames) - unrolled)
+    knl, inames = launch.kernel, bound.domain.inames
+    unrolled = {x for x in inames if _is_unrolled(knl, x)}
+    box, free_of = _box(launch, bound, unrolled), tuple(set(inames) - unrolled)
     if not known:
-        filled = full_box_condition(bound.domain.set, bound.domain.inames, box, involving=(), free_of=free_of)
+        filled = full_box_condition(bound.domain.set, inames, box, involving=(), free_of=free_of)
         yield from () if filled is None else (filled,)
     if has_branches(expanded_expression(knl, bound.statement)):
         blocks = frozenset(launch.coordinates).difference(launch.ranges)
         yield from borders(knl, bound.statement, bound.domain, box, free_of, blocks, may_cut=False)
 
 
-# {{{ a version of a part in its place
-
 #: Statements of a thread, with unrolled loops written out, that are not worth a second version for the sake of a few.
 LONG = 256
 
 
-def edges_are_small(knl: LoopKernel, launch: Launch) -> bool:
+def edges_are_small(launch: Launch) -> bool:
     """Is a thread's text long, and most of it the same for whole tiles and others?
 
     A version of all of it, for the sake of loads and stores, is twice the text for the same work.
     """
-    lengths = {s: _length(knl, bound) for s, bound in launch.statements.items()}
+    lengths = {s: _length(launch.kernel, bound) for s, bound in launch.statements.items()}
     every = sum(lengths.values())
     if every <= LONG:
         return False
     other = sum(lengths[s] for s, bound in launch.statements.items()
-                if next(_conditions_here(knl, launch, bound, bound.domain.inames), None) is not None)
+                if next(_conditions_here(launch, bound, bound.domain.inames), None) is not None)
     return other > 0 and every - other > max(LONG, other)
 
 
@@ -107,20 +95,18 @@ def _length(knl: LoopKernel, bound: BoundStatement) -> int:
     return prod(1 if low is None or high is None else high - low + 1 for low, high in ranges)
 
 
-def whole_here(knl: LoopKernel, launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:
+def whole_here(launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:
     """The condition under which an iteration of the loops around *statements* is a full tile; ``None``: none needed.
 
     :arg known: the names that a condition may have.
     """
-    result: Set | None = None
-    for s in statements:
-        for condition in _conditions_here(knl, launch, launch.statements[s], known):
-            result = condition if result is None else result.intersect(condition)
-    return result
+    found = [condition for s in statements for condition in _conditions_here(launch, launch.statements[s], known)]
+    return reduce(Set.intersect, found) if found else None
 
 
-def _conditions_here(knl: LoopKernel, launch: Launch, bound: BoundStatement, known: Collection[str]) -> Iterator[Set]:
+def _conditions_here(launch: Launch, bound: BoundStatement, known: Collection[str]) -> Iterator[Set]:
     """As :func:`_conditions`, in terms of blocks and of the *known* loops around the tile."""
+    knl = launch.kernel
     box = _box(launch, bound, {x for x in bound.domain.inames if _is_unrolled(knl, x)})
     inside = tuple(x for x in bound.domain.inames if x not in box and x not in known)
     filled = full_box_condition(bound.domain.set, bound.domain.inames, box, involving=(), free_of=inside)
@@ -128,8 +114,6 @@ def _conditions_here(knl: LoopKernel, launch: Launch, bound: BoundStatement, kno
     if has_branches(expanded_expression(knl, bound.statement)):
         around = frozenset(launch.coordinates).difference(launch.ranges).union(bound.domain.inames) - box.keys()
         yield from borders(knl, bound.statement, bound.domain, box, inside, around.difference(inside), may_cut=True)
-
-# }}}
 
 
 def _is_thin(launch: Launch, bound: BoundStatement) -> bool:
@@ -154,23 +138,17 @@ def _places(launch: Launch) -> Set:
     return result
 
 
-def full_iterations(knl: LoopKernel, launch: Launch) -> dict[LoopPlace, Set]:
+def full_iterations(launch: Launch) -> dict[LoopPlace, Set]:
     """For each innermost tile loop, the condition under which an iteration's tile is whole."""
-    if launch.threads == 1:
-        return {}
     result: dict[LoopPlace, Set] = {}
     for loop in _loops(launch.tree):
-        if _is_unrolled(knl, loop.iname):
+        if _is_unrolled(launch.kernel, loop.iname):
             continue                        # part of the tile
         inner = {x.iname for x in _loops(loop.body)}
         conditions = [_iteration(launch, launch.statements[s], loop.iname, inner) for s in leaves(loop)]
         found = [c for c in conditions if c is not None]
-        if not found:
-            continue
-        whole = found[0]
-        for c in found[1:]:
-            whole = whole.intersect(c)
-        result[loop_place(loop)] = whole
+        if found:
+            result[loop_place(loop)] = reduce(Set.intersect, found)
     # only the innermost tile loop is split: each one doubles the text
     outer = {loop_place(loop) for loop in _loops(launch.tree)
              if any(loop_place(inner) in result for inner in _loops(loop.body))}
@@ -210,4 +188,3 @@ def _loops(tree: Tree) -> list[Loop]:
             return [x for c in children for x in _loops(c)]
         case _:
             return []
-

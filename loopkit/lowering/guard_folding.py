@@ -1,26 +1,36 @@
-"""Expressions whose conditions are decided where they stand: the question and the other branch are left out.
+"""Conditions that are decided where they stand: the question and the other branch are left out.
 
 A border is where a tile is cut off by a condition of an ``if`` rather than by a bound, as that of a grid with fixed
 values around it. It is part of what makes a tile whole, so that the version for whole tiles need not ask.
+
+In unrolled loops, conditions are limited to the iterations in which they can fail. With constant lengths, a condition
+may hold in all iterations but the first, by the ranges of blocks and threads. The CUDA compiler does not always find
+that. It unrolls the loop, though, and folds a comparison of the iteration with a constant.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expanded_expression, integer_names
+from loopkit.ast.nodes import Block, For, If, Node
+from loopkit.ast.walk import map_child_nodes
 from loopkit.expr.dtypes import Type, type_of
-from loopkit.expr.mappers import map_children, subexpressions
+from loopkit.expr.mappers import map_children, subexpressions, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.affine import add
+from loopkit.poly.affine import NotAffineError, add
 from loopkit.poly.domains import is_affine_condition
 from loopkit.poly.enumerated import where_holds
 from loopkit.poly.extents import couples, is_endless
-from loopkit.poly.sets import InstanceSet, Set
+from loopkit.poly.piecewise import params_where
+from loopkit.poly.sets import InstanceSet, Set, range_condition
 from loopkit.poly.tiles import full_box_condition
+
+Ranges = Mapping[str, tuple[int, int]]
 
 
 def has_branches(expr: Expression) -> bool:
@@ -54,7 +64,7 @@ def _plain(condition: Expression) -> Expression:
     return map_children(condition, _plain)
 
 
-def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Mapping[str, tuple[int, int]],
+def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Ranges,
             free_of: tuple[str, ...], blocks: frozenset[str], *, may_cut: bool) -> Iterator[Set]:
     """The conditions on sizes and *blocks* under which a condition of *s* has one answer in all of a tile.
 
@@ -81,3 +91,55 @@ def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Mapping[str
 def _where(points: InstanceSet, condition: Expression, names: frozenset[str]) -> InstanceSet | None:
     """The points at which an affine *condition* holds; one that is affine for single values only stays in the text."""
     return where_holds(points, condition, names) if is_affine_condition(condition, names) else None
+
+
+def saying_where(block: Block, ranges: Ranges, context: Set, about: Callable[[Expression], bool]) -> Block:
+    """*block*, inside loops that are unrolled over *ranges*, where conditions say in which iterations they may fail.
+
+    :arg context: what is known around the block.
+    :arg about: is a condition limited?
+    """
+    def one(node: Node) -> Node:
+        match node:
+            case If():
+                found = tuple(_part(c, ranges, context) if about(c) else c for c in parts_of(node.condition))
+                condition = found[0] if len(found) == 1 else p.LogicalAnd(found)
+                return map_child_nodes(replace(node, condition=condition), one)
+            case For(start=int() as start, stop=int() as stop):
+                inside = context.intersect(range_condition(node.iname, start, stop - 1))
+                return replace(node, body=saying_where(node.body, ranges, inside, about))
+            case _:
+                return map_child_nodes(node, one)
+    return map_child_nodes(block, one)
+
+
+def parts_of(condition: Expression) -> tuple[Expression, ...]:
+    """The conditions that all hold where *condition* does."""
+    return condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
+
+
+def _part(part: Expression, ranges: Ranges, context: Set) -> Expression:
+    inames = [x for x in ranges if x in variables(part)]
+    if not inames:
+        return part
+    try:
+        fails = params_where(p.LogicalNot(part)).intersect(context)
+    except NotAffineError:
+        return part
+    return unless(part, fails, {x: ranges[x] for x in inames})
+
+
+def unless(part: Expression, fails: Set, ranges: Ranges) -> Expression:
+    """*part*, which is false at points of *fails* only, with the iterations of one of *ranges* in which it is not.
+
+    *part* alone, if these are not most of them: there is little to win, and a text to read.
+    """
+    for x, (first, last) in ranges.items():
+        low, high = InstanceSet((), fails.from_params()).onto((x,)).constant_range(x)
+        if low is None or high is None or 2*(high - low + 1) >= last - first + 1:
+            continue
+        before = (p.Comparison(p.Variable(x), "<", low),) if low > first else ()
+        behind = (p.Comparison(high, "<", p.Variable(x)),) if high < last else ()
+        if before or behind:
+            return p.LogicalOr((*before, *behind, *(part.children if isinstance(part, p.LogicalOr) else (part,))))
+    return part

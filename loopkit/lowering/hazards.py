@@ -1,4 +1,4 @@
-"""Hazards: dependences of a launch that cross threads of a block, and so need a barrier."""
+"""Hazards: dependences of a launch that need a barrier, because they cross threads of a block, or that need a wait."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, commute
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute
 from loopkit.analysis.assumed_dependences import assumed_dependences, without_assumed
 from loopkit.analysis.collective import collective_inames
 from loopkit.analysis.dependences import dependences, in_words, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.witnesses import parameters_of, witness_at
-from loopkit.ast.nodes import Completion, Scope
+from loopkit.ast.nodes import Completion, Scope, completion_of
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
-from loopkit.kernel.tree import Path, meeting
-from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage
+from loopkit.kernel.tree import meeting, paths
+from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
 from loopkit.poly.affine import add, floor_div, multiply
 from loopkit.poly.relations import (
     equal_coordinates,
@@ -33,13 +33,14 @@ from loopkit.poly.sets import Map
 
 @dataclass(frozen=True)
 class Hazard:
-    """Pairs of instances on different threads of one block, in an order that a barrier has to keep.
+    """Pairs of instances of one block in an order that a barrier has to keep, or a wait.
 
-    They touch one element, one of them writing, or dep= asks for it.
+    They touch one element, one of them writing, or dep= asks for their order. They run on different threads, unless the
+    source is asynchronous.
 
     :ivar pairs: source to sink, in time order.
+    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; *reason* is its text for a reader of the code.
     :ivar scope: which threads the two always are of; one thread only where the source is asynchronous.
-    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; *reason* says it to a reader of the code.
     :ivar of_value: a flow that brings a value; other pairs of a write and a read only share a cell.
     :ivar completion: the event at which the source is performed.
     """
@@ -58,14 +59,13 @@ class Hazard:
         return in_words(self.kind, self.array, self.source, self.sink)
 
 
-def hazards(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], ways: Mapping[str, Path]
-            ) -> Iterator[Hazard]:
-    """All hazards of *launch*, whose statements stand at *ways*.
+def hazards(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]:
+    """All pairs of *launch* that cross threads of a block.
 
     :raises IllegalTransformError: two threads touch one cell at the same time.
     """
-    yield from _argument_hazards(knl, launch, "")       # what dep= orders, of no array
-    for array, accesses in accesses_by_array(knl).items():
+    yield from _argument_hazards(launch, "")            # the order that dep= asks for, of no array
+    for array, accesses in accesses_by_array(launch.kernel).items():
         here = [a for a in accesses if a.statement in launch.statements]
         storage = storages.get(array)
         if storage is not None and (storage.space is AddressSpace.PRIVATE or storage.lanes):
@@ -73,98 +73,112 @@ def hazards(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], wa
         if not any(a.is_write for a in here):
             continue
         if storage is None:
-            yield from _argument_hazards(knl, launch, array)
+            yield from _argument_hazards(launch, array)
         else:
-            yield from _storage_hazards(knl, launch, storage, here, ways)
+            yield from _storage_hazards(launch, storage, here)
 
 
-def _argument_hazards(knl: LoopKernel, launch: Launch, array: str) -> Iterator[Hazard]:
-    """Between accesses to an argument: the kernel's own dependences, inside one block; no name: what dep= asks for."""
+def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]:
+    """All pairs of *launch* that must wait for an asynchronous access: conflicting accesses behind it."""
+    knl = launch.kernel
+    every = {x: completion_of(i for i in bound.statement.instructions if serves(i, bound.statement, storages))
+             for x, bound in launch.statements.items()}
+    events = {x: event for x, event in every.items() if event not in (Completion.IMMEDIATE, Completion.FLAG)}
+    if not events:
+        return
+
+    def hazard(array: str, source: str, sink: str, pairs: Map, kind: str) -> Hazard:
+        apart = _other_thread(launch, source, sink, pairs)
+        scope = Scope.THREAD if apart is None else _apart(launch, source, sink, apart)
+        return Hazard(array, source, sink, pairs, kind, scope, completion=events[source])
+    ways = paths(launch.tree)
+    for source in events:
+        for a in accesses_of(knl, knl.statement_by_id[source]):
+            storage = storages.get(a.array)
+            for b in accesses_by_array(knl)[a.array] if storage is not None else ():
+                if b.statement not in launch.statements or not (a.is_write or b.is_write):
+                    continue
+                assert storage is not None
+                where = meeting(ways[source], ways[b.statement])
+                pairs = _in_one_block(knl, source, b.statement, same_element(storage.touched(a), storage.touched(b)))
+                ordered = in_time_order(pairs, shared_loops(knl, source, b.statement, where.loops), where.before)
+                if not ordered.is_empty():
+                    yield hazard(a.array, source, b.statement, ordered, _kind(a, b))
     for d in dependences(knl):
-        if d.array != array or d.source not in launch.statements or d.sink not in launch.statements:
-            continue
-        pairs = _other_thread(knl, launch, d.source, d.sink, d.relation)
-        if pairs is not None:
-            yield Hazard(array, d.source, d.sink, pairs, d.kind, _apart(knl, launch, d.source, d.sink, pairs))
+        if d.source in events and d.array not in storages and d.sink in launch.statements:
+            yield hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind)
 
 
-def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses: Sequence[Access],
-                     ways: Mapping[str, Path]) -> Iterator[Hazard]:
+def _kind(source: Access, sink: Access) -> str:
+    return ("output" if sink.is_write else "flow") if source.is_write else "anti"
+
+
+def _argument_hazards(launch: Launch, array: str) -> Iterator[Hazard]:
+    """Between accesses to an argument: the kernel's own dependences, inside one block; no name: what dep= asks for."""
+    for d in dependences(launch.kernel):
+        if d.array == array and d.source in launch.statements and d.sink in launch.statements:
+            pairs = _other_thread(launch, d.source, d.sink, d.relation)
+            if pairs is not None:
+                yield Hazard(array, d.source, d.sink, pairs, d.kind, _apart(launch, d.source, d.sink, pairs))
+
+
+def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access]) -> Iterator[Hazard]:
     """Between accesses to cells of a shared or global temporary: all pairs, in the order that runs."""
+    knl, ways = launch.kernel, paths(launch.tree)
     cache: dict[object, Map | None] = {}
     values = {(d.source, d.sink) for d in dependences(knl)
               if d.of_value and d.kind == "flow" and d.array == storage.name}
     touched = [(a, storage.touched(a)) for a in accesses]
     for a, first in touched:
         for b, second in touched:
-            if not (a.is_write or b.is_write) or commute(a, b):
-                continue
             where = meeting(ways[a.statement], ways[b.statement])
-            if not where.loops and not where.before and a.statement != b.statement:
+            one = a.statement == b.statement
+            if not (a.is_write or b.is_write) or commute(a, b) or not (where.loops or where.before or one):
                 continue
-            key = (id(a.domain), a.subscripts, id(b.domain), b.subscripts, where, a.statement == b.statement,
-                   launch.statements[a.statement].auto, launch.statements[b.statement].auto,
-                   launch.statements[a.statement].alone_on, launch.statements[b.statement].alone_on)
+            bound = [launch.statements[x.statement] for x in (a, b)]
+            key = (id(a.domain), a.subscripts, id(b.domain), b.subscripts, where, one,
+                   *((s.auto, s.alone_on) for s in bound))
             if key not in cache:
                 touching = same_element(first, second)
-                if a.statement == b.statement:
-                    touching = other_instance(touching)
-                cache[key] = _other_thread(knl, launch, a.statement, b.statement, touching)
+                cache[key] = _other_thread(launch, a.statement, b.statement,
+                                           other_instance(touching) if one else touching)
             pairs = cache[key]
-            if pairs is None:
-                continue
-            if assumed_dependences(knl, storage.name):
+            if pairs is not None and assumed_dependences(knl, storage.name):
                 pairs = without_assumed(knl, storage.name, a.statement, b.statement, pairs)
-                if pairs.is_empty():
-                    continue
+            if pairs is None or pairs.is_empty():
+                continue
             loops = shared_loops(knl, a.statement, b.statement, where.loops)
-            _require_ordered(knl, storage.name, a, b, pairs, loops, where.before)
+            if one and not (together := in_one_iteration(pairs, loops)).is_empty():
+                raise at_once(knl, storage.name, _kind(a, b), (a.statement, b.statement), together)
             ordered = in_time_order(pairs, loops, where.before)
             if not ordered.is_empty():
-                kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
-                yield Hazard(storage.name, a.statement, b.statement, ordered, kind,
-                             _apart(knl, launch, a.statement, b.statement, ordered),
-                             kind != "flow" or (a.statement, b.statement) in values)
+                yield Hazard(storage.name, a.statement, b.statement, ordered, _kind(a, b),
+                             _apart(launch, a.statement, b.statement, ordered),
+                             _kind(a, b) != "flow" or (a.statement, b.statement) in values)
 
 
-def _require_ordered(knl: LoopKernel, array: str, a: Access, b: Access, pairs: Map,
-                     loops: Sequence[tuple[int, int]], before: bool) -> None:
-    """Two threads that touch one cell at the same time are a race that no barrier can order."""
-    if before or a.statement != b.statement:
-        return
-    together = in_one_iteration(pairs, loops)
-    if together.is_empty():
-        return
-    kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
-    raise at_once(knl, Hazard(array, a.statement, b.statement, together, kind, Scope.BLOCK), together)
-
-
-def at_once(knl: LoopKernel, h: Hazard, pairs: Map) -> IllegalTransformError:
-    """The error for *pairs* of *h* between which no barrier can come."""
-    a, b = knl.statement_by_id[h.source], knl.statement_by_id[h.sink]
+def at_once(knl: LoopKernel, array: str, kind: str, statements: tuple[str, str], pairs: Map) -> IllegalTransformError:
+    """The error for *pairs* of two threads that touch one element at the same time: no barrier can come between."""
+    a, b = (knl.statement_by_id[s] for s in statements)
     params, first, second = smallest_pair(pairs, a.inames, b.inames, parameters_of(knl))
     return IllegalTransformError(
-        f"Two threads would touch one element of '{h.array}' at once.",
-        witness_at(knl, h.array, h.kind, params, (a.id, first), (b.id, second)), ["keep one of the inames sequential"])
+        f"Two threads would touch one element of '{array}' at once.",
+        witness_at(knl, array, kind, params, (a.id, first), (b.id, second)), ["keep one of the inames sequential"])
 
 
-# {{{ threads
-
-def scope_of(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
-    """The scope of the threads that run the instances of all *pairs* of a block: one thread, a warp, or the block."""
-    apart = _other_thread(knl, launch, source, sink, pairs)
-    return Scope.THREAD if apart is None else _apart(knl, launch, source, sink, apart)
-
-
-def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
-    """Those *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
-    a, b = launch.statements[source], launch.statements[sink]
-    x, y = a.statement.inames, b.statement.inames
+def _in_one_block(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
+    """Those *pairs* that run in one block."""
+    x, y = (knl.statement_by_id[s].inames for s in (source, sink))
     first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
-    blocks = [pair for axis in first.keys() & second.keys()
-              for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
-    if blocks:
-        pairs = pairs.intersect(equal_coordinates(x, [c for c, _ in blocks], y, [c for _, c in blocks]))
+    known = [pair for axis in first.keys() & second.keys()
+             for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
+    return pairs.intersect(equal_coordinates(x, [a for a, _ in known], y, [b for _, b in known])) if known else pairs
+
+
+def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
+    """Those *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
+    knl, a, b = launch.kernel, launch.statements[source], launch.statements[sink]
+    pairs = _in_one_block(knl, source, sink, pairs)
     same: Map | None = pairs
     known: list[tuple[Expression, Expression]] = []
     for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent > 1):
@@ -176,32 +190,32 @@ def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs
     if collective_inames(knl, a.statement) or collective_inames(knl, b.statement):
         same = None                          # what an instance reads, any lane of its warp may load
     if same is not None and known:
-        same = equal_coordinates(x, [c for c, _ in known], y, [c for _, c in known])
+        same = equal_coordinates(a.statement.inames, [c for c, _ in known], b.statement.inames, [c for _, c in known])
     if same is not None:
         pairs = pairs.subtract(same)
     return None if pairs.is_empty() else pairs
 
 
-def _apart(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
+def _apart(launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
     """Do all *pairs*, of two threads, run in one warp? It holds threads with neighbouring numbers, ``l.0`` fastest."""
     warp = launch.machine.warp
     if launch.threads <= warp:
         return Scope.WARP
     a, b = launch.statements[source], launch.statements[sink]
-    first, second = _thread_number(knl, launch, a), _thread_number(knl, launch, b)
+    first, second = _thread_number(launch, a), _thread_number(launch, b)
     if first is None or second is None:
         return Scope.BLOCK
-    warps = [floor_div(first, warp)], [floor_div(second, warp)]
-    same = equal_coordinates(a.statement.inames, warps[0], b.statement.inames, warps[1])
+    same = equal_coordinates(a.statement.inames, [floor_div(first, warp)],
+                             b.statement.inames, [floor_div(second, warp)])
     return Scope.WARP if pairs.is_subset(same) else Scope.BLOCK
 
 
-def _thread_number(knl: LoopKernel, launch: Launch, bound: BoundStatement) -> Expression | None:
+def _thread_number(launch: Launch, bound: BoundStatement) -> Expression | None:
     """The number in its block of the thread that runs an instance; ``None`` if several do, or any may."""
     result: Expression = 0
     stride = 1
     for axis, extent in zip(BLOCK, launch.block, strict=True):
-        along = _along(knl, bound, axis) if extent > 1 else 0
+        along = _along(launch.kernel, bound, axis) if extent > 1 else 0
         if along is None:
             return None
         result = add(result, multiply(stride, along))
@@ -215,5 +229,3 @@ def _along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | No
     if own is not None:
         return packed_coordinate(knl, own)
     return 0 if axis in bound.alone_on else None
-
-# }}}

@@ -1,7 +1,7 @@
-"""A launch in a loop of the host, as a kernel of its own: the host's inames are parameters there."""
+"""The host's loops around launches: its part of a loop program, and each launch in them as a kernel of its own."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -12,14 +12,18 @@ from loopkit.analysis.constructors import annotated, with_dependences
 from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import axis_inames, iname_range, iname_span, packing_order
 from loopkit.analysis.ranges import known_sizes
+from loopkit.ast.nodes import Block, Call, Node
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, WholeKernel
 from loopkit.kernel.tags import GroupTag, is_parallel
 from loopkit.kernel.tree import leaves
-from loopkit.lowering.lowered import LaunchBody
+from loopkit.lowering.code import converted, with_values
+from loopkit.lowering.lowered import HostLoop, HostNode, Launch, LaunchBody, Schedule
+from loopkit.poly import codegen
 from loopkit.poly.affine import is_quasi_affine, rounded_once
+from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
 from loopkit.poly.extents import first_value
 from loopkit.poly.relations import at_one_point
 from loopkit.poly.sets import InstanceSet, params_of
@@ -29,6 +33,35 @@ def host_domain(knl: LoopKernel, part: LaunchBody) -> InstanceSet:
     """The iterations of the host's loops around *part* in which one of its statements may run."""
     domains = {id(s.domain): s.domain for s in map(knl.statement, leaves(part.tree))}.values()
     return reduce(InstanceSet.union, (d.without_params(data_params(knl, d)).onto(part.hosts) for d in domains))
+
+
+def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
+    """The host's program: it launches wherever an instance of the launch may run, and nowhere else.
+
+    A launch outside of all loops is not put under a condition.
+    """
+    knl = schedule.kernel
+    names = [launch.name for launch in launches]
+    domains = {names[i]: host_domain(knl, part) for i, part in enumerate(schedule.launches) if part.hosts}
+    nodes = (_looped(knl, node, names, domains) if isinstance(node, HostLoop) else Call(names[node])
+             for node in schedule.order)
+    return Block(tuple(nodes))
+
+
+def _looped(knl: LoopKernel, loop: HostLoop, names: list[str], domains: Mapping[str, InstanceSet]) -> Node:
+    tree = _code_tree(loop, names)
+    own = {name: domains[name] for name in codegen.leaves(tree)}
+
+    def call(node: CallNode) -> Node:
+        return with_values(Call(node.leaf), own[node.leaf].inames, node.values)
+    return converted(codegen.generate(tree, own, knl.assumptions, knl.fresh_name), call)
+
+
+def _code_tree(node: HostNode, names: list[str]) -> CodeTree:
+    if not isinstance(node, HostLoop):
+        return names[node]
+    body = tuple(_code_tree(child, names) for child in node.body)
+    return CodeLoop(node.iname, body[0] if len(body) == 1 else CodeSeq(body))
 
 
 def launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:

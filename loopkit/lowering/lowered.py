@@ -5,26 +5,28 @@ The stages make it, targets print it, and verification checks it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access
+from loopkit.analysis.between_blocks import between_blocks_in
+from loopkit.analysis.dependences import Pair
 from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import Block, Completion, Instruction, Program, Swizzle
-from loopkit.ast.nodes import completion_of as of_instructions
+from loopkit.ast.nodes import Block, Instruction, Program, Swizzle
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, variables
 from loopkit.instructions.base import MemoryInstruction
-from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, require_once
-from loopkit.lowering.lanes import CutLanes
+from loopkit.lowering.vector_elements import CutLanes
 from loopkit.poly.affine import subtract
 from loopkit.poly.limits import bounded
 from loopkit.poly.relations import at_coordinates
@@ -73,14 +75,15 @@ class Schedule:
     """A kernel and its launches.
 
     :ivar tree: the order of the whole kernel; like those of the launches, it holds sequential loops only.
-    :ivar launches: in textual order.
     :ivar order: what the host does with them.
+    :ivar apart: pairs of statements that must not be in one launch, whatever the dependences.
     """
 
     kernel: LoopKernel
     tree: Tree
     launches: tuple[LaunchBody, ...]
     order: tuple[HostNode, ...]
+    apart: frozenset[Pair]
 
     def __post_init__(self) -> None:
         require_once(s for part in self.launches for s in leaves(part.tree))
@@ -129,31 +132,41 @@ class Storage:
 
     :ivar lead: inames whose values stand before the subscripts, each counted from its minimum in *lows*.
     :ivar shape: all extents, those of *lead* first.
-    :ivar lanes: each thread holds its own element, behind *lead*, in a register.
-    :ivar note: what a reader of the code may want to know.
-    :ivar order: the axes behind *lead* as they lie in memory; ``()``: as their subscripts stand.
-    :ivar swizzle: how columns are mixed; its axis is one of *in_memory*.
-    :ivar instruction: that by which its elements are stored and loaded; ``None``: plain stores and loads.
     """
 
-    name: str
-    dtype: np.dtype
+    temporary: TemporaryVariable
     space: AddressSpace
     lead: tuple[str, ...]
     lows: tuple[Expression, ...]
     shape: tuple[Expression, ...]
-    lanes: bool = False
-    note: str = ""
-    order: tuple[int, ...] = ()
-    swizzle: Swizzle | None = None
-    instruction: Instruction | None = None
+
+    @property
+    def name(self) -> str:
+        return self.temporary.name
+
+    @property
+    def dtype(self) -> np.dtype:
+        assert self.temporary.dtype is not None
+        return self.temporary.dtype
+
+    @property
+    def lanes(self) -> bool:
+        """Does each thread hold its own element, behind *lead*, in a register?"""
+        return self.temporary.lanes
+
+    @property
+    def swizzle(self) -> Swizzle | None:
+        """How columns are mixed; its axis is one of *in_memory*."""
+        t = self.temporary
+        return t.swizzle and replace(t.swizzle, axis=len(self.lead) + place_of_axis(t.swizzle.axis, t.order))
 
     def __str__(self) -> str:
         extents = "".join(f"[{e}]" for e in self.in_memory)
         over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
-        axes = f" axes {', '.join(map(str, self.order))}" if self.order else ""
+        order = self.temporary.order
+        axes = f" axes {', '.join(map(str, order))}" if order else ""
         mixed = f", {self.swizzle}" if self.swizzle is not None else ""
-        kind = f"{' in lanes' if self.lanes else ''}{', between blocks' if self.between_blocks else ''}"
+        kind = f"{' in lanes' if self.lanes else ''}{', between blocks' if self.temporary.between_blocks else ''}"
         return f"{self.space} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
 
     @property
@@ -162,15 +175,10 @@ class Storage:
         return "lanes" if self.lanes else self.space.value
 
     @property
-    def between_blocks(self) -> bool:
-        """Do blocks of one launch wait for its values?"""
-        return self.instruction is not None and self.instruction.completion is Completion.FLAG
-
-    @property
     def in_memory(self) -> tuple[Expression, ...]:
         """All extents as the axes lie in memory, the slowest first."""
         own = len(self.lead)
-        return (*self.shape[:own], *in_order(self.shape[own:], self.order))
+        return (*self.shape[:own], *in_order(self.shape[own:], self.temporary.order))
 
     @property
     def leading(self) -> tuple[Expression, ...]:
@@ -179,7 +187,7 @@ class Storage:
 
     def subscripts(self, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
         """*own* subscripts, as their axes lie in memory, with those of the expansion before them."""
-        return (*self.leading, *in_order(own, self.order))
+        return (*self.leading, *in_order(own, self.temporary.order))
 
     def touched(self, access: Access) -> Map:
         """The cells that each instance of *access* touches; any of the array's own where a subscript is not affine."""
@@ -207,21 +215,20 @@ def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storag
     return isinstance(instruction, MemoryInstruction) and memory in instruction.memories
 
 
-def completion_of(s: Statement, storages: Mapping[str, Storage]) -> Completion:
-    """The event at which the accesses of *s* are performed."""
-    return of_instructions(i for i in s.instructions if serves(i, s, storages))
-
-
 def instructions_of(s: Statement, target: p.Variable | p.Subscript, value: Expression, storages: Mapping[str, Storage]
                     ) -> tuple[Instruction, ...]:
     """Those by which *s*, as ``target = value``, makes its accesses: its own, and those of the temporaries."""
     subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
-    read = frozenset[str]().union(*map(variables, (value, *subscripts)))
-    own = tuple(i for i in s.instructions if serves(i, s, storages))
-    found = dict.fromkeys(storages[x].instruction for x in sorted({s.written, *read}) if x in storages)
-    return (*own, *(i.accessing(stores=s.written in storages and storages[s.written].instruction == i,
-                                loads=tuple(x for x in sorted(read) if x in storages and storages[x].instruction == i))
-                    for i in found if i is not None))
+    read = sorted(frozenset[str]().union(*map(variables, (value, *subscripts))))
+    of_arrays = {x: storages[x].temporary.instruction for x in sorted({s.written, *read}) if x in storages}
+    return (*(i for i in s.instructions if serves(i, s, storages)),
+            *(i.accessing(stores=of_arrays.get(s.written) == i, loads=tuple(x for x in read if of_arrays.get(x) == i))
+              for i in dict.fromkeys(of_arrays.values()) if i is not None))
+
+
+def place_of_axis(axis: int, order: tuple[int, ...]) -> int:
+    """The place of *axis* among the axes as they lie in memory."""
+    return order.index(axis) if order else axis
 
 
 def in_order(values: tuple[Expression, ...], order: tuple[int, ...]) -> tuple[Expression, ...]:
@@ -242,6 +249,8 @@ class BoundStatement:
     :ivar hardware: its inames on ``g`` and ``l`` axes.
     :ivar auto: its ``l.auto`` inames, spread over the threads of the block.
     :ivar alone_on: axes on which only coordinate 0 runs it.
+    :ivar cut: the elements that its domain cuts off its vectors, if these are loaded whole; found by the stage
+        ``loops``.
     """
 
     statement: Statement
@@ -249,6 +258,7 @@ class BoundStatement:
     hardware: tuple[str, ...]
     auto: tuple[str, ...]
     alone_on: tuple[str, ...]
+    cut: CutLanes | None = None
 
 
 @dataclass(frozen=True)
@@ -259,12 +269,10 @@ class Launch:
         grid when it has blocks.
     :ivar coordinates: for each hardware iname what it is in terms of the axes (``p.Variable("g.0")``).
     :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
-    :ivar block_ranges: the same for ``g`` inames that have constant ones, whatever the sizes.
-    :ivar whole: further ``g`` inames of which every block has a value that occurs.
+    :ivar block_ranges: the same for the ``g`` inames of which every block has a value that occurs, where they are
+        constant, whatever the sizes; else ``None``.
     :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
     :ivar kernel: the kernel as this launch sees it, with *hosts* as arguments.
-    :ivar machine: what it runs on.
-    :ivar ticketed: blocks are numbered in the order in which they start, as some wait for those before them.
     """
 
     name: str
@@ -273,12 +281,10 @@ class Launch:
     extents: Mapping[str, Expression]
     coordinates: Mapping[str, Expression]
     ranges: Mapping[str, tuple[int, int]]
-    block_ranges: Mapping[str, tuple[int, int]]
-    whole: frozenset[str]
+    block_ranges: Mapping[str, tuple[int, int] | None]
     hosts: tuple[str, ...]
     kernel: LoopKernel
     machine: Machine
-    ticketed: bool = False
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -294,6 +300,11 @@ class Launch:
         return x, y, z
 
     @cached_property
+    def ticketed(self) -> bool:
+        """Are blocks numbered in the order in which they start, as some wait for those before them?"""
+        return any(True for _ in between_blocks_in(self.kernel, tuple(self.statements)))
+
+    @cached_property
     def host_lows(self) -> Mapping[str, int]:
         """The least values of *hosts*, where they are constant."""
         lows = {x: least_value(self.kernel.assumptions, x) for x in self.hosts}
@@ -301,8 +312,7 @@ class Launch:
 
     @property
     def threads(self) -> int:
-        x, y, z = self.block
-        return x * y * z
+        return prod(self.block)
 
     def __str__(self) -> str:
         inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
@@ -319,9 +329,6 @@ class Launch:
 # }}}
 
 
-#: Two statements that must not be in one launch.
-Pair = tuple[str, str]
-
 #: The name of the last stage.
 FINISHED = "ast"
 
@@ -333,15 +340,7 @@ class Lowered:
     """A kernel on its way to text: the results of the stages up to *stage*; the fields of later stages are empty.
 
     :ivar kernel: as the stages up to *stage* left it.
-    :ivar machine: what it is lowered for.
-    :ivar stage: the name of the last stage.
     :ivar shapes: of the arrays and temporaries of the kernel that was lowered.
-    :ivar apart: pairs of statements that must not be in one launch.
-    :ivar schedule: the launches and the host's loops around them.
-    :ivar storages: the cells of each temporary.
-    :ivar launches: bound to the grid and the block.
-    :ivar cut: by launch, the statements whose domains cut elements off their vectors.
-    :ivar program: the loop program, which targets print.
     :ivar show: prints the result of *stage*.
     """
 
@@ -349,11 +348,9 @@ class Lowered:
     machine: Machine
     stage: str = ""
     shapes: Mapping[str, Shape] = field(default_factory=dict)
-    apart: frozenset[Pair] = frozenset()
     schedule: Schedule | None = None
     storages: dict[str, Storage] = field(default_factory=dict)
     launches: tuple[Launch, ...] = ()
-    cut: Mapping[str, Mapping[str, CutLanes]] = field(default_factory=dict)
     program: Program = _NO_PROGRAM
     show: Callable[[Lowered], str] | None = field(default=None, compare=False, repr=False)
 

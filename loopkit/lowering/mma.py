@@ -39,13 +39,14 @@ def mma_inames(knl: LoopKernel) -> frozenset[str]:
     return frozenset(x for x, tag in knl.tags.items() if isinstance(tag, MmaTag))
 
 
-def with_mma(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Block:
+def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
     """*body*, the program of *launch*, where nests of ``mma`` loops carry their instruction.
 
     A nest in which some threads take no part, as in a partial tile, stays a nest of loops.
 
     :raises PreconditionError: a nest is no product of matrices anywhere; with the reason.
     """
+    knl = launch.kernel
     meant = {s.statement.id for s in launch.statements.values() if collective_inames(knl, s.statement)}
     if not meant:
         return body
@@ -63,11 +64,8 @@ def with_mma(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str
 _GUARDED = "a thread may have no part in it; pad_domain lets all have one"
 
 
-@dataclass(frozen=True)
 class _Refusal(Exception):  # noqa: N818
     """Why a nest is no product."""
-
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -121,12 +119,10 @@ class _Finder:
         try:
             product = self._product(loops, assign, names)
         except _Refusal as refusal:
-            self.reasons.setdefault(assign.statement, refusal.reason)
+            self.reasons.setdefault(assign.statement, str(refusal))
             return loop
         self.found.add(assign.statement)
         return replace(loop, instruction=product)
-
-    # {{{ one nest
 
     def _product(self, loops: tuple[For, ...], assign: Assign, names: Names) -> Mma:
         """:raises _Refusal: the nest is no product of matrices."""
@@ -224,8 +220,6 @@ class _Finder:
             for r in range(1 if row is None else 2):
                 left.append(element_at(one, at if row is None else {**at, row.iname: add(row.start, r)}))
         return Mma(None if row is None else row.iname, column.iname, depth.iname, tuple(left), tuple(right))
-
-    # }}}
 
 
 def _agree(uniform: frozenset[str], *expressions: Expression) -> bool:

@@ -1,34 +1,40 @@
 """From kernel to loop program: one list of named stages, whose results have one type, print, and can be checked."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.dependences import Pair
 from loopkit.analysis.host_loops import require_barriers_in_place
 from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.shapes import array_shapes
-from loopkit.ast.nodes import Block, Program
+from loopkit.ast.check import require_well_formed
+from loopkit.ast.nodes import Assign, Block, Call, Program
 from loopkit.ast.printing import block_text, program_text
 from loopkit.ast.simplify import simplified, with_regions_apart, without_unused_names
+from loopkit.ast.walk import nodes_in
 from loopkit.errors import ENTRY_POINTS, IllegalTransformError, InternalError, PreconditionError, StorageError
 from loopkit.kernel.annotations import checked
+from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import LocalTag, is_parallel
 from loopkit.kernel.target import GPU, Machine, Target, resolve_target
-from loopkit.lowering import stage_checks
+from loopkit.kernel.tree import leaves, paths
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
-from loopkit.lowering.cross_block import crossing_pairs, pairs_through_memory
 from loopkit.lowering.dead import without_dead_statements
-from loopkit.lowering.host_order import host_order
-from loopkit.lowering.lowered import FINISHED, Launch, Lowered
+from loopkit.lowering.launch_kernel import host_order
+from loopkit.lowering.lowered import BLOCK, FINISHED, Launch, Lowered
 from loopkit.lowering.mma import with_mma
 from loopkit.lowering.program import generate_loops, unrolled
 from loopkit.lowering.reductions import write_out_reductions
-from loopkit.lowering.schedule import asked_apart, schedule, without_idle_auto
+from loopkit.lowering.schedule import asked_apart, crossing_pairs, pairs_through_memory, schedule, without_idle_auto
 from loopkit.lowering.storage import allocate_storage
 from loopkit.lowering.types import infer_types
-from loopkit.lowering.vectors import cut_statements, with_vectors
+from loopkit.lowering.vectors import with_cut_vectors, with_vectors
 from loopkit.poly.limits import bounded, kept
 
 
@@ -36,9 +42,7 @@ from loopkit.poly.limits import bounded, kept
 class Stage:
     """One step of lowering.
 
-    :ivar run: takes what the stages before it found.
     :ivar check: raises an :class:`InternalError` if the result is not well-formed; tests check each stage.
-    :ivar show: the result as text.
     :ivar always: *check* runs outside of tests, too.
     """
 
@@ -59,15 +63,15 @@ def _types(low: Lowered) -> Lowered:
     return replace(low, kernel=typed, shapes=shapes)
 
 
-def _schedule(low: Lowered) -> Lowered:
-    apart = low.apart | asked_apart(low.kernel)
-    return replace(low, apart=apart, schedule=schedule(low.kernel, apart))
+def _apart(low: Lowered, more: frozenset[Pair]) -> Lowered:
+    """*low* scheduled again, with *more* pairs of statements in two launches."""
+    return replace(low, schedule=schedule(low.kernel, low.scheduled.apart | more))
 
 
 def _memory(low: Lowered) -> Lowered:
     """The fixpoint of the launches and of which temporaries live from one to the next: these lie in global memory."""
-    while not (scattered := pairs_through_memory(low.scheduled)) <= low.apart:
-        low = _schedule(replace(low, apart=low.apart | scattered))
+    while not (scattered := pairs_through_memory(low.scheduled)) <= low.scheduled.apart:
+        low = _apart(low, scattered)
     return low
 
 
@@ -83,26 +87,16 @@ def _binding(low: Lowered) -> Lowered:
 def _launches(low: Lowered) -> Lowered:
     """The fixpoint of the launches and of which values cross blocks in one, as storage and binding show."""
     while crossing := crossing_pairs(low.launches, low.storages):
-        if crossing <= low.apart:
+        if crossing <= low.scheduled.apart:
             raise InternalError(f"'{low.kernel.name}' has {sorted(crossing)} in one launch, where they must not be.")
-        low = replace(low, apart=low.apart | crossing)
-        for place in (_schedule, _memory, _storage, _binding):
-            low = place(low)
+        low = _binding(_storage(_memory(_apart(low, crossing))))
     return replace(low, kernel=low.scheduled.kernel)
 
 
-def _barriers(low: Lowered) -> Lowered:
-    return replace(low, launches=tuple(place_barriers(launch.kernel, launch, low.storages) for launch in low.launches))
-
-
-def _host(low: Lowered) -> Lowered:
-    return replace(low, program=Program((), host_order(low.scheduled, low.launches)))
-
-
 def _loops(low: Lowered) -> Lowered:
-    cut = {launch.name: cut_statements(launch.kernel, launch, low.storages) for launch in low.launches}
-    functions = tuple(generate_loops(launch, low.storages, cut[launch.name]) for launch in low.launches)
-    return replace(low, cut=cut, program=replace(low.program, functions=functions))
+    launches = tuple(with_cut_vectors(launch, low.storages) for launch in low.launches)
+    functions = tuple(generate_loops(launch, low.storages) for launch in launches)
+    return replace(low, launches=launches, program=replace(low.program, functions=functions))
 
 
 def _bodies(change: Callable[[Lowered, Launch, Block], Block]) -> Callable[[Lowered], Lowered]:
@@ -114,66 +108,134 @@ def _bodies(change: Callable[[Lowered, Launch, Block], Block]) -> Callable[[Lowe
     return run
 
 
-def _unroll(low: Lowered, launch: Launch, body: Block) -> Block:
+def _unroll(_: Lowered, launch: Launch, body: Block) -> Block:
     return unrolled(body, launch.kernel) if launch.kernel.options.textual_unroll else body
 
-
-def _mma(low: Lowered, launch: Launch, body: Block) -> Block:
-    return with_mma(body, launch.kernel, launch, low.storages)
+# }}}
 
 
-def _vectors(low: Lowered, launch: Launch, body: Block) -> Block:
-    return with_vectors(body, launch.kernel, launch, low.storages, low.cut[launch.name])
+# {{{ what holds of their results, for any kernel
+
+def _require(holds: bool, text: str) -> None:
+    if not holds:
+        raise InternalError(text)
+
+
+def _require_once(what: str, found: Iterable[str], wanted: Iterable[str]) -> None:
+    there, meant = Counter(iter(found)), Counter(iter(wanted))
+    wrong = sorted((there - meant) + (meant - there))
+    _require(not wrong, f"{what}: {', '.join(wrong)} should be there once")
+
+
+def _check_types(low: Lowered) -> None:
+    """The dtypes of all temporaries and array arguments are known, and each statement stands in the tree once."""
+    arrays: list[TemporaryVariable | GlobalArg] = [*low.kernel.temporaries.values(), *low.kernel.array_args.values()]
+    for a in arrays:
+        _require(a.dtype is not None, f"'{a.name}' has no dtype")
+    _require_once("the tree", leaves(low.kernel.tree), low.kernel.statement_by_id)
+
+
+def _check_reductions(low: Lowered) -> None:
+    """Besides, no reduction is over threads."""
+    _check_types(low)
+    for node in low.kernel.reductions.values():
+        _require(not any(isinstance(low.kernel.tags.get(x), LocalTag) for x in node.inames),
+                 f"the reduction of '{node.final}' is over threads")
+
+
+def _check_schedule(low: Lowered) -> None:
+    """Each statement is in one launch, and no loop of a launch is parallel."""
+    trees = [part.tree for part in low.scheduled.launches]
+    _require_once("the launches", (s for tree in trees for s in leaves(tree)), low.kernel.statement_by_id)
+    for step in (step for tree in trees for way in paths(tree).values() for step in way):
+        _require(step.iname is None or not is_parallel(low.kernel.tags.get(step.iname)),
+                 f"the loop over '{step.iname}' is parallel")
+
+
+def _check_storage(low: Lowered) -> None:
+    """Each temporary that is used has cells."""
+    knl = low.scheduled.kernel
+    _require_once("the storage", low.storages, accesses_by_array(knl).keys() & knl.temporaries.keys())
+
+
+def _check_launches(low: Lowered) -> None:
+    """Each launch has the statements of its part of the schedule, for the block and the grid."""
+    for launch, part in zip(low.launches, low.scheduled.launches, strict=True):
+        for statements in (leaves(launch.tree), launch.statements):
+            _require_once(f"launch '{launch.name}'", statements, leaves(part.tree))
+        _require(all(isinstance(launch.extents.get(axis, 1), int) for axis in BLOCK),
+                 f"the block of '{launch.name}' has no constant extents")
+
+
+def _check_apart(low: Lowered) -> None:
+    """Besides, no value crosses blocks in a launch."""
+    _check_launches(low)
+    _require(not crossing_pairs(low.launches, low.storages), "values cross blocks in a launch")
+
+
+def _check_host(low: Lowered) -> None:
+    """The host makes all launches."""
+    called = {node.name for node in nodes_in(low.program.order) if isinstance(node, Call)}
+    _require_once("the host's part", called, (launch.name for launch in low.launches))
+
+
+def _check_program(low: Lowered) -> None:
+    """The function of each launch is well-formed (:mod:`loopkit.ast.check`) and assigns what its statements do."""
+    _check_host(low)
+    outside = {name for name, storage in low.storages.items() if storage.space is AddressSpace.GLOBAL}
+    for launch, function in zip(low.launches, low.program.functions, strict=True):
+        divergent = {a.name for a in function.arrays if not a.shared}
+        require_well_formed(function, outside.union(launch.kernel.argument_by_name),
+                            divergent.union(launch.ranges, BLOCK))
+        assigned = {node.statement for node in nodes_in(function.body) if isinstance(node, Assign)}
+        _require(assigned <= launch.statements.keys(), f"'{launch.name}' assigns what is not in it")
 
 # }}}
 
 
 def _changing(name: str, change: Callable[[LoopKernel, Machine], LoopKernel],
-              check: Callable[[LoopKernel], None]) -> Stage:
+              check: Callable[[Lowered], None] = _check_types) -> Stage:
     """A stage that changes the kernel."""
-    return Stage(name, lambda low: replace(low, kernel=change(low.kernel, low.machine)), lambda low: check(low.kernel),
+    return Stage(name, lambda low: replace(low, kernel=change(low.kernel, low.machine)), check,
                  lambda low: str(low.kernel))
 
 
-def _scheduling(name: str, run: Callable[[Lowered], Lowered]) -> Stage:
+def _scheduling(name: str, run: Callable[[Lowered], Lowered], check: Callable[[Lowered], None] = _check_schedule
+                ) -> Stage:
     """A stage that decides where launches end."""
-    return Stage(name, run, lambda low: stage_checks.schedule(low.kernel, low.scheduled),
-                 lambda low: str(low.scheduled))
+    return Stage(name, run, check, lambda low: str(low.scheduled))
 
 
 def _placing(name: str, run: Callable[[Lowered], Lowered]) -> Stage:
     """A stage that changes the bound launches."""
-    return Stage(name, run, lambda low: stage_checks.launches(low.scheduled, low.launches),
-                 lambda low: "\n".join(map(str, low.launches)))
+    return Stage(name, run, _check_launches, lambda low: "\n".join(map(str, low.launches)))
 
 
 def _writing(name: str, run: Callable[[Lowered], Lowered], *, always: bool = False) -> Stage:
     """A stage that changes the loop program."""
-    return Stage(name, run, lambda low: stage_checks.program(low.launches, low.storages, low.program),
-                 lambda low: program_text(low.program), always)
+    return Stage(name, run, _check_program, lambda low: program_text(low.program), always)
 
 
 #: All stages, in order.
 STAGES: tuple[Stage, ...] = (
-    Stage("types", _types, lambda low: stage_checks.types(low.kernel), lambda low: str(low.kernel)),
-    _changing("dead_statements", lambda knl, _: without_dead_statements(knl), stage_checks.types),
-    _changing("auto", lambda knl, _: without_idle_auto(knl), stage_checks.types),
-    _changing("reductions", lambda knl, machine: write_out_reductions(knl, machine.warp), stage_checks.reductions),
-    _scheduling("schedule", _schedule),
+    Stage("types", _types, _check_types, lambda low: str(low.kernel)),
+    _changing("dead_statements", lambda knl, _: without_dead_statements(knl)),
+    _changing("auto", lambda knl, _: without_idle_auto(knl)),
+    _changing("reductions", lambda knl, machine: write_out_reductions(knl, machine.warp), _check_reductions),
+    _scheduling("schedule", lambda low: replace(low, schedule=schedule(low.kernel, asked_apart(low.kernel)))),
     _scheduling("memory", _memory),
-    Stage("storage", _storage, lambda low: stage_checks.storage(low.scheduled, low.storages),
-          lambda low: "\n".join(map(str, low.storages.values()))),
+    Stage("storage", _storage, _check_storage, lambda low: "\n".join(map(str, low.storages.values()))),
     _placing("binding", _binding),
-    Stage("launches", _launches, lambda low: stage_checks.apart(low.scheduled, low.launches, low.storages),
-          lambda low: str(low.scheduled)),
-    _placing("barriers", _barriers),
-    Stage("host", _host, lambda low: stage_checks.host(low.launches, low.program.order),
+    _scheduling("launches", _launches, _check_apart),
+    _placing("barriers", lambda low: replace(low, launches=tuple(place_barriers(launch, low.storages)
+                                                                 for launch in low.launches))),
+    Stage("host", lambda low: replace(low, program=Program((), host_order(low.scheduled, low.launches))), _check_host,
           lambda low: block_text(low.program.order)),
     _writing("loops", _loops),
     _writing("simplify", _bodies(lambda _low, _launch, body: simplified(body))),
     _writing("unroll", _bodies(_unroll)),
-    _writing("mma", _bodies(_mma)),
-    _writing("vectors", _bodies(_vectors)),
+    _writing("mma", _bodies(lambda low, launch, body: with_mma(body, launch, low.storages))),
+    _writing("vectors", _bodies(lambda low, launch, body: with_vectors(body, launch, low.storages))),
     _writing("unused_names", _bodies(lambda _low, _launch, body: without_unused_names(body))),
     _writing(FINISHED, _bodies(lambda _low, _launch, body: with_regions_apart(body)), always=True))
 

@@ -14,10 +14,9 @@ from loopkit.ast.simplify import simplified
 from loopkit.ast.unroll import unrolled_loops
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, seq
-from loopkit.lowering.code import Coder, Level
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, without
+from loopkit.lowering.code import Coder, Level, runs_between_barriers
 from loopkit.lowering.full_tiles import VERSION, edges_are_small, full_block, full_iterations
-from loopkit.lowering.lanes import CutLanes
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.mma import mma_inames
 from loopkit.lowering.vectors import vector_inames
@@ -27,15 +26,10 @@ from loopkit.poly.relations import differing
 from loopkit.poly.sets import interval_of, range_condition, range_from
 
 
-def generate_loops(launch: Launch, storages: Mapping[str, Storage], cut: Mapping[str, CutLanes]) -> Function:
-    """The function of *launch*: its loops with their bounds and conditions, and what it declares.
-
-    :arg cut: the statements whose domains cut elements off their vectors.
-    """
-    knl = launch.kernel
-    body = _versions(knl, launch, storages, _outermost(knl, launch), cut)
-    return Function(launch.name, launch.extents, launch.coordinates, tuple(_arrays(knl, launch, storages)), body,
-                    launch.ticketed)
+def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
+    """The function of *launch*: its loops with their bounds and conditions, and what it declares."""
+    return Function(launch.name, launch.extents, launch.coordinates, tuple(_arrays(launch, storages)),
+                    _versions(Coder(launch, storages), _outermost(launch)), launch.ticketed)
 
 
 def unrolled(body: Block, knl: LoopKernel) -> Block:
@@ -43,15 +37,14 @@ def unrolled(body: Block, knl: LoopKernel) -> Block:
     return simplified(Block((unrolled_loops(body, kept=vector_inames(knl) | mma_inames(knl)),)))
 
 
-def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], level: Level,
-              cut: Mapping[str, CutLanes]) -> Block:
+def _versions(generic: Coder, level: Level) -> Block:
     """A version for whole tiles beside the generic one, where that drops guards: of all, or of parts with guards."""
-    generic = Coder(knl, launch, storages, {}, frozenset(cut))
-    if not knl.options.full_tiles or launch.threads == 1:
+    launch = generic.launch
+    if not launch.kernel.options.full_tiles or launch.threads == 1:
         return generic.skeleton(level)
-    if affordable(lambda: edges_are_small(knl, launch), otherwise=False):
+    if affordable(lambda: edges_are_small(launch), otherwise=False):
         return replace(generic, in_place=True).skeleton(level)
-    whole = affordable(lambda: _whole_tiles(knl, launch, storages, level, cut), otherwise=None, budget=VERSION)
+    whole = affordable(lambda: _whole_tiles(generic, level), otherwise=None, budget=VERSION)
     if whole is None:
         return generic.skeleton(level)
     test, body = whole
@@ -59,42 +52,32 @@ def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], 
         If(test, body, generic.skeleton(level), "the whole tile lies inside"),))
 
 
-def _whole_tiles(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], level: Level,
-                 cut: Mapping[str, CutLanes]) -> tuple[Expression | None, Block]:
+def _whole_tiles(generic: Coder, level: Level) -> tuple[Expression | None, Block]:
     """The version for whole tiles, and the condition under which it serves; without one it serves for all."""
-    found = full_block(knl, launch)
-    inside, test, present = level, None, launch
-    if found is not None and not found.condition.intersect(level.context).is_empty():
-        inside = Level(level.known, level.context.intersect(found.condition), level.bound)
-        test = condition_expression(found.condition, level.context)
-        if not has_barrier(launch.tree):
-            present = replace(launch, tree=_without(launch.tree, found.absent))
-    split = full_iterations(knl, present) if found is None or inside is not level else {}
-    return test, Coder(knl, present, storages, split, frozenset(cut)).skeleton(inside)
+    launch = generic.launch
+    found = full_block(launch)
+    if found is None:
+        return None, replace(generic, split=full_iterations(launch)).skeleton(level)
+    condition, absent = found
+    if condition.intersect(level.context).is_empty():
+        return None, generic.skeleton(level)
+    test = condition_expression(condition, level.context)
+    if not has_barrier(launch.tree):
+        launch = replace(launch, tree=without(launch.tree, absent))
+    return test, replace(generic, launch=launch, split=full_iterations(launch)).skeleton(level.knowing(condition))
 
 
-def _without(tree: Tree, absent: frozenset[str]) -> Tree:
-    """*tree* without the leaves of the statements *absent*, which are not all of them."""
-    match tree:
-        case Loop(iname, body):
-            return Loop(iname, _without(body, absent))
-        case Seq(children):
-            return seq(*(_without(c, absent) for c in children if not absent.issuperset(leaves(c))))
-        case _:
-            return tree
-
-
-def _outermost(knl: LoopKernel, launch: Launch) -> Level:
+def _outermost(launch: Launch) -> Level:
     """The conditions that hold in every block: the assumptions, and the ranges of the grid's inames."""
+    knl = launch.kernel
     context = knl.assumptions
     for x in launch.coordinates:
         if x in launch.ranges:
             continue
         low = iname_range(knl, x)[0]
         if x in launch.block_ranges:
-            context = context.intersect(range_condition(x, *launch.block_ranges[x]))
-        elif x in launch.whole:
-            context = context.intersect(interval_of(iname_span(knl, x)))
+            own = launch.block_ranges[x]
+            context = context.intersect(interval_of(iname_span(knl, x)) if own is None else range_condition(x, *own))
         elif isinstance(low, int):
             context = context.intersect(range_from(x, low))
     for axis in GRID:
@@ -105,34 +88,33 @@ def _outermost(knl: LoopKernel, launch: Launch) -> Level:
     return Level(frozenset(names), context)
 
 
-# {{{ declarations
-
-def _arrays(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
-    used = {a.array for s in launch.statements.values() for a in accesses_of(knl, s.statement)}
-    lasting = _lasting(knl, launch)
+def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
+    used = {a.array for s in launch.statements.values() for a in accesses_of(launch.kernel, s.statement)}
+    lasting = _lasting(launch)
     for name, storage in storages.items():
         if name in used and storage.space is not AddressSpace.GLOBAL:
             shape = tuple(e for e in storage.in_memory if isinstance(e, int))
             assert len(shape) == len(storage.in_memory)
             shared = storage.space is AddressSpace.LOCAL and not storage.lanes
             lanes = len(shape) - len(storage.lead) if storage.lanes else 0
-            note = _note(storage) if knl.options.annotate else ""
+            note = _note(storage) if launch.kernel.options.annotate else ""
             yield Array(name, storage.dtype, shape, shared, name in lasting, lanes, note, storage.swizzle)
 
 
 def _note(storage: Storage) -> str:
     if storage.swizzle is None:
-        return storage.note
+        return storage.temporary.note
     rows = storage.in_memory[storage.swizzle.axis]
     assert isinstance(rows, int)
     chunk, period = storage.swizzle.chunk, storage.swizzle.period
     row = "r" if rows <= period else f"(r % {period})"
     mask = row if chunk == 1 else f"({chunk}*{row})"
-    return "; ".join(filter(None, (storage.note, f"of row r, column c lies at c ^ {mask}")))
+    return "; ".join(filter(None, (storage.temporary.note, f"of row r, column c lies at c ^ {mask}")))
 
 
-def _lasting(knl: LoopKernel, launch: Launch) -> frozenset[str]:
+def _lasting(launch: Launch) -> frozenset[str]:
     """Temporaries whose values live from one region to the next."""
+    knl = launch.kernel
     regions = {s: i for i, region in enumerate(_regions(launch.tree)) for s in leaves(region)}
     if len(set(regions.values())) <= 1 and not has_barrier(launch.tree):
         return frozenset()
@@ -158,17 +140,5 @@ def _regions(tree: Tree) -> Iterator[Tree]:
     elif isinstance(tree, Loop):
         yield from _regions(tree.body)
     elif isinstance(tree, Seq):
-        run: list[Tree] = []
-        for child in tree.children:
-            if has_barrier(child):
-                if run:
-                    yield Seq(tuple(run))
-                    run = []
-                yield from _regions(child)
-            else:
-                run.append(child)
-        if run:
-            yield Seq(tuple(run))
-
-# }}}
-
+        for part in runs_between_barriers(tree.children):
+            yield from _regions(part)

@@ -1,35 +1,27 @@
 """The stage ``reductions``: those over threads are written out, by shuffles within warps or as a tree in shared memory.
 
 Each thread combines its part into its own accumulator first. How the parts are combined then depends on where the
-threads are (:func:`loopkit.lowering.shuffles.no_shuffles`). In a tree each thread stores its part, and in about
-log2(length) steps the lower half of the threads combine what the upper half holds; the result stands in element 0.
-Any length will do: a step takes only those partners that exist.
+threads are: see :mod:`loopkit.lowering.shuffles`.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import pairwise
+from math import prod
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.constructors import with_dependences
-from loopkit.analysis.dependences import flow_of_values, identity_pairs
-from loopkit.analysis.legality import iname_range, packed_coordinate
+from loopkit.analysis.legality import iname_range
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import substitute, variables
-from loopkit.kernel.dependence import Dependence
+from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, nest, rewrite, seq
 from loopkit.lowering.scans import write_out_scan
-from loopkit.lowering.shuffles import OverThreads, Written, by_shuffles, in_order_of_threads, no_shuffles
+from loopkit.lowering.shuffles import OverThreads, combined, in_order_of_threads, written_out
 from loopkit.poly.affine import add, subtract
-from loopkit.poly.relations import same_element
 from loopkit.poly.sets import InstanceSet
 
 
@@ -70,24 +62,21 @@ def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...], warp: int)
     init, final = knl.statement_by_id[node.init], knl.statement_by_id[node.final]
     _require_shared_loops(knl, node, lanes)
     box = {x: iname_range(knl, x) for x in lanes}
-    length = 1
-    for _, extent in box.values():
-        length *= extent
-    rows = tuple(x for x in init.inames if isinstance(knl.tags.get(x), LocalTag))
-    threads = OverThreads(knl, node, lanes, packed_coordinate(knl, lanes), length, rows, init.domain,
+    threads = OverThreads(knl, node, lanes, prod(extent for _, extent in box.values()), init.domain,
                           _with_lanes(init.domain, box), warp)
-    why = no_shuffles(knl, threads)
-    written = _tree(knl, threads, why) if why else by_shuffles(knl, threads)
-    value = {node.accumulator: written.result}
-    new_final = replace(final, expression=substitute(final.expression, value),
-                        predicates=tuple(substitute(e, value) for e in final.predicates))
-    new_init = replace(init, domain=threads.everywhere)
-    return with_dependences(
-        knl, partial(_dependences, threads, written),
-        statements=tuple(_replaced(knl.statements, {init.id: [new_init], final.id: [*written.statements, new_final]})),
-        tree=_new_order(knl.tree, threads, written.trees), tags={**knl.tags, **written.tags},
-        temporaries={**knl.temporaries, **{t.name: t for t in written.temporaries}},
-        reductions={k: r for k, r in knl.reductions.items() if k != name})
+    written = combined(threads)
+
+    def one(leaf: Tree) -> Tree:
+        match leaf:
+            case Leaf(node.init):
+                return nest(lanes, leaf)
+            case Leaf(node.final):
+                return seq(*written.trees, leaf)
+            case _:
+                return leaf
+    new = {init.id: [replace(init, domain=threads.everywhere)],
+           final.id: [*written.statements, written.with_result(final, node.accumulator)]}
+    return written_out(threads, written, new, rewrite(knl.tree, one))
 
 
 def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[str]) -> None:
@@ -103,83 +92,9 @@ def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[
                 subject=part, hint=f"change the inames of its parts together, by within='{' or '.join(around)}'")
 
 
-def _tree(knl: LoopKernel, threads: OverThreads, why: str) -> Written:
-    """A tree in shared memory; *why* the threads combine their parts so."""
-    shared = knl.fresh_name(f"{threads.node.accumulator}_shared")
-    store = Statement(f"{threads.node.name}.store", threads.element(shared, threads.lane),
-                      p.Variable(threads.node.accumulator), threads.everywhere)
-    statements = (store, *_steps(threads, shared))
-    note = f"combined as a tree: {why}" if threads.length > 1 else ""
-    return Written(statements, tuple(nest(threads.lanes, Leaf(s.id)) for s in statements),
-                   (threads.array(shared, threads.length, note=note),), threads.element(shared, 0))
-
-
-def _steps(threads: OverThreads, shared: str) -> Iterator[Statement]:
-    """``shared[t] op= shared[t + s]`` for s = the powers of two below the length, from the largest down."""
-    stride = 1
-    while 2 * stride < threads.length:
-        stride *= 2
-    number = 0
-    while stride and threads.length > 1:
-        active = threads.everywhere.where(("<", add(threads.lane, -stride)),
-                                          ("<", add(threads.lane, stride - threads.length)))
-        yield Statement(f"{threads.node.name}.step{number}", threads.element(shared, threads.lane),
-                        threads.element(shared, add(threads.lane, stride)), active, combine=threads.node.operation)
-        stride //= 2
-        number += 1
-
-
 def _with_lanes(domain: InstanceSet, box: Mapping[str, tuple[Expression, int]]) -> InstanceSet:
     conditions: list[tuple[str, Expression]] = []
     for x, (low, extent) in box.items():
         offset = subtract(p.Variable(x), low)
         conditions += [(">=", offset), ("<", add(offset, -extent))]
     return domain.onto((*domain.inames, *box)).where(*conditions)
-
-
-def _new_order(tree: Tree, threads: OverThreads, parts: Sequence[Tree]) -> Tree:
-    def one(leaf: Tree) -> Tree:
-        if leaf == Leaf(threads.node.init):
-            return nest(threads.lanes, leaf)
-        if leaf == Leaf(threads.node.final):
-            return seq(*parts, leaf)
-        return leaf
-    return rewrite(tree, one)
-
-
-def _replaced(statements: Sequence[Statement], new: Mapping[str, Sequence[Statement]]) -> Iterator[Statement]:
-    for s in statements:
-        yield from new.get(s.id, (s,))
-
-
-def _dependences(threads: OverThreads, written: Written, found: Sequence[Dependence], new: LoopKernel
-                 ) -> Iterator[Dependence]:
-    """The old ones but for the accumulator's, whose values now stay in their thread until they are stored."""
-    node, acc, store = threads.node, threads.node.accumulator, written.statements[0].id
-    # the inames along which one thread combines several operands
-    own = tuple(x for x in node.inames if x not in threads.lanes)
-    yield from (d for d in found if d.array != acc)
-    for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
-        yield Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True)
-    yield Dependence("flow", acc, node.update, node.update, identity_pairs(new, node.update, node.update, but=own),
-                     of_value=True, reorderable=True)
-    for t in written.temporaries:
-        chain = written.chains.get(t.name)
-        yield from flow_of_values(new, t.name) if chain is None else _along(new, t.name, chain, threads.lanes)
-
-
-def _along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[str]) -> Iterator[Dependence]:
-    """The flow of *array* along a chain: to each statement from the one before it, and from the first."""
-    for before, sink in pairwise(chain):
-        for read in accesses_of(knl, knl.statement_by_id[sink]):
-            if read.array != array or read.is_write:
-                continue
-            rest = read.domain.set
-            for source in dict.fromkeys((before, chain[0])):
-                write = accesses_of(knl, knl.statement_by_id[source])[-1]
-                relation = same_element(write.relation, read.relation).intersect(
-                    identity_pairs(knl, source, sink, but=lanes)).intersect_range(rest)
-                rest = rest.subtract(relation.range())
-                if not relation.is_empty():
-                    yield Dependence("flow", array, source, sink, relation, exact=write.must and read.must,
-                                     of_value=True)

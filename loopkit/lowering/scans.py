@@ -16,21 +16,18 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.constructors import Image, between_images, with_dependences
-from loopkit.analysis.dependences import flow_of_values, identity_pairs
-from loopkit.analysis.legality import packed_coordinate
 from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.scans import Scan, operands, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
-from loopkit.expr.mappers import substitute
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
-from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, seq
-from loopkit.lowering.shuffles import OverThreads, Written, no_shuffles
-from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
+from loopkit.kernel.tags import LocalTag
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
+from loopkit.lowering.shuffles import OverThreads, Written, no_shuffles, written_out
+from loopkit.poly.affine import add, floor_div, remainder
 from loopkit.poly.sets import Map
 from loopkit.transform.expansion import contracted
 from loopkit.transform.reindex import substituted
@@ -40,7 +37,6 @@ from loopkit.transform.scan import in_order
 def write_out_scan(knl: LoopKernel, node: ReductionNode, warp: int) -> LoopKernel:
     """*knl* with *node*, which is a scan, over the threads of its sweep; in its order, if that has no threads any more.
 
-    :arg warp: threads of a warp.
     :raises PreconditionError: steps behind ``realize_scan`` made something else of it.
     """
     assert node.sweep is not None
@@ -71,19 +67,11 @@ def _over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     taking_part = {init.id: replace(init, domain=everywhere), update.id: combined}
     base = with_dependences(knl, partial(_of_operands, node, moved), tree=_without_loop(knl.tree, scan),
                           statements=tuple(taking_part.get(s.id, s) for s in knl.statements))
-    threads = OverThreads(base, node, (scan.sweep,), packed_coordinate(base, (scan.sweep,)), high - low + 1,
-                          tuple(x for x in scan.rows if isinstance(knl.tags.get(x), LocalTag)), rows, everywhere, warp)
-    written = _Writer(base, threads, scan.shift == -1, init.expression, no_shuffles(base, threads)).written()
-    new = {update.id: [combined, *written.statements],
-           final.id: [_with_result(final, node.accumulator, written.result)]}
-    result = with_dependences(
-        base, partial(_dependences, node, written),
-        statements=tuple(s for old in base.statements for s in new.get(old.id, [old])),
-        tree=rewrite(base.tree, lambda t: seq(t, *written.trees) if t == Leaf(update.id) else t),
-        tags={**knl.tags, **written.tags},
-        temporaries={**knl.temporaries, **{t.name: t for t in written.temporaries}},
-        reductions={name: r for name, r in knl.reductions.items() if name != node.name})
-    return _in_registers(result, combined, scan.sweep)
+    threads = OverThreads(base, node, (scan.sweep,), high - low + 1, rows, everywhere, warp)
+    written = _Writer(threads, scan.shift == -1, init.expression, no_shuffles(threads)).written()
+    new = {update.id: [combined, *written.statements], final.id: [written.with_result(final, node.accumulator)]}
+    tree = rewrite(base.tree, lambda t: seq(t, *written.trees) if t == Leaf(update.id) else t)
+    return _in_registers(written_out(threads, written, new, tree), combined, scan.sweep)
 
 
 def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKernel:
@@ -95,12 +83,6 @@ def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKerne
             with suppress(PreconditionError, UndecidedError, IllegalTransformError):
                 knl = contracted(knl, name, (sweep,), "")
     return knl
-
-
-def _with_result(final: Statement, accumulator: str, result: Expression) -> Statement:
-    value = {accumulator: result}
-    return replace(final, expression=substitute(final.expression, value),
-                   predicates=tuple(substitute(e, value) for e in final.predicates))
 
 
 def _without_loop(tree: Tree, scan: Scan) -> Tree:
@@ -115,29 +97,14 @@ def _of_operands(node: ReductionNode, moved: Map, found: Sequence[Dependence], _
     return between_images((d for d in found if d.array != node.accumulator), {node.update: [Image(node.update, moved)]})
 
 
-def _dependences(node: ReductionNode, written: Written, found: Sequence[Dependence], new: LoopKernel
-                 ) -> Iterator[Dependence]:
-    """The old ones, and those of what is new: the accumulator's values stay in their thread."""
-    yield from found
-    store = written.statements[0].id
-    for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
-        yield Dependence("flow", node.accumulator, source, sink, identity_pairs(new, source, sink), of_value=True)
-    for t in written.temporaries:
-        yield from flow_of_values(new, t.name)
-
-
-# {{{ the statements
-
 @dataclass(frozen=True)
 class _Writer:
     """Writes the statements of one scan.
 
     :ivar exclusive: the result of a thread does not have its own operand.
-    :ivar neutral: the neutral element.
     :ivar why: why the threads do not shuffle; ``""``: they do.
     """
 
-    kernel: LoopKernel
     threads: OverThreads
     exclusive: bool
     neutral: Expression
@@ -148,39 +115,25 @@ class _Writer:
         """How many threads a step may reach over."""
         return self.threads.length if self.why else min(self.threads.length, self.threads.warp)
 
-    @property
-    def inside(self) -> Expression:
-        """The number of a thread among those."""
-        lane = self.threads.lane
-        return lane if self.together == self.threads.length else remainder(lane, self.threads.warp)
-
     def written(self) -> Written:
-        threads, node, lane = self.threads, self.threads.node, self.threads.lane
-        names = list(self._names())
-        store = Statement(f"{node.name}.store", threads.element(names[0], lane), p.Variable(node.accumulator),
-                          threads.everywhere)
-        statements, trees = [store], list[Tree]([Leaf(store.id)])
-        for s, shuffle in self._steps(names):
-            statements.append(s)
-            trees.append(Leaf(s.id, shuffle))
-        held = threads.element(names[-1], lane)
-        temporaries = [self._array(name, i == 0) for i, name in enumerate(names)]
+        threads, node, fresh = self.threads, self.threads.node, self.threads.kernel.fresh_name
+        own = fresh(f"{node.accumulator}_{'shared' if self.why else 'warp'}")
+        # what a thread holds at first, and behind each step
+        names = [own, *(fresh(f"{own}_{k + 1}") for k in range((self.together - 1).bit_length() + self.exclusive))]
+        steps = [(threads.store(own), None), *self._steps(names)]
+        statements, trees = tuple(s for s, _ in steps), tuple(Leaf(s.id, how) for s, how in steps)
+        held = threads.element(names[-1], threads.lane)
+        temporaries = tuple(self._array(name, i == 0) for i, name in enumerate(names))
+        # unlike what is in lanes, it may be needed in a later launch
+        result = threads.scalar(fresh(f"{node.accumulator}_all"))
         if self.together == threads.length:
-            result = self.kernel.fresh_name(f"{node.accumulator}_all")
-            both = Statement(f"{node.name}.result", p.Variable(result), held, threads.everywhere)
-            # unlike what is in lanes, it may be needed in a later launch
-            scalar = TemporaryVariable(result, temporaries[0].dtype, ())
-            return Written((*statements, both), (*trees, Leaf(both.id)), (*temporaries, scalar), p.Variable(result))
-        own = threads.element(names[-2], lane) if self.exclusive else held
-        more, added, arrays, total, tags = self._of_warps(own, held)
-        return Written((*statements, *more), (*trees, *added), (*temporaries, *arrays), total, tags)
-
-    def _names(self) -> Iterator[str]:
-        """The arrays of the steps: what a thread holds at first, and behind each step."""
-        own = self.kernel.fresh_name(f"{self.threads.node.accumulator}_{'shared' if self.why else 'warp'}")
-        yield own
-        count = (self.together - 1).bit_length() + self.exclusive
-        yield from (self.kernel.fresh_name(f"{own}_{k + 1}") for k in range(count))
+            both = Statement(f"{node.name}.result", p.Variable(result.name), held, threads.everywhere)
+            return Written((*statements, both), (*trees, Leaf(both.id)), (*temporaries, result),
+                           p.Variable(result.name))
+        whole = threads.element(names[-2], threads.lane) if self.exclusive else held
+        more = self._of_warps(whole, held, result)
+        return replace(more, statements=(*statements, *more.statements), trees=(*trees, *more.trees),
+                       temporaries=(*temporaries, *more.temporaries))
 
     def _array(self, name: str, first: bool) -> TemporaryVariable:
         among = "" if self.threads.length <= self.threads.warp else f" of {self.threads.warp}"
@@ -190,56 +143,39 @@ class _Writer:
 
     def _steps(self, names: list[str]) -> Iterator[tuple[Statement, Shuffle | None]]:
         """``next[t] = held[t - s] op held[t]`` for s = 1, 2, 4, ...; at last, in an exclusive one, ``held[t - 1]``."""
-        node, lane, everywhere = self.threads.node, self.threads.lane, self.threads.everywhere
-        count = (self.together - 1).bit_length()
-        for k in range(count):
-            before, now = names[k], names[k + 1]
-            yield Statement(f"{node.name}.keep{k}", self.threads.element(now, lane),
-                            self.threads.element(before, lane), everywhere), None
-            yield Statement(f"{node.name}.step{k}", self.threads.element(now, lane),
-                            self.threads.element(before, add(lane, -(1 << k))),
-                            everywhere.where((">=", add(self.inside, -(1 << k)))), combine=node.operation), \
-                self._shuffle(1 << k)
+        threads, node, lane = self.threads, self.threads.node, self.threads.lane
+        inside = lane if self.together == threads.length else remainder(lane, threads.warp)
+
+        def from_before(name: str, target: p.Subscript, held: str, offset: int, combine: str | None
+                        ) -> tuple[Statement, Shuffle | None]:
+            s = Statement(f"{node.name}.{name}", target, threads.element(held, add(lane, -offset)),
+                          threads.everywhere.where((">=", add(inside, -offset))), combine=combine)
+            return s, None if self.why else Shuffle(-offset, self.together)
+        for k in range((self.together - 1).bit_length()):
+            target = threads.element(names[k + 1], lane)
+            yield Statement(f"{node.name}.keep{k}", target, threads.element(names[k], lane), threads.everywhere), None
+            yield from_before(f"step{k}", target, names[k], 1 << k, node.operation)
         if self.exclusive:
-            target = self.threads.element(names[-1], lane)
-            yield Statement(f"{node.name}.none", target, self.neutral, everywhere), None
-            yield Statement(f"{node.name}.shift", target, self.threads.element(names[-2], add(lane, -1)),
-                            everywhere.where((">=", add(self.inside, -1)))), self._shuffle(1)
+            target = threads.element(names[-1], lane)
+            yield Statement(f"{node.name}.none", target, self.neutral, threads.everywhere), None
+            yield from_before("shift", target, names[-2], 1, None)
 
-    def _shuffle(self, offset: int) -> Shuffle | None:
-        return None if self.why else Shuffle(-offset, self.together)
-
-    def _of_warps(self, whole: Expression, held: Expression
-                  ) -> tuple[list[Statement], list[Tree], list[TemporaryVariable], p.Variable, dict[str, InameTag]]:
+    def _of_warps(self, whole: Expression, held: Expression, result: TemporaryVariable) -> Written:
         """The last lane of each warp but the last stores what the warp has; every thread combines those before its own.
 
         :arg whole: what a lane has with its own operand; *held*: what its result takes of its warp.
         """
-        knl, threads = self.kernel, self.threads
-        node, lane, name = threads.node, threads.lane, threads.node.name
-        size = threads.warp
-        warps, warp = -(-threads.length // size), knl.fresh_name("warp")
-        before, result = (knl.fresh_name(f"{node.accumulator}_{what}") for what in ("before", "all"))
+        threads, node, lane, size = self.threads, self.threads.node, self.threads.lane, self.threads.warp
+        knl, warps = threads.kernel, -(-threads.length // size)
+        before = threads.scalar(knl.fresh_name(f"{node.accumulator}_before"))
         shared = threads.array(knl.fresh_name(f"{node.accumulator}_shared"), warps - 1)
-        dtype = shared.dtype
         last = threads.everywhere.where(("==", add(remainder(lane, size), 1 - size)),
                                         ("<", add(lane, -(warps - 1)*size)))
-        put = Statement(f"{name}.put", threads.element(shared.name, floor_div(lane, size)), whole, last)
-        first = Statement(f"{name}.first", p.Variable(before), self.neutral, threads.everywhere)
-        other: Expression = 0
-        others = threads.everywhere
-        if warps > 2:
-            other = p.Variable(warp)
-            others = others.onto((*others.inames, warp)).where((">=", other), ("<", add(other, 1 - warps)))
-        others = others.where((">=", subtract(add(lane, -size), multiply(size, other))))
-        rest = Statement(f"{name}.rest", p.Variable(before), threads.element(shared.name, other), others,
-                         combine=node.operation)
-        both = Statement(f"{name}.result", p.Variable(result),
-                         knl.operation(node.operation).apply(p.Variable(before), held), threads.everywhere)
-        trees: list[Tree] = [Leaf(put.id), Leaf(first.id), nest(() if warps == 2 else (warp,), Leaf(rest.id)),
-                             Leaf(both.id)]
-        scalars = [TemporaryVariable(x, dtype, ()) for x in (before, result)]
-        return [put, first, rest, both], trees, [shared, *scalars], p.Variable(result), \
-            {warp: UnrollTag()} if warps > 2 else {}
-
-# }}}
+        put = Statement(f"{node.name}.put", threads.element(shared.name, floor_div(lane, size)), whole, last)
+        first = Statement(f"{node.name}.first", p.Variable(before.name), self.neutral, threads.everywhere)
+        rest, order, tags = threads.over_warps(before.name, shared.name, range(warps - 1), threads.everywhere,
+                                               before=True)
+        both = Statement(f"{node.name}.result", p.Variable(result.name),
+                         knl.operation(node.operation).apply(p.Variable(before.name), held), threads.everywhere)
+        return Written((put, first, rest, both), (Leaf(put.id), Leaf(first.id), order, Leaf(both.id)),
+                       (shared, before, result), p.Variable(result.name), tags)

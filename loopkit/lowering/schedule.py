@@ -1,54 +1,61 @@
-"""The stage ``schedule``: the order that runs. Parallel loops leave the tree, and the kernel is cut into launches."""
+"""The stages ``schedule``, ``memory`` and ``launches``: where launches end. Parallel loops leave the tree before.
+
+Launches end first where dependences cross blocks, then where temporaries come to lie in global memory, and at last
+where values still cross blocks: a statement outside a grid axis runs on block 0 of it when it writes global memory, and
+in every block when it writes a private or shared temporary. Between the two no order exists inside a launch.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from loopkit.analysis.accesses import commute
 from loopkit.analysis.constructors import annotated
-from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.host_loops import obstacle
+from loopkit.analysis.dependences import Pair, dependences, shared_loops
+from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
-from loopkit.errors import InternalError
+from loopkit.analysis.shapes import array_shapes
+from loopkit.analysis.witnesses import parameters_of, witness_at
+from loopkit.errors import IllegalTransformError, InternalError
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, is_innermost, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
-from loopkit.lowering.lowered import HostLoop, HostNode, LaunchBody, Schedule, SchedulePoint
-from loopkit.poly.relations import in_one_iteration
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, seq
+from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, LaunchBody, Schedule, SchedulePoint, Storage
+from loopkit.lowering.storage import common_inames, leaves_its_launch, space_of_flow
+from loopkit.lowering.storage_proof import one_cell_across_blocks, values_in
+from loopkit.poly.relations import in_one_iteration, smallest_pair
 
 
-def schedule(knl: LoopKernel, apart: frozenset[tuple[str, str]] = frozenset()) -> Schedule:
+def schedule(knl: LoopKernel, apart: frozenset[Pair] = frozenset(), *, refused: bool = False) -> Schedule:
     """Cut the kernel's order into launches: where a dependence crosses blocks, a launch ends.
 
     A sequential loop that holds such a dependence becomes the host's, with launches in each of its iterations.
 
     :arg apart: pairs of statements that must not be in one launch for other reasons.
+    :arg refused: the order may be one that the kernel must not have. A loop that the host would have to run and cannot
+        stays in its launch.
     """
     tree = sequential(knl.tree, knl.tags, ())
     launches: list[LaunchBody] = []
-    order = _Cutter(knl, apart, launches).cut(tree, ())
-    return Schedule(knl, tree, tuple(launches), order)
+    order = _Cutter(knl, apart, launches, refused).cut(tree, ())
+    return Schedule(knl, tree, tuple(launches), order, apart)
 
 
 def launches_of(knl: LoopKernel) -> dict[str, SchedulePoint]:
-    """In which launch each statement runs, also in an order that is refused.
-
-    A loop that the host would have to run and cannot stays in its launch.
-    """
-    tree = sequential(knl.tree, knl.tags, ())
-    launches: list[LaunchBody] = []
-    order = _Cutter(knl, asked_apart(knl), launches, refused=True).cut(tree, ())
-    return Schedule(knl, tree, tuple(launches), order).places()
+    """In which launch each statement runs, also in an order that is refused."""
+    return schedule(knl, asked_apart(knl), refused=True).places()
 
 
-def asked_apart(knl: LoopKernel) -> frozenset[tuple[str, str]]:
+def asked_apart(knl: LoopKernel) -> frozenset[Pair]:
     """Pairs of statements between which a user wants a launch to end."""
-    return frozenset((a, b) for barrier in knl.barriers if barrier.kind == "global" for a, b in parted_by(knl, barrier))
+    return frozenset(pair for barrier in knl.barriers if barrier.kind == "global" for pair in parted_by(knl, barrier))
 
 
-def parted_by(knl: LoopKernel, barrier: RequestedBarrier) -> Iterator[tuple[str, str]]:
+def parted_by(knl: LoopKernel, barrier: RequestedBarrier) -> Iterator[Pair]:
     """The statements before and behind *barrier*: a name stands for all parts of a reduction."""
     ways = execution_paths(knl)
     first, second = ([s for s in ways if s == x or s.startswith(f"{x}.")] for x in (barrier.first, barrier.second))
@@ -63,9 +70,9 @@ class _Cutter:
     """
 
     kernel: LoopKernel
-    apart: frozenset[tuple[str, str]]
+    apart: frozenset[Pair]
     launches: list[LaunchBody]
-    refused: bool = False
+    refused: bool
 
     def cut(self, tree: Tree, hosts: tuple[str, ...]) -> tuple[HostNode, ...]:
         """The host's order for *tree*, which stands in its loops *hosts*."""
@@ -181,11 +188,70 @@ def sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...
         case Seq(children):
             return seq(*(sequential(c, tags, pending) for c in children))
         case Leaf():
-            result: Tree = tree
-            for iname in reversed(vectors_last(pending, lambda x: x, tags)):
-                result = Loop(iname, result)
-            return result
+            return nest(tuple(vectors_last(pending, lambda x: x, tags)), tree)
         case _:
             return tree
 
 
+def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
+    """Pairs of statements of one launch that must be in two, because a temporary comes to lie in global memory.
+
+    Every block has its own copy of what is private or shared. But a value that lives from launch to launch, or one of
+    as many as a size says, has one cell, which other blocks may write or read too. Cells that an expansion can keep
+    apart do not count.
+    """
+    knl = schedule.kernel
+    found: set[Pair] = set()
+    for v in values_in(schedule):
+        in_memory = v.temporary.address_space is AddressSpace.GLOBAL \
+            or not all(isinstance(e, int) for e in array_shapes(knl)[v.temporary.name]) \
+            or any(space_of_flow(knl, d, v.places) is AddressSpace.GLOBAL if d.assumed
+                   else leaves_its_launch(knl, d, v.places) for d in v.flows)
+        if not in_memory or all(d.assumed for d in v.flows):
+            continue
+        lead = tuple(x for x in common_inames(v) if all(x in a.domain.inames for a in v.accesses))
+        found |= {(a.statement, b.statement) for a in v.accesses for b in v.accesses
+                  if a.is_write and a.statement != b.statement and not commute(a, b)
+                  and one_cell_across_blocks(v, a, b, lead) is not None}
+    # where no launch can end between the two, the storage is refused
+    return frozenset((a, b) for a, b in found
+                     if obstacle(knl, a, meeting_of(execution_paths(knl), a, b).loops) is None)
+
+
+def crossing_pairs(launches: Sequence[Launch], storages: Mapping[str, Storage]) -> frozenset[Pair]:
+    """Pairs of statements of one launch that must be in two.
+
+    :raises IllegalTransformError: a loop that the host cannot run holds both, so that they cannot be.
+    """
+    found: set[Pair] = set()
+    for launch in launches:
+        grid = [axis for axis in GRID if axis in launch.extents]
+        children = launch.tree.children if isinstance(launch.tree, Seq) else (launch.tree,)
+        place = {s: i for i, child in enumerate(children) for s in leaves(child)}
+        for d in dependences(launch.kernel) if grid else ():
+            storage = storages.get(d.array)
+            in_memory = d.array and (storage is None or storage.space is AddressSpace.GLOBAL)
+            if not in_memory or d.source not in place or d.sink not in place:
+                continue
+            alone = [launch.statements[s].alone_on for s in (d.source, d.sink)]
+            # one of the two runs on block 0 of an axis only, and the other not
+            if any((axis in alone[0]) != (axis in alone[1]) for axis in grid) and not d.relation.is_empty():
+                if place[d.source] == place[d.sink]:
+                    _require_separable(launch.kernel, d)
+                found.add((d.source, d.sink))
+    return frozenset(found)
+
+
+def _require_separable(knl: LoopKernel, d: Dependence) -> None:
+    """:raises IllegalTransformError: no launch can end between the two statements of *d*."""
+    where = meeting_of(execution_paths(knl), d.source, d.sink)
+    if not_separable(knl, d, where, d.relation) is None:
+        return
+    why = obstacle(knl, d.source, where.loops)
+    a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
+    params, source, sink = smallest_pair(d.relation, a.inames, b.inames, parameters_of(knl))
+    hints = [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
+    raise IllegalTransformError(
+        f"'{a.id}' runs in one block and '{b.id}' in all of them, although the second needs the first.",
+        witness_at(knl, d.array, d.kind, params, (a.id, source), (b.id, sink)),
+        [*hints, "end the sequential loop between the two statements, so that they become two launches"])

@@ -1,31 +1,108 @@
-"""Reductions over the threads of a block by shuffles: each warp on its own, then the results of all warps.
+"""Reductions over the threads of a block: by shuffles in each warp, then of all warps, or as a tree in shared memory.
 
 Lane ``l`` of a warp adds what lane ``l + 16`` holds to its own value, then what lane ``l + 8`` holds, and so on to 1,
 as far as these lanes exist: no shared memory, no barrier. The first lane then has the result. In a reduction over one
 warp, the other lanes read the result by one more shuffle. In a reduction over several warps, the first lanes store
 their results in shared memory, and behind one barrier every thread combines the results of all warps, in their order.
 If the first warp alone did that, a second barrier would be needed, which costs more than reading at most 32
-neighbouring elements, the same for all threads.
+neighbouring elements, the same for all threads. Where lanes cannot shuffle, all threads take the same steps in shared
+memory: the lower half of them combine what the upper half holds, and the result stands in element 0.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from math import prod
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.legality import axis_inames, iname_range
+from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.constructors import with_dependences
+from loopkit.analysis.dependences import flow_of_values, identity_pairs
+from loopkit.analysis.legality import axis_inames, iname_range, packed_coordinate
 from loopkit.expr.kinds import is_half
+from loopkit.expr.mappers import substitute
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest
 from loopkit.lowering.schedule import asked_apart
-from loopkit.poly.affine import add, floor_div, remainder, subtract
+from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
+from loopkit.poly.relations import same_element
 from loopkit.poly.sets import InstanceSet
+
+
+@dataclass(frozen=True)
+class OverThreads:
+    """One reduction over threads.
+
+    :ivar lanes: its inames on ``l`` axes, outermost first.
+    :ivar length: the number of threads that hold parts of one result.
+    :ivar domain: the instances of its statement; *everywhere*: these on each of the lanes.
+    """
+
+    kernel: LoopKernel
+    node: ReductionNode
+    lanes: tuple[str, ...]
+    length: int
+    domain: InstanceSet
+    everywhere: InstanceSet
+    warp: int
+
+    @property
+    def lane(self) -> Expression:
+        """The number of a thread among those that hold parts of one result."""
+        return packed_coordinate(self.kernel, self.lanes)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The inames of the statement's own threads, each place of which has a result of its own."""
+        return tuple(x for x in self.domain.inames if isinstance(self.kernel.tags.get(x), LocalTag))
+
+    def element(self, array: str, *own: Expression) -> p.Subscript:
+        """*own* among the elements that belong to the row of a thread."""
+        rows = [subtract(p.Variable(x), iname_range(self.kernel, x)[0]) for x in self.rows]
+        return p.Subscript(p.Variable(array), (*rows, *own))
+
+    def scalar(self, name: str) -> TemporaryVariable:
+        """A value of each thread, of the accumulator's dtype."""
+        return TemporaryVariable(name, self.kernel.temporaries[self.node.accumulator].dtype, ())
+
+    def array(self, name: str, length: int, *, lanes: bool = False, note: str = "") -> TemporaryVariable:
+        """Shared elements, *length* of them for each row."""
+        rows = [iname_range(self.kernel, x)[1] for x in self.rows]
+        return replace(self.scalar(name), shape=(*rows, length), address_space=AddressSpace.LOCAL, lanes=lanes,
+                       note=note)
+
+    def store(self, array: str) -> Statement:
+        """Each thread stores its part."""
+        return Statement(f"{self.node.name}.store", self.element(array, self.lane), p.Variable(self.node.accumulator),
+                         self.everywhere)
+
+    def over_warps(self, target: str, shared: str, numbers: range, domain: InstanceSet, *, before: bool
+                   ) -> tuple[Statement, Tree, dict[str, InameTag]]:
+        """``target op= shared[w]`` for the *numbers* of warps, or for those *before* the thread's own.
+
+        Its order, and the tags of its new inames.
+        """
+        other: Expression = numbers.start
+        loop: tuple[str, ...] = ()
+        if len(numbers) > 1:
+            loop = (self.kernel.fresh_name("warp"),)
+            other = p.Variable(*loop)
+            domain = domain.onto((*domain.inames, *loop)).where((">=", add(other, -numbers.start)),
+                                                                ("<", add(other, -numbers.stop)))
+        if before:
+            domain = domain.where((">=", subtract(add(self.lane, -self.warp), multiply(self.warp, other))))
+        rest = Statement(f"{self.node.name}.rest", p.Variable(target), self.element(shared, other), domain,
+                         combine=self.node.operation)
+        return rest, nest(loop, Leaf(rest.id)), {x: UnrollTag() for x in loop}
 
 
 @dataclass(frozen=True)
@@ -46,42 +123,57 @@ class Written:
     tags: dict[str, InameTag] = field(default_factory=dict)
     chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def with_result(self, final: Statement, accumulator: str) -> Statement:
+        """The *final* statement with the result in place of the *accumulator*."""
+        value = {accumulator: self.result}
+        return replace(final, expression=substitute(final.expression, value),
+                       predicates=tuple(substitute(e, value) for e in final.predicates))
 
-@dataclass(frozen=True)
-class OverThreads:
-    """One reduction over threads.
 
-    :ivar lanes: its inames on ``l`` axes, outermost first.
-    :ivar lane: the number of a thread among those that hold parts of one result, below *length*.
-    :ivar rows: inames of the statement's own threads, each place of which has a result of its own.
-    :ivar domain: the instances of its statement; *everywhere*: these on each of the lanes.
-    :ivar warp: threads of a warp.
-    """
+def written_out(threads: OverThreads, written: Written, new: Mapping[str, Sequence[Statement]], tree: Tree
+                ) -> LoopKernel:
+    """The kernel without the reduction: some statements are replaced by *new* ones, and stand as in *tree*."""
+    knl = threads.kernel
+    return with_dependences(
+        knl, partial(_dependences, threads, written), tree=tree,
+        statements=tuple(s for old in knl.statements for s in new.get(old.id, (old,))),
+        tags={**knl.tags, **written.tags},
+        temporaries={**knl.temporaries, **{t.name: t for t in written.temporaries}},
+        reductions={name: r for name, r in knl.reductions.items() if name != threads.node.name})
 
-    kernel: LoopKernel
-    node: ReductionNode
-    lanes: tuple[str, ...]
-    lane: Expression
-    length: int
-    rows: tuple[str, ...]
-    domain: InstanceSet
-    everywhere: InstanceSet
-    warp: int
 
-    def element(self, array: str, *own: Expression) -> p.Subscript:
-        """*own* among the elements that belong to the row of a thread."""
-        rows = [subtract(p.Variable(x), iname_range(self.kernel, x)[0]) for x in self.rows]
-        return p.Subscript(p.Variable(array), (*rows, *own))
+def _dependences(threads: OverThreads, written: Written, found: Sequence[Dependence], new: LoopKernel
+                 ) -> Iterator[Dependence]:
+    """The old ones but for the accumulator's, whose values now stay in their thread until they are stored."""
+    node, acc, store = threads.node, threads.node.accumulator, written.statements[0].id
+    yield from (d for d in found if d.array != acc)
+    for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
+        yield Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True)
+    if node.sweep is None:
+        # the inames along which one thread combines several operands
+        own = tuple(x for x in node.inames if x not in threads.lanes)
+        yield Dependence("flow", acc, node.update, node.update, identity_pairs(new, node.update, node.update, but=own),
+                         of_value=True, reorderable=True)
+    for t in written.temporaries:
+        chain = written.chains.get(t.name)
+        yield from flow_of_values(new, t.name) if chain is None else _along(new, t.name, chain, threads.lanes)
 
-    def whole(self, offset: int) -> bool:
-        """Has each of the first *offset* lanes of each warp another one so many places further on?"""
-        return all(i + offset < self.length for i in range(self.length) if i % self.warp < offset)
 
-    def array(self, name: str, length: int, *, lanes: bool = False, note: str = "") -> TemporaryVariable:
-        """Shared elements, *length* of them for each row."""
-        rows = [iname_range(self.kernel, x)[1] for x in self.rows]
-        return TemporaryVariable(name, self.kernel.temporaries[self.node.accumulator].dtype, (*rows, length),
-                                 AddressSpace.LOCAL, lanes=lanes, note=note)
+def _along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[str]) -> Iterator[Dependence]:
+    """The flow of *array* along a chain: to each statement from the one before it, and from the first."""
+    for before, sink in pairwise(chain):
+        for read in accesses_of(knl, knl.statement_by_id[sink]):
+            if read.array != array or read.is_write:
+                continue
+            rest = read.domain.set
+            for source in dict.fromkeys((before, chain[0])):
+                write = accesses_of(knl, knl.statement_by_id[source])[-1]
+                relation = same_element(write.relation, read.relation).intersect(
+                    identity_pairs(knl, source, sink, but=lanes)).intersect_range(rest)
+                rest = rest.subtract(relation.range())
+                if not relation.is_empty():
+                    yield Dependence("flow", array, source, sink, relation, exact=write.must and read.must,
+                                     of_value=True)
 
 
 def in_order_of_threads(knl: LoopKernel, lanes: Sequence[str]) -> tuple[str, ...]:
@@ -90,34 +182,33 @@ def in_order_of_threads(knl: LoopKernel, lanes: Sequence[str]) -> tuple[str, ...
     return tuple(x for axis in sorted(axes, reverse=True) for x in axes[axis])
 
 
-def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
+def no_shuffles(threads: OverThreads) -> str:
     """Why the lanes of warps cannot combine what they hold by shuffles; ``""``: they can.
 
     Neighbouring lanes must be neighbouring threads, the rows whole warps, or a part of one that divides it, and all
     threads of a warp must take part, or none. The blocks of another launch may have other threads.
     """
+    knl, inames = threads.kernel, threads.everywhere.inames
     if threads.length == 1:
         return "of one thread"
-    extents = _extents(knl, threads.everywhere.inames)
-    if not _of_whole_warps(knl, threads, extents):
+    extents = _extents(knl, inames)
+    if not _of_whole_warps(threads, extents):
         return "the block has other threads too"
-    own, numbers = _numbers(knl, threads.lanes), _numbers(knl, threads.everywhere.inames)
-    size = 1
-    for extent in extents.values():
-        size *= extent
+    own, numbers = _numbers(knl, threads.lanes), _numbers(knl, inames)
     if any(own[x] != numbers[x] for x in threads.lanes):
         return "of threads that are no neighbours"
-    if threads.length % threads.warp and threads.warp % threads.length and threads.length != size:
+    if threads.length % threads.warp and threads.warp % threads.length and threads.length != prod(extents.values()):
         return f"rows of {threads.length} threads are neither whole warps nor a part that divides one"
     return ""
 
 
-def _of_whole_warps(knl: LoopKernel, threads: OverThreads, extents: Mapping[int, int]) -> bool:
+def _of_whole_warps(threads: OverThreads, extents: Mapping[int, int]) -> bool:
     """Do the threads that take part fill whole warps? There are *extents* of them along the axes of the block.
 
     If the block is longer along an axis, warps must end where a place along the axis does, and the lanes lie before. A
     statement outside of an axis has its lanes at the first place along it; all other places read its result.
     """
+    knl = threads.kernel
     block: dict[int, int] = {}
     for s in _in_one_launch(knl, threads.node.final):
         for axis, extent in _extents(knl, s.inames).items():
@@ -144,12 +235,7 @@ def _in_one_launch(knl: LoopKernel, statement: str) -> Iterator[Statement]:
 
 def _extents(knl: LoopKernel, inames: Sequence[str]) -> dict[int, int]:
     """How long the axes of a block are that *inames* lie on."""
-    result: dict[int, int] = {}
-    for axis, own in axis_inames(knl, inames, LocalTag).items():
-        result[axis] = 1
-        for x in own:
-            result[axis] *= iname_range(knl, x)[1]
-    return result
+    return {axis: prod(iname_range(knl, x)[1] for x in own) for axis, own in axis_inames(knl, inames, LocalTag).items()}
 
 
 def _numbers(knl: LoopKernel, inames: Sequence[str]) -> dict[str, int]:
@@ -163,60 +249,61 @@ def _numbers(knl: LoopKernel, inames: Sequence[str]) -> dict[str, int]:
     return result
 
 
-def by_shuffles(knl: LoopKernel, threads: OverThreads) -> Written:
-    """The reduction by shuffles in each warp, and from there to all threads."""
-    node, length, size = threads.node, threads.length, threads.warp
-    together = min(length, size)
-    own, result = (knl.fresh_name(f"{node.accumulator}_{what}") for what in ("warp", "all"))
-    held = threads.element(own, threads.lane)
-    store = Statement(f"{node.name}.store", held, p.Variable(node.accumulator), threads.everywhere)
-    steps = list(_steps(threads, own, together))
-    trees = [nest(threads.lanes, leaf) for leaf in (Leaf(store.id), *(Leaf(s.id, how) for s, how in steps))]
+def combined(threads: OverThreads) -> Written:
+    """The reduction by shuffles in each warp, and from there to all threads; or as a tree in shared memory."""
+    node, length, size, fresh = threads.node, threads.length, threads.warp, threads.kernel.fresh_name
+    why = no_shuffles(threads)
+    own = fresh(f"{node.accumulator}_{'shared' if why else 'warp'}")
+    steps = [(threads.store(own), None), *_steps(threads, own, length if why else min(length, size), why)]
+    statements = [s for s, _ in steps]
+    trees = [nest(threads.lanes, Leaf(s.id, how)) for s, how in steps]
+    if why:
+        array = threads.array(own, length, note=f"combined as a tree: {why}" if length > 1 else "")
+        return Written(tuple(statements), tuple(trees), (array,), threads.element(own, 0))
     among = f"warps of {size}" if length > size else "the warp" if not threads.rows else f"rows of {length}"
+    result = fresh(f"{node.accumulator}_all")
     temporaries = [threads.array(own, length, lanes=True, note=f"combined by shuffles in {among}"),
-                   TemporaryVariable(result, knl.temporaries[node.accumulator].dtype, ())]
-    statements = [store, *(s for s, _ in steps)]
+                   threads.scalar(result)]
     tags: dict[str, InameTag] = {}
     if length <= size:
-        handed = Statement(f"{node.name}.result", p.Variable(result), threads.element(own, 0), threads.domain)
-        width = size if size % length else length
-        statements.append(handed)
-        trees.append(Leaf(handed.id, Shuffle(None, width)))
+        statements.append(Statement(f"{node.name}.result", p.Variable(result), threads.element(own, 0),
+                                    threads.domain))
+        trees.append(Leaf(statements[-1].id, Shuffle(None, size if size % length else length)))
     else:
-        warps, warp = -(-length // size), knl.fresh_name("warp")
-        partial = threads.array(knl.fresh_name(f"{node.accumulator}_shared"), warps)
-        temporaries.append(partial)
-        if warps > 2:
-            tags[warp] = UnrollTag()
-        put, first, rest = _of_warps(threads, held, partial.name, result, warp, warps)
+        # the first lane of each warp stores what the warp holds; every thread combines that of all warps
+        warps, shared = -(-length // size), fresh(f"{node.accumulator}_shared")
+        first_lanes = threads.everywhere.where(("==", remainder(threads.lane, size)))
+        put = Statement(f"{node.name}.put", threads.element(shared, floor_div(threads.lane, size)),
+                        threads.element(own, threads.lane), first_lanes)
+        first = Statement(f"{node.name}.first", p.Variable(result), threads.element(shared, 0), threads.domain)
+        rest, order, tags = threads.over_warps(result, shared, range(1, warps), threads.domain, before=False)
+        temporaries.append(threads.array(shared, warps))
         statements += [put, first, rest]
-        trees += [nest(threads.lanes, Leaf(put.id)), Leaf(first.id),
-                  nest(() if warps == 2 else (warp,), Leaf(rest.id))]
-    chain = tuple(s.id for s in statements[:len(steps) + 2])
+        trees += [nest(threads.lanes, Leaf(put.id)), Leaf(first.id), order]
+    chain = tuple(s.id for s in statements[:len(steps) + 1])
     return Written(tuple(statements), tuple(trees), tuple(temporaries), p.Variable(result), tags, {own: chain})
 
 
-def _steps(threads: OverThreads, array: str, together: int) -> Iterator[tuple[Statement, Shuffle]]:
+def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterator[tuple[Statement, Shuffle | None]]:
     """``held[l] op= held[l + s]`` for s = the powers of two below *together*, from the largest down.
 
     The lanes from s on have no part in a step, nor in those behind it. They are left out where they must be: otherwise
     they combine too, what they find there is never read.
+
+    :arg why: why they do not shuffle; ``""``: they do.
     """
     harmless = _harmless(threads.kernel, threads.node)
-    inside = threads.lane if threads.length <= threads.warp else remainder(threads.lane, threads.warp)
-    offset = 1
-    while 2 * offset < together:
-        offset *= 2
-    number = 0
-    while offset and together > 1:
+    inside = threads.lane if threads.length <= together else remainder(threads.lane, together)
+    for number, exponent in enumerate(reversed(range((together - 1).bit_length()))):
+        offset = 1 << exponent
+        # has each of the first lanes another one so many places further on?
+        whole = all(i + offset < threads.length for i in range(threads.length) if i % together < offset)
         active = threads.everywhere.where(("<", add(inside, -offset)))
-        if not threads.whole(offset):
+        if not whole:
             active = active.where(("<", add(threads.lane, offset - threads.length)))
-        yield Statement(f"{threads.node.name}.step{number}", threads.element(array, threads.lane),
-                        threads.element(array, add(threads.lane, offset)), active,
-                        combine=threads.node.operation), Shuffle(offset, together, harmless and threads.whole(offset))
-        offset //= 2
-        number += 1
+        step = Statement(f"{threads.node.name}.step{number}", threads.element(array, threads.lane),
+                         threads.element(array, add(threads.lane, offset)), active, combine=threads.node.operation)
+        yield step, None if why else Shuffle(offset, together, harmless and whole)
 
 
 def _harmless(knl: LoopKernel, node: ReductionNode) -> bool:
@@ -224,20 +311,3 @@ def _harmless(knl: LoopKernel, node: ReductionNode) -> bool:
     dtype = knl.temporaries[node.accumulator].dtype
     assert dtype is not None
     return node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype))
-
-
-def _of_warps(threads: OverThreads, held: p.Subscript, shared: str, result: str, warp: str, warps: int
-              ) -> tuple[Statement, Statement, Statement]:
-    """The first lane of each warp stores what the warp holds; every thread combines that of all warps."""
-    name = threads.node.name
-    first_lanes = threads.everywhere.where(("==", remainder(threads.lane, threads.warp)))
-    put = Statement(f"{name}.put", threads.element(shared, floor_div(threads.lane, threads.warp)), held, first_lanes)
-    first = Statement(f"{name}.first", p.Variable(result), threads.element(shared, 0), threads.domain)
-    other: Expression = 1
-    others = threads.domain
-    if warps > 2:
-        other = p.Variable(warp)
-        others = others.onto((*others.inames, warp)).where((">=", add(other, -1)), ("<", add(other, -warps)))
-    rest = Statement(f"{name}.rest", p.Variable(result), threads.element(shared, other), others,
-                     combine=threads.node.operation)
-    return put, first, rest

@@ -7,18 +7,17 @@ finds the value which it would have found in the reference order.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, prod
-from typing import Any
+from typing import TypeVar
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array
-from loopkit.analysis.assumed_dependences import assumed_flows
+from loopkit.analysis.accesses import Access
 from loopkit.analysis.axes import without_axes
-from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
@@ -29,9 +28,14 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
-from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage, in_order
-from loopkit.lowering.storage_proof import agree, evidently_wrong, require_right_cells
+from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage, in_order, place_of_axis
+from loopkit.lowering.storage_proof import Values, agree, equal_inames, evidently_wrong, require_right_cells, values_in
 from loopkit.poly.relations import differing
+
+T = TypeVar("T")
+
+#: Extents, as far as they are known.
+Extents = tuple[Expression | None, ...]
 
 
 def allocate_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
@@ -47,26 +51,19 @@ def allocate_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
 
 def each_storage(schedule: Schedule) -> Iterator[tuple[str, Callable[[], tuple[Storage, frozenset[int]]]]]:
     """For every temporary that is used, what finds its storage and its axes that need no cells, or raises."""
-    knl = schedule.kernel
-    places = schedule.places()
-    flows: dict[str, list[Dependence]] = {}
-    for d in dependences(knl):
-        if d.of_value and d.kind == "flow":
-            flows.setdefault(d.array, []).append(d)
-    shapes = array_shapes(knl)
+    shapes = array_shapes(schedule.kernel)
+    for v in values_in(schedule):
+        yield v.temporary.name, partial(_allocated, v, shapes[v.temporary.name])
 
-    def settle(temporary: TemporaryVariable, accesses: Sequence[Access]) -> tuple[Storage, frozenset[int]]:
-        name = temporary.name
-        own = [*flows.get(name, ()), *assumed_flows(knl, name)]
-        _require_written(temporary, accesses)
-        axes = _needless_axes(temporary, accesses)
-        storage = _registers(knl, temporary, accesses, own, places, shapes[name], axes) if axes else None
-        return (storage, axes) if storage is not None else \
-            (_settled(knl, temporary, accesses, own, places, shapes[name]), frozenset())
-    for name, accesses in accesses_by_array(knl).items():
-        temporary = knl.temporaries.get(name)
-        if temporary is not None:
-            yield name, partial(settle, temporary, accesses)
+
+def _allocated(v: Values, shape: Extents) -> tuple[Storage, frozenset[int]]:
+    t = v.temporary
+    if not any(a.is_write for a in v.accesses):
+        raise StorageError(f"The temporary '{t.name}' is read by '{v.accesses[0].statement}' but never written.",
+                           subject=t.name, hint="write it first, or make it an argument")
+    axes = _needless_axes(t, v.accesses)
+    storage = _registers(v, shape, axes) if axes else None
+    return (_expanded(v, shape), frozenset()) if storage is None else (storage, axes)
 
 
 def _needless_axes(t: TemporaryVariable, accesses: Sequence[Access]) -> frozenset[int]:
@@ -88,98 +85,80 @@ def _subscripting(accesses: Sequence[Access]) -> frozenset[str]:
     return frozenset(x for e in forms if len(names := variables(e) & own) == 1 for x in names)
 
 
-def _registers(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
-               places: Mapping[str, SchedulePoint], shape: tuple[Expression | None, ...], axes: frozenset[int]
-               ) -> Storage | None:
+def _registers(v: Values, shape: Extents, axes: frozenset[int]) -> Storage | None:
     """Private storage without *axes*, where it holds all values in fewer cells; else ``None``."""
-    def rest(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    def rest(values: Iterable[T]) -> tuple[T, ...]:
         return tuple(e for k, e in enumerate(values) if k not in axes)
-    fewer = [replace(a, subscripts=rest(a.subscripts), known=()) for a in accesses]
+    fewer = [replace(a, subscripts=rest(a.subscripts), known=()) for a in v.accesses]
     try:
-        found = _settled(knl, t, fewer, flows, places, rest(shape))
+        found = _expanded(replace(v, accesses=fewer), rest(shape))
     except StorageError:
         return None
     return found if found.space is AddressSpace.PRIVATE and _cells(found.shape) < _cells(shape) else None
 
 
-def _cells(shape: tuple[Expression | None, ...]) -> float:
+def _cells(shape: Extents) -> float:
     """How many cells; as good as infinitely many where sizes say it."""
     return prod(e if isinstance(e, int) else inf for e in shape)
 
 
-def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
-             places: Mapping[str, SchedulePoint], shape: tuple[Expression | None, ...]) -> Storage:
+def _expanded(v: Values, shape: Extents) -> Storage:
     """The first of the candidates, the smallest first, that is proven to hold all values."""
-    needed = _address_space(knl, t, flows, places)
+    knl, t = v.kernel, v.temporary
+    needed = _address_space(v)
     own = _own_shape(t, shape)
     refused: StorageError | None = None
     wrong: list[tuple[AddressSpace, tuple[str, ...]]] = []
-    for space, lead in _candidates(knl, t, flows, places, needed, own, _subscripting(accesses)):
+    for space, lead in _candidates(v, needed, own):
         extents = [iname_extent(knl, x) for x in lead]
         if space is not AddressSpace.GLOBAL and not all(isinstance(e, int) for e in (*extents, *own)):
             continue                        # a number of cells that depends on the sizes
-        if evidently_wrong(knl, t, accesses, flows, places, space, lead):
+        if evidently_wrong(v, space, lead):
             wrong.append((space, lead))
             continue
         try:
-            require_right_cells(knl, t, accesses, flows, places, space, lead)
+            require_right_cells(v, space, lead)
         except StorageError as err:
             refused = refused or err
             continue
-        assert t.dtype is not None
         _require_axes(t, own, space)
-        swizzle = None if t.swizzle is None else replace(t.swizzle, axis=len(lead) + _position(t, t.swizzle.axis))
-        return Storage(t.name, t.dtype, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own),
-                       t.lanes, t.note, t.order, swizzle, t.instruction)
+        return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own))
     for space, lead in wrong:               # with a witness, which takes longer
-        require_right_cells(knl, t, accesses, flows, places, space, lead)
+        require_right_cells(v, space, lead)
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")
 
 
-def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependence],
-                places: Mapping[str, SchedulePoint], space: AddressSpace, own: tuple[Expression, ...],
-                subscripting: frozenset[str]) -> Iterator[tuple[AddressSpace, tuple[str, ...]]]:
+def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
+                ) -> Iterator[tuple[AddressSpace, tuple[str, ...]]]:
     """Address spaces and expansions to try, from the fewest cells up.
 
-    Only inames in which every value's writer and reader agree can tell cells apart. A space and a shape that the
-    user declared together are kept as they are.
-
-    :arg subscripting: inames that an axis of its own tells apart already.
+    Only inames in which every value's writer and reader agree can tell cells apart, and those that subscript an axis
+    do so already. A space and a shape that the user declared together are kept as they are.
     """
+    knl, t = v.kernel, v.temporary
     if t.fixed or t.between_blocks:
         yield space, ()
         return
-    common = common_inames(knl, flows)
-    between = _between(knl, flows, places)
+
+    def parallel(iname: str) -> bool:
+        return is_parallel(knl.tags.get(iname))
+    common, between, subscripting = common_inames(v), _between(v), _subscripting(v.accesses)
     separating = tuple(x for x in common if x in between)
-    sequential = tuple(x for x in common if not is_parallel(knl.tags.get(x)))
-    tried: dict[tuple[AddressSpace, tuple[str, ...]], None] = {}
-    if own or not separating:
-        tried[space, ()] = None
-    tried[space, tuple(x for x in separating if x not in subscripting)] = None
-    tried[space, separating] = None
-    tried[space, sequential] = None
+    leads: list[tuple[AddressSpace, Iterable[str]]] = [(space, ())] if own or not separating else []
+    leads += [(space, (x for x in separating if x not in subscripting)), (space, separating),
+              (space, (x for x in common if not parallel(x)))]
     if space is AddressSpace.LOCAL and not t.lanes:
         in_block = tuple(x for x in common if not isinstance(knl.tags.get(x), GroupTag))
-        tried[space, tuple(x for x in in_block if x in separating or is_parallel(knl.tags.get(x)))] = None
-        tried[space, in_block] = None
+        leads += [(space, (x for x in in_block if x in separating or parallel(x))), (space, in_block)]
     if t.address_space in (None, AddressSpace.GLOBAL):
-        if own:
-            tried[AddressSpace.GLOBAL, ()] = None
         # loops around both, the host's among them, need no cells of their own where each value is read before the next
-        apart = tuple(x for x in common if x in separating or is_parallel(knl.tags.get(x)))
-        tried[AddressSpace.GLOBAL, tuple(x for x in apart if x not in subscripting)] = None
-        tried[AddressSpace.GLOBAL, apart] = None
-        tried[AddressSpace.GLOBAL, common] = None
-    yield from tried
-
-
-def _require_written(t: TemporaryVariable, accesses: Sequence[Access]) -> None:
-    if not any(a.is_write for a in accesses):
-        raise StorageError(f"The temporary '{t.name}' is read by '{accesses[0].statement}' but never written.",
-                           subject=t.name, hint="write it first, or make it an argument")
+        apart = tuple(x for x in common if x in separating or parallel(x))
+        fewest: list[Iterable[str]] = [()] if own else []
+        leads += [(AddressSpace.GLOBAL, lead)
+                  for lead in (*fewest, (x for x in apart if x not in subscripting), apart, common)]
+    yield from dict.fromkeys((where, tuple(lead)) for where, lead in leads)
 
 
 def _own_shape(t: TemporaryVariable, shape: tuple[Expression | None, ...]) -> tuple[Expression, ...]:
@@ -194,10 +173,6 @@ def _own_shape(t: TemporaryVariable, shape: tuple[Expression | None, ...]) -> tu
 
 # {{{ how axes lie
 
-def _position(t: TemporaryVariable, axis: int) -> int:
-    return t.order.index(axis) if t.order else axis
-
-
 def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: AddressSpace) -> None:
     """:raises StorageError: what was said of the axes of *t* does not fit those that it has now, or where it lies."""
     if t.order and sorted(t.order) != [*range(len(own))]:
@@ -211,8 +186,8 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
                            subject=t.name, hint="leave the swizzle out, or let other threads of the block read it")
     columns = in_order(own, t.order)[-1]
     whole = t.swizzle.chunk*t.swizzle.period
-    if t.swizzle.axis >= len(own) or _position(t, t.swizzle.axis) == len(own) - 1 or not isinstance(columns, int) \
-            or columns % whole:
+    if t.swizzle.axis >= len(own) or place_of_axis(t.swizzle.axis, t.order) == len(own) - 1 \
+            or not isinstance(columns, int) or columns % whole:
         raise StorageError(f"'{t.name}' was swizzled by {whole} columns, and its axes changed: {t.swizzle} does not "
                            f"fit [{', '.join(map(str, own))}].", subject=t.name,
                            hint="swizzle behind the transformation that changed them")
@@ -222,16 +197,16 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
 
 # {{{ address space
 
-def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependence],
-                   places: Mapping[str, SchedulePoint]) -> AddressSpace:
+def _address_space(v: Values) -> AddressSpace:
     """The smallest space in which every reader finds the value; the declared one if it is large enough."""
+    knl, t = v.kernel, v.temporary
     needed, witness = AddressSpace.GLOBAL if t.between_blocks else AddressSpace.PRIVATE, None
-    for d in flows:
-        space = space_of_flow(knl, d, places)
+    for d in v.flows:
+        space = space_of_flow(knl, d, v.places)
         if _SIZES[space] > _SIZES[needed]:
             needed, witness = space, d
     if t.address_space is None:             # what is spread over threads is for all of them, however few there are
-        spread = needed is AddressSpace.PRIVATE and any(_spread(knl, d) for d in flows)
+        spread = needed is AddressSpace.PRIVATE and any(_spread(knl, d) for d in v.flows)
         return AddressSpace.LOCAL if spread else needed
     if _SIZES[t.address_space] < _SIZES[needed]:
         if witness is None:
@@ -250,9 +225,7 @@ _SIZES = {AddressSpace.PRIVATE: 0, AddressSpace.LOCAL: 1, AddressSpace.GLOBAL: 2
 
 def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, SchedulePoint]) -> AddressSpace:
     """The smallest space in which the readers of *d* find its values."""
-    if leaves_its_launch(knl, d, places):
-        return AddressSpace.GLOBAL
-    if not _together(knl, d, GroupTag):
+    if leaves_its_launch(knl, d, places) or not _together(knl, d, GroupTag):
         return AddressSpace.GLOBAL
     if not _together(knl, d, LocalTag):
         return AddressSpace.LOCAL
@@ -267,12 +240,6 @@ def _spread(knl: LoopKernel, d: Dependence) -> tuple[str, ...]:
     """The ``l.auto`` inames of the two statements: the axes of the block that these do not have run them."""
     return tuple(x for s in (d.source, d.sink) for x in knl.statement_by_id[s].inames
                  if isinstance(knl.tags.get(x), AutoLocalTag))
-
-
-def is_global_anyway(knl: LoopKernel, name: str) -> bool:
-    """Is a temporary declared global, or its shape no constant?"""
-    return knl.temporaries[name].address_space is AddressSpace.GLOBAL \
-        or not all(isinstance(e, int) for e in array_shapes(knl)[name])
 
 
 def leaves_its_launch(knl: LoopKernel, d: Dependence, places: Mapping[str, SchedulePoint]) -> bool:
@@ -293,9 +260,8 @@ def _together(knl: LoopKernel, d: Dependence, kind: type[InameTag]) -> bool:
         theirs = sink.get(axis)
         if theirs is None:
             return False
-        if inames != theirs and not (len(inames) == 1 and len(theirs) == 1):
-            return False
-        if len(inames) == 1 and inames != theirs and iname_range(knl, inames[0])[0] != iname_range(knl, theirs[0])[0]:
+        if inames != theirs and not (len(inames) == len(theirs) == 1
+                                     and iname_range(knl, inames[0])[0] == iname_range(knl, theirs[0])[0]):
             return False
         if not all(agree(knl, d, x, y) for x, y in zip(inames, theirs, strict=True)):
             return False
@@ -306,22 +272,21 @@ def _together(knl: LoopKernel, d: Dependence, kind: type[InameTag]) -> bool:
 
 # {{{ expansion
 
-def _between(knl: LoopKernel, flows: Sequence[Dependence], places: Mapping[str, SchedulePoint]) -> frozenset[str]:
+def _between(v: Values) -> frozenset[str]:
     """The inames of sequential loops that stand between some value's writer and its reader, one loop each."""
     found: set[str] = set()
-    for d in flows:
-        way_a, way_b = places[d.source].way, places[d.sink].way
-        shared = meeting(way_a, way_b).loops
-        found |= {x for x in loops_of(way_a) if x in loops_of(way_b) and x not in shared}
+    for d in v.flows:
+        way_a, way_b = v.places[d.source].way, v.places[d.sink].way
+        found |= set(loops_of(way_a)) & set(loops_of(way_b)) - set(meeting(way_a, way_b).loops)
     return frozenset(found)
 
 
-def common_inames(knl: LoopKernel, flows: Sequence[Dependence]) -> tuple[str, ...]:
+def common_inames(v: Values) -> tuple[str, ...]:
     """The inames in which the writer and the reader of every value agree."""
-    common: tuple[str, ...] | None = None
-    for d in flows:
-        a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-        common = tuple(x for x in (a if common is None else common) if x in a and x in b and agree(knl, d, x, x))
-    return common or ()
+    common: list[str] | None = None
+    for d in v.flows:
+        equal = equal_inames(v.kernel, d)
+        common = equal if common is None else [x for x in common if x in equal]
+    return tuple(common or ())
 
 # }}}

@@ -1,16 +1,17 @@
 """The proof that storage is right: in the order that runs, every read finds the value that it is meant to find."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, commute
-from loopkit.analysis.assumed_dependences import assumed_dependences, without_assumed
+from loopkit.analysis.accesses import Access, accesses_by_array, commute
+from loopkit.analysis.assumed_dependences import assumed_dependences, assumed_flows, without_assumed
 from loopkit.analysis.between_blocks import require_one_launch, require_one_write
-from loopkit.analysis.dependences import joined, joined_relations, shared_loops
+from loopkit.analysis.dependences import dependences, joined, joined_relations, shared_loops
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import loops_of
@@ -22,7 +23,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import meeting
-from loopkit.lowering.lowered import SchedulePoint
+from loopkit.lowering.lowered import Schedule, SchedulePoint
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.limits import affordable, kept
 from loopkit.poly.relations import (
@@ -37,116 +38,135 @@ from loopkit.poly.relations import (
 from loopkit.poly.sets import Map
 
 
-def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
-           places: Mapping[str, SchedulePoint], space: AddressSpace, lead: tuple[str, ...]) -> None:
+@dataclass(frozen=True)
+class Values:
+    """The values of one temporary.
+
+    :ivar flows: from each write to the reads of its value, the assumed ones too.
+    :ivar places: where all statements of the kernel run.
+    """
+
+    kernel: LoopKernel
+    temporary: TemporaryVariable
+    accesses: Sequence[Access]
+    flows: Sequence[Dependence]
+    places: Mapping[str, SchedulePoint]
+
+
+def values_in(schedule: Schedule) -> Iterator[Values]:
+    """The values of every temporary that is used."""
+    knl, places = schedule.kernel, schedule.places()
+    flows: dict[str, list[Dependence]] = {}
+    for d in dependences(knl):
+        if d.of_value and d.kind == "flow":
+            flows.setdefault(d.array, []).append(d)
+    for name, accesses in accesses_by_array(knl).items():
+        if name in knl.temporaries:
+            own = (*flows.get(name, ()), *assumed_flows(knl, name))
+            yield Values(knl, knl.temporaries[name], accesses, own, places)
+
+
+def require_right_cells(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> None:
     """:raises StorageError: in the order that runs, some read would find another value."""
-    if t.between_blocks:
-        own = [places[a.statement] for a in accesses]
-        require_one_launch(knl, t.name, [(place.launch, place.hosts) for place in own])
-        require_one_write(knl, t.name)
+    if v.temporary.between_blocks:
+        own = [v.places[a.statement] for a in v.accesses]
+        require_one_launch(v.kernel, v.temporary.name, [(place.launch, place.hosts) for place in own])
+        require_one_write(v.kernel, v.temporary.name)
         return
-    if _evidently_right(knl, accesses, flows, places, space, lead):
-        return
-    if space is AddressSpace.GLOBAL and not lead and _written_once_before(accesses, flows, places):
+    if _evidently_right(v, space, lead):
         return
     if space is AddressSpace.GLOBAL:
-        _require_one_block_a_cell(knl, t, accesses, places, lead)
-    axes = _axes(knl, accesses, space)
-    for wrong in clobbered_values(knl, accesses, flows, lambda a: _timed(knl, a, places, axes, lead, is_must_write(a))):
-        _refuse(knl, t, space, (wrong.source, wrong.sink), wrong.pairs)
+        if not lead and _written_once_before(v):
+            return
+        _require_one_block_a_cell(v, lead)
+    axes = _axes(v, space)
+    for wrong in clobbered_values(v.kernel, v.accesses, v.flows, lambda a: _timed(v, a, axes, lead, is_must_write(a))):
+        _refuse(v, space, (wrong.source, wrong.sink), wrong.pairs)
 
 
-def _require_one_block_a_cell(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access],
-                              places: Mapping[str, SchedulePoint], lead: tuple[str, ...]) -> None:
+def _require_one_block_a_cell(v: Values, lead: tuple[str, ...]) -> None:
     """:raises StorageError: two blocks of one launch, between which there is no order, touch one cell."""
-    for a in accesses:
-        for b in accesses:
-            apart = one_cell_across_blocks(knl, a, b, places, lead) if a.is_write and not commute(a, b) else None
+    for a in v.accesses:
+        for b in v.accesses:
+            apart = one_cell_across_blocks(v, a, b, lead) if a.is_write and not commute(a, b) else None
             if apart is not None:
-                _refuse(knl, t, AddressSpace.GLOBAL, (a.statement, b.statement), apart,
-                        "writes" if b.is_write else "reads")
+                _refuse(v, AddressSpace.GLOBAL, (a.statement, b.statement), apart, "writes" if b.is_write else "reads")
 
 
-def one_cell_across_blocks(knl: LoopKernel, a: Access, b: Access, places: Mapping[str, SchedulePoint],
-                           lead: tuple[str, ...]) -> Map | None:
+def one_cell_across_blocks(v: Values, a: Access, b: Access, lead: tuple[str, ...]) -> Map | None:
     """The pairs of instances, in different blocks of one launch, that touch one cell of the expansion over *lead*."""
-    place = places[a.statement]
-    if place.launch != places[b.statement].launch:
+    place = v.places[a.statement]
+    if place.launch != v.places[b.statement].launch:
         return None
-    pairs = in_one_iteration(same_element(_global_cells(a, lead), _global_cells(b, lead)),
-                             shared_loops(knl, a.statement, b.statement, place.hosts))
-    pairs = without_assumed(knl, a.array, a.statement, b.statement, pairs)
-    return across_blocks(knl, Dependence("output" if b.is_write else "flow", a.array, a.statement, b.statement, pairs))
+    first, second = (_expanded(x, lead, [p.Variable(i) for i in lead]) for x in (a, b))
+    pairs = in_one_iteration(same_element(first, second), shared_loops(v.kernel, a.statement, b.statement, place.hosts))
+    pairs = without_assumed(v.kernel, a.array, a.statement, b.statement, pairs)
+    return across_blocks(v.kernel, Dependence("output" if b.is_write else "flow", a.array, a.statement, b.statement,
+                                              pairs))
 
 
-def _global_cells(a: Access, lead: tuple[str, ...]) -> Map:
+def _expanded(a: Access, lead: tuple[str, ...], coordinates: Sequence[Expression | None]) -> Map:
+    """The cells of *a* in the expansion over *lead*, at these *coordinates* of copies."""
     inames = a.domain.inames
     if missing := [x for x in lead if x not in inames]:
-        raise _outside_of(a, missing[0])
-    return a.relation.flat_range_product(cells(inames, [p.Variable(x) for x in lead]))
+        raise StorageError(f"'{a.statement}' uses '{a.array}' outside of the loop over '{missing[0]}' that keeps its "
+                           "values apart.", subject=a.array)
+    return a.relation.flat_range_product(cells(inames, coordinates))
 
 
-def _outside_of(a: Access, iname: str) -> StorageError:
-    return StorageError(f"'{a.statement}' uses '{a.array}' outside of the loop over '{iname}' that keeps its values "
-                        "apart.", subject=a.array)
-
-
-def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tuple[str, str], pairs: Map,
-            then: str = "reads") -> None:
+def _refuse(v: Values, space: AddressSpace, pair: tuple[str, str], pairs: Map, then: str = "reads") -> None:
+    knl, name = v.kernel, v.temporary.name
     writer, reader = (knl.statement_by_id[s] for s in pair)
     params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames, parameters_of(knl))
-    sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
+    sizes = ", ".join(f"{k} = {value}" for k, value in params.items())
     hint = "keep the writer and the reader of each value in one loop"
-    if assumed_dependences(knl, t.name):
+    if assumed_dependences(knl, name):
         hint = f"the kernel's obligations do not speak of this pair: keep its order too; {hint}"
     raise StorageError(
-        f"The {space} cells of '{t.name}' cannot hold all values that are alive at once: the value that "
+        f"The {space} cells of '{name}' cannot hold all values that are alive at once: the value that "
         f"{instance_text(writer.id, at_write)} writes and the one that {instance_text(reader.id, at_read)} {then} "
-        f"share a cell{' (with ' + sizes + ')' if sizes else ''}.", subject=t.name,
-        hint=hint)
+        f"share a cell{' (with ' + sizes + ')' if sizes else ''}.", subject=name, hint=hint)
 
 
-def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence],
-                     places: Mapping[str, SchedulePoint], space: AddressSpace, lead: tuple[str, ...]) -> bool:
+def _evidently_right(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> bool:
     """One write in the readers' own iteration: no other value can come between."""
-    writers = {a.statement for a in accesses if a.is_write}
-    if len(writers) != 1 or not all(a.affine for a in accesses if a.is_write):
+    writes = [a for a in v.accesses if a.is_write]
+    if len({a.statement for a in writes}) != 1 or not all(a.affine for a in writes):
         return False
-    writer = next(a for a in accesses if a.is_write)
-    place = places[writer.statement]
+    writer = writes[0]
+    place = v.places[writer.statement]
     loops = loops_of(place.way)
-    for d in flows:
-        if d.source != writer.statement or places[d.sink].launch != place.launch:
+    for d in v.flows:
+        if d.source != writer.statement or v.places[d.sink].launch != place.launch:
             return False
-        where = meeting(place.way, places[d.sink].way)
-        equal = equal_inames(knl, d)
+        where = meeting(place.way, v.places[d.sink].way)
+        equal = equal_inames(v.kernel, d)
         if not where.before or any(x not in equal or (x not in where.loops and x not in lead) for x in loops):
             return False
     if space is AddressSpace.PRIVATE:
         return True
-    copies = [x for x in writer.domain.inames if isinstance(knl.tags.get(x), GroupTag)] \
-        if space is AddressSpace.LOCAL else []
-    # nothing orders the iterations of two blocks but the host
-    blocks = space is AddressSpace.GLOBAL and any(isinstance(knl.tags.get(x), GroupTag) for x in writer.domain.inames)
-    given = [*(place.hosts if blocks else loops), *copies, *lead]
-    return injective_given(writer.subscript_relation, writer.domain, [writer.domain.inames.index(x) for x in given])
+    inames = writer.domain.inames
+    on_grid = [x for x in inames if isinstance(v.kernel.tags.get(x), GroupTag)]
+    # blocks have copies of what is shared; nothing orders the iterations of two blocks on global memory but the host
+    ordered = place.hosts if space is AddressSpace.GLOBAL and on_grid else loops
+    given = [*ordered, *(on_grid if space is AddressSpace.LOCAL else ()), *lead]
+    return injective_given(writer.subscript_relation, writer.domain, [inames.index(x) for x in given])
 
 
-def evidently_wrong(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
-                    places: Mapping[str, SchedulePoint], space: AddressSpace, lead: tuple[str, ...]) -> bool:
+def evidently_wrong(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> bool:
     """Do two instances of a statement write one cell at the same time, so that a reader may find the wrong value?
 
     Most candidates that do not serve are of this kind, which is found without all values being followed.
     """
-    if knl.obligations or t.between_blocks:
+    if v.kernel.obligations or v.temporary.between_blocks:
         return False
-    axes = _axes(knl, accesses, space)
-    for a in accesses:
+    axes = _axes(v, space)
+    for a in v.accesses:
         if not a.is_write or not is_must_write(a) or not all(x in a.domain.inames for x in lead):
             continue
-        timed = _timed(knl, a, places, axes, lead, must=True)
+        timed = _timed(v, a, axes, lead, must=True)
         loops = [value for kind, value in timed.time if kind == "loop"]
-        for d in flows:
+        for d in v.flows:
             if d.source == a.statement and d.exact and affordable(partial(
                     meets_another, timed.relation.intersect_domain(d.relation.domain()), timed.relation, loops),
                     otherwise=False):
@@ -154,58 +174,53 @@ def evidently_wrong(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Ac
     return False
 
 
-def _written_once_before(accesses: Sequence[Access], flows: Sequence[Dependence],
-                         places: Mapping[str, SchedulePoint]) -> bool:
+def _written_once_before(v: Values) -> bool:
     """Is each cell written once, in a launch before those of all reads, which get the values that they should?
 
     No search for the last write before each read is needed then.
     """
-    writers = [a for a in accesses if a.is_write]
-    if len(writers) != 1 or not is_must_write(writers[0]) or places[writers[0].statement].hosts:
+    writers = [a for a in v.accesses if a.is_write]
+    if len(writers) != 1 or not is_must_write(writers[0]) or v.places[writers[0].statement].hosts:
         return False
     writer = writers[0]
-    if any(d.source != writer.statement for d in flows):
+    if any(d.source != writer.statement for d in v.flows):
         return False
-    reads = [a for a in accesses if not a.is_write]
-    if not all(a.affine and places[a.statement].launch > places[writer.statement].launch for a in reads):
+    reads = [a for a in v.accesses if not a.is_write]
+    if not all(a.affine and v.places[a.statement].launch > v.places[writer.statement].launch for a in reads):
         return False
     found = joined(((writer.statement, a.statement), same_element(writer.relation, a.relation)) for a in reads)
-    return same_flow(joined_relations(flows), found) and injective_given(writer.subscript_relation, writer.domain, [])
+    return same_flow(joined_relations(v.flows), found) and injective_given(writer.subscript_relation, writer.domain, [])
 
 
 Axis = tuple[type[InameTag], int, tuple[tuple[str, ...], ...]]
 
 
-def _axes(knl: LoopKernel, accesses: Sequence[Access], space: AddressSpace) -> list[Axis]:
+def _axes(v: Values, space: AddressSpace) -> list[Axis]:
     """The hardware axes along which the temporary has a copy at each place, with the packings of the accesses."""
     kinds = {AddressSpace.PRIVATE: (GroupTag, LocalTag), AddressSpace.LOCAL: (GroupTag,),
              AddressSpace.GLOBAL: ()}[space]
     found: dict[tuple[type[InameTag], int], dict[tuple[str, ...], None]] = {}
     for kind in kinds:
-        for a in accesses:
-            for axis, inames in sorted(axis_inames(knl, a.domain.inames, kind).items()):
+        for a in v.accesses:
+            for axis, inames in sorted(axis_inames(v.kernel, a.domain.inames, kind).items()):
                 found.setdefault((kind, axis), {})[inames] = None
     return [(kind, axis, tuple(packings)) for (kind, axis), packings in found.items()]
 
 
-def _timed(knl: LoopKernel, a: Access, places: Mapping[str, SchedulePoint],
-           axes: Sequence[Axis], lead: tuple[str, ...], must: bool) -> TimedAccess:
+def _timed(v: Values, a: Access, axes: Sequence[Axis], lead: tuple[str, ...], must: bool) -> TimedAccess:
     """The access in the order that runs, to cells of all copies of the temporary."""
     inames = a.domain.inames
-    if missing := [x for x in lead if x not in inames]:
-        raise _outside_of(a, missing[0])
     coordinates: list[Expression | None] = [p.Variable(x) for x in lead]
     for kind, axis, packings in axes:
-        own = axis_inames(knl, inames, kind).get(axis)
-        places_along = places_on_axis(knl, *packings)
+        own = axis_inames(v.kernel, inames, kind).get(axis)
+        places_along = places_on_axis(v.kernel, *packings)
         if places_along is None:
             raise _not_in_one_place(a.array, packings)
         # a statement outside an axis runs at every place along it
         coordinates += [None if own is None else place[packings.index(own)] for place in places_along]
-    relation = a.relation.flat_range_product(cells(inames, coordinates))
     steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
-             for step in places[a.statement].way]
-    return TimedAccess(relation, a.is_write, must, (*steps, ("at", 1 if a.is_write else 0)))
+             for step in v.places[a.statement].way]
+    return TimedAccess(_expanded(a, lead, coordinates), a.is_write, must, (*steps, ("at", 1 if a.is_write else 0)))
 
 
 def _not_in_one_place(array: str, packings: Sequence[tuple[str, ...]]) -> StorageError:

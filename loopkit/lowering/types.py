@@ -6,27 +6,25 @@ keep the dtype ``None``: they are integers as wide as the indices of the text th
 """
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
-import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array, data_params, expanded_expression
+from loopkit.analysis.accesses import accesses_by_array, data_params, expanded_expression, maybe_real
 from loopkit.analysis.constructors import rewritten
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import INT32, WEAK_INT, Type, Weak, join, rank_of, reduction_type, resolve, type_of, weak
 from loopkit.expr.indices import index_type
-from loopkit.expr.mappers import subexpressions, variables
+from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import Neutral
 from loopkit.expr.text import to_text
-from loopkit.kernel.data import GlobalArg, TemporaryVariable, ValueArg
+from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.limits import kept
 
 
 def infer_types(kernel: LoopKernel) -> LoopKernel:
@@ -41,10 +39,7 @@ def infer_types(kernel: LoopKernel) -> LoopKernel:
 
     :raises TypeInferenceError: a dtype cannot be inferred, or a value does not fit where it is written.
     """
-    found: LoopKernel | None = kernel.memo.get("infer_types")
-    if found is None:
-        found = kernel.memo["infer_types"] = _typed(kernel)
-    return found
+    return kept(kernel.memo, "infer_types", lambda: _typed(kernel))
 
 
 def unknown_dtypes(kernel: LoopKernel) -> tuple[str, ...]:
@@ -74,9 +69,8 @@ def index_types(kernel: LoopKernel, index: np.dtype = INT32) -> Mapping[str, Typ
 def _typed(kernel: LoopKernel) -> LoopKernel:
     types = solved_types(kernel)
     _require_known(kernel, types)
-    expressions = _expressions(kernel)
-    for s, expression in zip(kernel.statements, expressions, strict=True):
-        _require_fits(kernel, s, expression, types)
+    for s in kernel.statements:
+        _require_fits(kernel, s, expanded_expression(kernel, s), types)
     _require_whole(kernel, types)
 
     def known(name: str) -> np.dtype:
@@ -112,17 +106,30 @@ def _read(text: str) -> complex:
 
 def solved_types(kernel: LoopKernel) -> Mapping[str, Type | None]:
     """The types of all names of *kernel*; ``None`` where one cannot be inferred."""
-    found: Mapping[str, Type | None] | None = kernel.memo.get("solved_types")
-    if found is None:
-        found = kernel.memo["solved_types"] = _Solver(kernel).solve()
-    return found
+    return kept(kernel.memo, "solved_types", lambda: _solved(kernel))
 
 
-def _expressions(kernel: LoopKernel) -> tuple[Expression, ...]:
-    """The statements' expressions without substitution rules."""
-    if not kernel.substitutions:
-        return tuple(s.expression for s in kernel.statements)
-    return tuple(expanded_expression(kernel, s) for s in kernel.statements)
+def _solved(kernel: LoopKernel) -> Mapping[str, Type | None]:
+    types: dict[str, Type | None] = dict.fromkeys(kernel.inames, WEAK_INT)
+    for a in (*kernel.arguments, *kernel.temporaries.values()):
+        dtype = None if a.dtype is None else np.dtype(a.dtype)
+        types[a.name] = weak(dtype) if isinstance(a, ValueArg) and dtype is not None else dtype
+    values = {a.name for a in kernel.arguments if isinstance(a, ValueArg)}
+    writers: dict[str, list[int]] = {}
+    for i, s in enumerate(kernel.statements):
+        if types[s.written] is None and not isinstance(s.expression, Neutral):
+            writers.setdefault(s.written, []).append(i)
+    unknown = frozenset(name for name, found in types.items() if found is None) - values
+    types |= dict.fromkeys(_sizes(kernel), WEAK_INT)
+    if not unknown:
+        return types
+    solver = _Solver(kernel, types, unknown, writers)
+    solver.propagate(i for own in writers.values() for i in own)
+    # what is still weak gets a dtype, and passes it on
+    still_weak = {name: found for name in writers if isinstance(found := types[name], Weak)}
+    types |= {name: resolve(found) for name, found in still_weak.items()}
+    solver.propagate({i for name in still_weak for i in solver.readers.get(name, ())})
+    return {name: found if found is None or name not in unknown else resolve(found) for name, found in types.items()}
 
 
 @dataclass
@@ -130,114 +137,60 @@ class _Solver:
     """Types flow from what is read to what is written until nothing changes.
 
     Each statement is looked at once, and again when a name that it reads has changed.
+
+    :ivar unknown: the names whose types are sought.
+    :ivar writers: the statements that write each of them, in order.
+    :ivar readers: those found to read it.
     """
 
     kernel: LoopKernel
-    types: dict[str, Type | None] = field(default_factory=dict)
-    open: frozenset[str] = frozenset()
-    first: dict[str, int] = field(default_factory=dict)
-    writers: dict[str, list[int]] = field(default_factory=dict)
+    types: dict[str, Type | None]
+    unknown: frozenset[str]
+    writers: Mapping[str, Sequence[int]]
     readers: dict[str, dict[int, None]] = field(default_factory=dict)
 
-    def solve(self) -> dict[str, Type | None]:
-        self.types = _known_types(self.kernel)
-        self.open = frozenset(a.name for a in (*self.kernel.arguments, *self.kernel.temporaries.values())
-                              if a.dtype is None and not isinstance(a, ValueArg))
-        if not self.open:
-            return self.types
-        for i, s in enumerate(self.kernel.statements):
-            if s.written in self.open and not isinstance(s.expression, Neutral):
-                self.first.setdefault(s.written, i)
-                self.writers.setdefault(s.written, []).append(i)
-        self._propagate(i for writers in self.writers.values() for i in writers)
-        # what is still weak gets a dtype, and passes it on
-        still_weak = [name for name in self.writers if isinstance(self.types[name], Weak)]
-        for name in still_weak:
-            found = self.types[name]
-            assert found is not None
-            self.types[name] = resolve(found)
-        self._propagate(dict.fromkeys(i for name in still_weak for i in self.readers.get(name, ())))
-        return {name: found if found is None or name not in self.open else resolve(found)
-                for name, found in self.types.items()}
-
-    def _propagate(self, statements: Iterable[int]) -> None:
-        expressions = _expressions(self.kernel)
-        waiting = deque(sorted(statements))
-        queued = set(waiting)
+    def propagate(self, statements: Iterable[int]) -> None:
+        waiting = dict.fromkeys(sorted(statements))
         while waiting:
-            i = waiting.popleft()
-            queued.discard(i)
-            for j in self._visit(i, expressions[i]):
-                if j not in queued:
-                    queued.add(j)
-                    waiting.append(j)
+            i = next(iter(waiting))
+            del waiting[i]
+            waiting |= dict.fromkeys(self._visit(i))
 
-    def _visit(self, i: int, expression: Expression) -> Iterable[int]:
-        """Look at a statement that writes an open name; the statements that must be looked at again."""
+    def _visit(self, i: int) -> Iterable[int]:
+        """Look at a statement that writes an unknown name; the statements that must be looked at again."""
         s = self.kernel.statements[i]
         name, old = s.written, self.types[s.written]
 
         def lookup(read: str) -> Type | None:
-            if read in self.open:
+            if read in self.unknown:
                 self.readers.setdefault(read, {})[i] = None
             return self.types.get(read)
-        written = type_of(expression, lookup)
+        written = type_of(expanded_expression(self.kernel, s), lookup)
         if written is None:
             return ()
         if s.combine is not None:
             written = _accumulated(self.kernel, s.combine, written)
-        new = self._updated(name, i, old, written)
+        decides = name not in self.kernel.temporaries or i == self.writers[name][0]
+        new: Type | None = old
+        if old is None:
+            new = written if decides else None
+        elif decides or isinstance(old, Weak):
+            new = join(old, written)
         # a dtype of float64 equals None for numpy
         if new is None or (old is not None and new == old):
             return ()
         self.types[name] = new
         return (*self.readers.get(name, ()), *(self.writers[name] if isinstance(new, Weak) else ()))
 
-    def _updated(self, name: str, i: int, old: Type | None, written: Type) -> Type | None:
-        """The type of *name* now that the type of its write in statement *i* is known."""
-        is_temporary = name in self.kernel.temporaries
-        if old is None:
-            return None if is_temporary and i != self.first[name] else written
-        if is_temporary and i != self.first[name] and not isinstance(old, Weak):
-            return old
-        return join(old, written)
 
-
-def _known_types(kernel: LoopKernel) -> dict[str, Type | None]:
-    types: dict[str, Type | None] = {x: weak(INT32) for x in kernel.inames}
-    unknown_values = False
-    for a in (*kernel.arguments, *kernel.temporaries.values()):
-        if isinstance(a, ValueArg):
-            types[a.name] = None if a.dtype is None else weak(np.dtype(a.dtype))
-            unknown_values = unknown_values or a.dtype is None
-        else:
-            types[a.name] = None if a.dtype is None else np.dtype(a.dtype)
-    if unknown_values:
-        for name in _sizes(kernel):
-            if name in types and types[name] is None and isinstance(kernel.argument_by_name.get(name), ValueArg):
-                types[name] = WEAK_INT
-    return types
-
-
-def _sizes(kernel: LoopKernel) -> set[str]:
-    """Names that stand in domains, shapes, subscripts or assumptions: integers."""
-    found = set(InstanceSet((), kernel.assumptions).params)
-    for domain in {id(s.domain): s.domain for s in kernel.statements}.values():
-        found.update(domain.params)
-    arrays: list[GlobalArg | TemporaryVariable] = [*kernel.array_args.values(), *kernel.temporaries.values()]
-    for a in arrays:
-        found.update(name for extent in a.shape or () for name in variables(extent))
-    values = {a.name for a in kernel.arguments if isinstance(a, ValueArg) and a.dtype is None}
-    if values <= found:
-        return found
-    used: set[str] = set()
-    for s, expression in zip(kernel.statements, _expressions(kernel), strict=True):
-        for e in (s.assignee, expression, *s.predicates):
-            used.update(variables(e))
-            for node in subexpressions(e):
-                if isinstance(node, p.Subscript):
-                    found.update(name for i in node.index_tuple for name in variables(i))
-    return found | (values - used)      # what nothing uses is a size of a domain that no statement is in
+def _sizes(kernel: LoopKernel) -> frozenset[str]:
+    """The value arguments without a dtype that stand for integers, or that nothing but a domain without statements has.
+    """
+    values = frozenset(a.name for a in kernel.arguments if isinstance(a, ValueArg) and a.dtype is None)
+    used = {x for s in kernel.statements for e in (s.assignee, expanded_expression(kernel, s), *s.predicates)
+            for x in variables(e)} if values else set()
+    extents = {x for t in kernel.temporaries.values() for extent in t.shape or () for x in variables(extent)}
+    return values - (maybe_real(kernel) & used - extents)
 
 # }}}
 
@@ -249,7 +202,7 @@ def _require_known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None
     if not unknown:
         return
     # an output follows from what is read: name that first
-    read = {name for expression in _expressions(kernel) for name in variables(expression)}
+    read = {name for s in kernel.statements for name in variables(expanded_expression(kernel, s))}
     causes = [name for name in unknown if name in kernel.argument_by_name and name in read] or unknown
     name = causes[0]
     what = "argument" if name in kernel.argument_by_name else "temporary"

@@ -1,15 +1,22 @@
-"""Elements of a loop over a ``vec`` iname that vectors can move, and those that may be loaded beyond the iterations."""
+"""Elements of a loop over a ``vec`` iname that vectors can move, and those that may be loaded beyond the iterations.
+
+A domain may cut lanes off a vector, as at the ends of rows. Nobody computes them. Their elements may be loaded with the
+others all the same, where they are in the array.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import iname_range
+from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
 from loopkit.expr.mappers import children, subexpressions, substitute, variables
@@ -17,11 +24,18 @@ from loopkit.instructions.vector_access import WIDEST, Vector, certain_elements
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_unrolled
-from loopkit.lowering.iterations import unless
-from loopkit.lowering.lanes import CutLanes
-from loopkit.poly.affine import add, affine_difference, multiply, readable_comparison, subtract
-from loopkit.poly.piecewise import is_multiple, known_remainder
-from loopkit.poly.sets import params_of
+from loopkit.lowering.guard_folding import unless
+from loopkit.poly.affine import (
+    NotAffineError,
+    add,
+    affine_difference,
+    multiply,
+    readable_comparison,
+    remainder,
+    subtract,
+)
+from loopkit.poly.piecewise import is_multiple, known_remainder, params_where
+from loopkit.poly.sets import InstanceSet, params_of
 
 Names = Mapping[str, Expression]
 
@@ -29,6 +43,67 @@ Names = Mapping[str, Expression]
 LENGTHS = (16, 8, 4, 2)
 
 _OPPOSITE = {"<": ">=", ">": "<=", ">=": "<"}
+
+
+@dataclass(frozen=True)
+class CutLanes:
+    """The lanes *low* to *high* of a statement along *iname*, of which *domain* has not all.
+
+    :ivar vectors: the places at which it has one at least.
+    """
+
+    iname: str
+    low: int
+    high: int
+    domain: InstanceSet
+    vectors: InstanceSet
+
+    def are_cut(self, given: Sequence[DivisibleSize]) -> bool:
+        """Is a lane missing somewhere, although *given* holds?"""
+        x = p.Variable(self.iname)
+        lanes = self.vectors.onto(self.domain.inames).where((">=", subtract(x, self.low)),
+                                                            ("<=", subtract(x, self.high)))
+        return not lanes.subtract(self.domain).where(*_conditions(given)).is_empty()
+
+    def lie_in(self, extent: Expression, first: Expression, last: Expression, given: Sequence[DivisibleSize]) -> bool:
+        """Is every vector from the subscript *first* to *last* in an axis of *extent* elements, if *given* holds?"""
+        return all(self.have_none(*_conditions(given), beyond)
+                   for beyond in (("<", first), (">=", subtract(last, extent))))
+
+    def have_none(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> bool:
+        """Is there no vector at which all *conditions* hold, among those at which what is affine of *where* does?"""
+        places = self.places(*conditions, where=where)
+        return places is not None and places.is_empty()
+
+    def places(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> InstanceSet | None:
+        """The vectors at which all *conditions* hold, and what is affine of *where*, as parameters.
+
+        ``None`` if a condition is no affine form.
+        """
+        try:
+            places = InstanceSet((), params_of(self.vectors).from_params()).where(*conditions)
+        except NotAffineError:
+            return None
+        for condition in where:
+            if places.is_empty():
+                break
+            with suppress(NotAffineError):
+                places = places.intersect_params(params_where(condition))
+        return places
+
+
+def lanes_of(knl: LoopKernel, domain: InstanceSet, iname: str) -> CutLanes | None:
+    """The lanes of *domain* along *iname*, if they are some constant number; ``None`` also where none is cut off."""
+    low, high = constant_range(knl, domain, iname)
+    if low is None or high is None:
+        return None
+    domain = domain.intersect_params(knl.assumptions)
+    lanes = CutLanes(iname, low, high, domain, domain.onto([x for x in domain.inames if x != iname]))
+    return lanes if lanes.are_cut(()) else None
+
+
+def _conditions(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:
+    return [("==", remainder(g.size, g.divisor)) for g in given]
 
 
 @dataclass(frozen=True)
@@ -62,22 +137,18 @@ class Elements:
 
     def vector(self, loop: For, element: p.Subscript, names: Names) -> Vector | None:
         """*element* as a vector with the most elements an access, if it is one."""
-        assert isinstance(element.aggregate, p.Variable)
-        place = self.places.get(element.aggregate.name)
+        vector = Vector("", element, 0, loaded=False, stored=False)
+        place = self.places.get(vector.array)
         if place is None or not _moves_by_one(element, loop.iname):
             return None
-        assert isinstance(loop.start, int)
-        assert isinstance(loop.stop, int)
-        vector = Vector("", element, 0, loaded=False, stored=False)
+        first = vector.at(loop.iname, loop.start)
         for length in LENGTHS:
-            if (loop.stop - loop.start) % length or length * place.dtype.itemsize > WIDEST or length > place.most:
-                continue
-            first = vector.at(loop.iname, loop.start)
-            assumed = self._assumed(place, first, length, names)
-            if assumed is None:
-                assumed = self._counted(place, first, length, names)
-            if assumed is not None:
-                return replace(vector, length=length, assumed=assumed)
+            if len(_trips(loop)) % length == 0 and length * place.dtype.itemsize <= WIDEST and length <= place.most:
+                assumed = self._assumed(place, first, length, names)
+                if assumed is None:
+                    assumed = self._counted(place, first, length, names)
+                if assumed is not None:
+                    return replace(vector, length=length, assumed=assumed)
         return None
 
     def beside(self, loop: For, element: p.Subscript, names: Names, cut: CutLanes, others: Sequence[Vector]
@@ -87,9 +158,7 @@ class Elements:
         One lies before it and one behind it; what is only one lane of *element* is left to a load of its own. They are
         loaded whole, wherever they lie in their array, and ask nothing of a call but what *others* do.
         """
-        assert isinstance(loop.start, int)
-        assert isinstance(loop.stop, int)
-        count = loop.stop - loop.start
+        count = len(_trips(loop))
         given = {a for v in others for a in v.assumed}
         *rows, last = element.index_tuple
         found: dict[int, Vector] = {}
@@ -110,15 +179,13 @@ class Elements:
         Rows of an array with several axes begin at multiples of a vector. If their length is a size, it is assumed to
         be such a multiple, too, as it is in an array without gaps between rows.
         """
-        assert isinstance(loop.stop, int)
         place = self.places[vector.array]
         extent = place.shape[-1]
         if not place.argument or vector.array in self.written or extent is None:
             return None
-        first, last = (substitute(vector.at(loop.iname, at).index_tuple[-1], names)
-                       for at in (loop.start, loop.stop - 1))
-        if any(anywhere(a) for a in vector.assumed):
+        if any(map(anywhere, vector.assumed)):
             return self._overlapping(vector, loop, names, cut)
+        first, last = (substitute(index[-1], names) for index in _ends(vector, loop))
         choices: list[tuple[DivisibleSize, ...]] = [()]
         if len(place.shape) > 1 and isinstance(extent, p.Variable) and extent.name in self.sizes:
             choices.append((DivisibleSize(extent, vector.length),))
@@ -130,12 +197,11 @@ class Elements:
 
         So nothing is asked but in the first row and in the last. A vector that is longer than a row is none.
         """
-        assert isinstance(loop.stop, int)
         shape = self.places[vector.array].shape
         extent = shape[-1]
         if extent is None:
             return None
-        first, last = (vector.at(loop.iname, at).index_tuple for at in (loop.start, loop.stop - 1))
+        first, last = _ends(vector, loop)
         ends = [(k, e) for k, e in enumerate(shape[:-1]) if e is not None]
         before = [*((first[k], ">", 0) for k, _ in ends), (first[-1], ">=", 0)]
         behind = [*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent)]
@@ -176,18 +242,14 @@ class Elements:
             return None
         if not place.argument:
             return ()
-        strides: tuple[Expression, ...] = ()
-        for extent in reversed(place.shape[1:]):
-            assert extent is not None
-            strides = (multiply(extent, strides[0]) if strides else extent, *strides)
-        return (AlignedArray(first.aggregate.name, length, strides),)
+        extents = [extent for extent in reversed(place.shape[1:]) if extent is not None]
+        strides = tuple(accumulate(extents, lambda stride, extent: multiply(extent, stride)))
+        return (AlignedArray(first.aggregate.name, length, strides[::-1]),)
 
     def _assumed(self, place: ArrayMemory, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
         """The assumptions under which *first* lies at a multiple of *length*; ``None`` if there are none."""
         assert isinstance(first.aggregate, p.Variable)
-        result: list[Assumed] = []
-        if place.argument:
-            result.append(AlignedArray(first.aggregate.name, length))
+        result: list[Assumed] = [AlignedArray(first.aggregate.name, length)] if place.argument else []
         offsets: list[Expression] = [substitute(first.index_tuple[-1], names)]
         if len(place.shape) > 1:
             row = place.shape[-1]
@@ -209,24 +271,22 @@ class Elements:
     def may_compute_all(self, loop: For, assign: Assign, vectors: Sequence[Vector], names: Names, cut: CutLanes
                         ) -> bool:
         """Is all that any iteration of *loop* reads in inputs without gaps, and what it computes stored by a vector?"""
-        gapless = {v.array: v.assumed for v in vectors if any(anywhere(a) for a in v.assumed)}
+        gapless = {v.array: v.assumed for v in vectors if any(map(anywhere, v.assumed))}
         if assign.combine is not None or not any(v.stored and not v.loaded for v in vectors) \
                 or any(v.inside is not None for v in vectors) or not _is_harmless(assign.value):
             return False
         for element in certain_elements(assign.value):
-            assert isinstance(element.aggregate, p.Variable)
-            name = element.aggregate.name
-            place = self.places.get(name)
-            if place is None or place.dtype.kind not in "fc" or name not in gapless or name in self.written \
-                    or not _moves_by_one(element, loop.iname):
+            read = Vector("", element, 1, loaded=True, stored=False)
+            place = self.places.get(read.array)
+            if place is None or place.dtype.kind not in "fc" or read.array not in gapless \
+                    or read.array in self.written or not _moves_by_one(element, loop.iname):
                 return False
             for index, extent in zip(element.index_tuple[:-1], place.shape, strict=False):
                 value = substitute(index, names)
-                if extent is None or not (cut.have_none(("<", value), where=self.where)
-                                          and cut.have_none((">=", subtract(value, extent)), where=self.where)):
+                if extent is None or not all(cut.have_none(beyond, where=self.where)
+                                             for beyond in (("<", value), (">=", subtract(value, extent)))):
                     return False
-            read = Vector("", element, 1, loaded=True, stored=False, assumed=gapless[name])
-            whole = self._overlapping(read, loop, names, cut)
+            whole = self._overlapping(replace(read, assumed=gapless[read.array]), loop, names, cut)
             if whole is None or whole.inside is not None:
                 return False
         return True
@@ -250,12 +310,23 @@ def _is_harmless(value: Expression) -> bool:
 
 def are_close(element: p.Subscript, other: p.Subscript, loop: For) -> bool:
     """Is some of *element* along *loop* some of *other*, which is in the same row of the same array?"""
-    assert isinstance(loop.start, int)
-    assert isinstance(loop.stop, int)
     if element.aggregate != other.aggregate or element.index_tuple[:-1] != other.index_tuple[:-1]:
         return False
     by = affine_difference(element.index_tuple[-1], other.index_tuple[-1])
-    return by is not None and abs(by) < loop.stop - loop.start
+    return by is not None and abs(by) < len(_trips(loop))
+
+
+def _trips(loop: For) -> range:
+    """The values of the variable of *loop*, which has a constant trip count."""
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    return range(loop.start, loop.stop)
+
+
+def _ends(vector: Vector, loop: For) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
+    """The subscripts of *vector* in the first iteration of *loop* and in the last one."""
+    trips = _trips(loop)
+    return vector.at(loop.iname, trips.start).index_tuple, vector.at(loop.iname, trips.stop - 1).index_tuple
 
 
 def _moves_by_one(element: p.Subscript, iname: str) -> bool:

@@ -15,28 +15,25 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
-from loopkit.ast.nodes import (
-    Assign,
-    Block,
-    Call,
-    Completion,
-    Define,
-    DivisibleSize,
-    For,
-    If,
-    Node,
-    Region,
-    Sync,
-    completion_of,
-)
+from loopkit.ast.nodes import Assign, Block, Call, Completion, Define, DivisibleSize, For, If, Node, Region, Sync
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.instructions.vector_access import Vector, certain_elements, with_vector_access
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
-from loopkit.lowering.lanes import CutLanes, lanes_of, loops_of_one
-from loopkit.lowering.lowered import GRID, Launch, Storage, in_storage
-from loopkit.lowering.vector_elements import LENGTHS, ArrayMemory, Elements, Names, anywhere, are_close
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
+from loopkit.lowering.guard_folding import parts_of
+from loopkit.lowering.lowered import GRID, BoundStatement, Launch, Storage, in_storage
+from loopkit.lowering.vector_elements import (
+    LENGTHS,
+    ArrayMemory,
+    CutLanes,
+    Elements,
+    Names,
+    anywhere,
+    are_close,
+    lanes_of,
+)
 from loopkit.poly.affine import add, affine_difference, multiply
 from loopkit.poly.sets import InstanceSet
 
@@ -46,53 +43,65 @@ def vector_inames(knl: LoopKernel) -> frozenset[str]:
     return frozenset(x for x, tag in knl.tags.items() if isinstance(tag, VecTag))
 
 
-def with_vectors(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage],
-                 cut: Mapping[str, CutLanes]) -> Block:
-    """*body*, the program of *launch*, where loops over ``vec`` inames say which elements are moved together.
-
-    :arg cut: what :func:`cut_statements` found.
-    """
-    if not vector_inames(knl):
+def with_vectors(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
+    """*body*, the program of *launch*, where loops over ``vec`` inames say which elements are moved together."""
+    if not vector_inames(launch.kernel):
         return body
-    return replace(_finder(knl, launch, storages, cut), where=tuple(_ranges(launch))).block(body, {}, set())
+    cut = {s: bound.cut for s, bound in launch.statements.items() if bound.cut is not None}
+    return replace(_finder(launch, storages, cut), where=tuple(_ranges(launch))).block(body, {}, set())
 
 
-def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Mapping[str, CutLanes]:
-    """The statements of *launch* whose domain cuts lanes off their vectors, which are loaded whole all the same.
+def with_cut_vectors(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
+    """*launch* where the statements whose domain cuts lanes off their vectors have these, if all lanes are loaded.
 
-    A statement is left out if its vectors need sizes for which no lane is cut off; all its loads are whole then.
+    A statement has none if its vectors need sizes for which no lane is cut off; all its loads are whole then.
     """
-    inames = vector_inames(knl)
+    inames = vector_inames(launch.kernel)
     if not inames:
-        return {}
-    result: dict[str, CutLanes] = {}
-    finder = _finder(knl, launch, storages, {})
-    for x, s in loops_of_one(launch.tree, inames):
-        bound = launch.statements[s]
-        if bound.auto or bound.statement.predicates or bound.statement.instructions \
-                or data_params(knl, bound.statement.domain):        # a guard may stand before what it asks for is known
-            continue
-        lanes = lanes_of(knl, bound.domain, x)
-        if lanes is None:
-            continue
-        target = in_storage(bound.statement.assignee, storages)
-        assert isinstance(target, p.Variable | p.Subscript)
-        value = in_storage(expanded_expression(knl, bound.statement), storages)
-        assign = Assign(target, value, bound.statement.combine, s)
-        loop = For(x, lanes.low, lanes.high + 1, 1, Block((assign,)))
-        every, whole = (tuple(finder.vectors(loop, assign, {}, set(), cut)) for cut in (None, lanes))
-        whole = tuple(v for v in whole if v.serves is None)
-        given = [a for v in whole for a in v.assumed if isinstance(a, DivisibleSize)]
-        rows_anywhere = any(anywhere(a) for v in whole for a in v.assumed)
-        if (rows_anywhere or any(v.loaded for v in whole)) and len(whole) == len(every) and lanes.are_cut(given):
-            result[s] = lanes
-    return result
+        return launch
+    finder = _finder(launch, storages, {})
+    found = {s: _cut_lanes(finder, launch.statements[s], x, storages) for x, s in _loops_of_one(launch.tree, inames)}
+    return replace(launch, statements={s: replace(bound, cut=found.get(s)) for s, bound in launch.statements.items()})
+
+
+def _cut_lanes(finder: _Finder, bound: BoundStatement, iname: str, storages: Mapping[str, Storage]) -> CutLanes | None:
+    knl, s = finder.kernel, bound.statement
+    if bound.auto or s.predicates or s.instructions or data_params(knl, s.domain):
+        return None                         # a guard may stand before what it asks for is known
+    lanes = lanes_of(knl, bound.domain, iname)
+    if lanes is None:
+        return None
+    target = in_storage(s.assignee, storages)
+    assert isinstance(target, p.Variable | p.Subscript)
+    assign = Assign(target, in_storage(expanded_expression(knl, s), storages), s.combine, s.id)
+    loop = For(iname, lanes.low, lanes.high + 1, 1, Block((assign,)))
+    every, whole = ([v for v in finder.vectors(loop, assign, {}, set(), cut) if cut is None or v.serves is None]
+                    for cut in (None, lanes))
+    assumed = [a for v in whole for a in v.assumed]
+    given = [a for a in assumed if isinstance(a, DivisibleSize)]
+    loaded = any(map(anywhere, assumed)) or any(v.loaded for v in whole)
+    return lanes if loaded and len(whole) == len(every) and lanes.are_cut(given) else None
+
+
+def _loops_of_one(tree: Tree, inames: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Each of *inames* whose loop is around one statement and nothing else, with that statement."""
+    match tree:
+        case Loop(iname, Leaf(statement)) if iname in inames:
+            yield iname, statement
+        case Loop(_, body):
+            yield from _loops_of_one(body, inames)
+        case Seq(children):
+            for child in children:
+                yield from _loops_of_one(child, inames)
+        case _:
+            pass
 
 
 def _ranges(launch: Launch) -> Iterator[Expression]:
     """The least and the greatest values of the hardware's inames in *launch*."""
-    for x, (low, high) in {**launch.ranges, **launch.block_ranges}.items():
-        yield p.LogicalAnd((p.Comparison(low, "<=", p.Variable(x)), p.Comparison(p.Variable(x), "<=", high)))
+    for x, own in {**launch.ranges, **launch.block_ranges}.items():
+        if own is not None:
+            yield p.LogicalAnd((p.Comparison(own[0], "<=", p.Variable(x)), p.Comparison(p.Variable(x), "<=", own[1])))
     for x, value in launch.coordinates.items():
         for axis in GRID:
             least = affine_difference(value, p.Variable(axis))
@@ -100,13 +109,15 @@ def _ranges(launch: Launch) -> Iterator[Expression]:
                 yield p.Comparison(least, "<=", p.Variable(x))
 
 
-def _finder(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], cut: Mapping[str, CutLanes]) -> _Finder:
+def _finder(launch: Launch, storages: Mapping[str, Storage], cut: Mapping[str, CutLanes]) -> _Finder:
+    knl = launch.kernel
     shapes = array_shapes(knl)
     places = {name: ArrayMemory(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
               for name, a in knl.array_args.items() if name in shapes}
     places |= {name: ArrayMemory(s.dtype, s.in_memory, s.space,
                                  most=LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
-               for name, s in storages.items() if s.space is not AddressSpace.PRIVATE and not s.between_blocks}
+               for name, s in storages.items()
+               if s.space is not AddressSpace.PRIVATE and not s.temporary.between_blocks}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
     return _Finder(knl, places, knl.value_params - set(launch.hosts), written, (), vector_inames(knl), cut)
 
@@ -121,8 +132,6 @@ class _Finder(Elements):
     inames: frozenset[str]
     cut: Mapping[str, CutLanes]
 
-    # {{{ the program
-
     def block(self, block: Block, names: Names, taken: set[str]) -> Block:
         """*block*, where *names* are the constants in scope and *taken* the names of registers."""
         result: list[Node] = []
@@ -134,8 +143,8 @@ class _Finder(Elements):
 
     def _node(self, node: Node, names: Names, taken: set[str]) -> Node:
         match node:
-            case For() if node.instruction is not None:
-                return node                     # it loads its own elements
+            case For() if node.instruction is not None:     # it loads its own elements
+                return node
             case For() if node.iname in self.inames:
                 return self._lanes(node, names, taken)
             case For():
@@ -165,18 +174,17 @@ class _Finder(Elements):
                 return replace(guard, then=Block((inside,)))
             case (If(otherwise=None, then=Block(children=(Assign() as assign,))),) if assign.statement in self.cut:
                 cut = self.cut[assign.statement]
-                found = tuple(self.vectors(loop, assign, names, taken, cut))
+                found = self.vectors(loop, assign, names, taken, cut)
                 every = self.may_compute_all(loop, assign, found, names, cut)
                 return with_vector_access(loop, found, computes_all=every)
             case (*constants, Assign() as assign) if all(isinstance(c, Define) for c in constants):
                 own: dict[str, Expression] = {}
-                for c in constants:
-                    assert isinstance(c, Define)
+                for c in (c for c in constants if isinstance(c, Define)):
                     own[c.name] = substitute(c.value, own)
                 assign = _with_names(assign, own)
-                found = tuple(self.vectors(loop, assign, names, taken))
+                found = self.vectors(loop, assign, names, taken)
                 own_loop = replace(loop, body=Block((assign,)))
-                late = completion_of(assign.instructions) is Completion.GROUP
+                late = any(i.completion is Completion.GROUP for i in assign.instructions)
                 if late and len({v.length for v in found}) + 1 != len(found):
                     return own_loop                     # element by element: no registers are between
                 return with_vector_access(own_loop, found) if found else loop
@@ -203,17 +211,17 @@ class _Finder(Elements):
                 anywhere = InstanceSet((), self.kernel.assumptions.from_params())
                 cut = replace(self.cut[assign.statement], vectors=anywhere)
                 known = (*self.where, substitute(lane.condition, names))
-                parts = [c for c in _parts(guard.condition)
+                parts = [c for c in parts_of(guard.condition)
                          if not cut.have_none(where=(*known, p.LogicalNot(substitute(c, names))))]
-                both = p.LogicalAnd((*parts, *_parts(lane.condition)))
+                both = p.LogicalAnd((*parts, *parts_of(lane.condition)))
                 loop = replace(loop, body=Block((replace(lane, condition=both),)))
-                found = tuple(self.vectors(loop, assign, names, {*taken}, cut))
+                found = self.vectors(loop, assign, names, {*taken}, cut)
                 if self.may_compute_all(loop, assign, found, names, cut):
                     return with_vector_access(loop, found, computes_all=True)
         return None
 
     def vectors(self, loop: For, assign: Assign, names: Names, taken: set[str],
-                cut: CutLanes | None = None) -> Iterator[Vector]:
+                cut: CutLanes | None = None) -> tuple[Vector, ...]:
         """The vectors of *loop*, in which *assign* stands; those that are loaded as a whole where lanes are *cut*."""
         reads = dict.fromkeys(certain_elements(assign.value))
         if isinstance(assign.target, p.Subscript):
@@ -221,36 +229,26 @@ class _Finder(Elements):
         # an instruction of the assignment makes these accesses, and nothing moves them around the loop
         claimed = {e for e in (*reads, assign.target) for i in assign.instructions if i.claims(e, assign.target)}
         reads = {e: None for e in reads if e not in claimed}
-        elements: list[Expression] = [*reads, *([assign.target] if assign.target not in reads else [])]
         found: list[Vector] = []
-        for element in elements:
-            if element in claimed or not isinstance(element, p.Subscript):
-                continue
+        for element in dict.fromkeys((*reads, *({assign.target} - claimed))):
             stored = element == assign.target
             loaded = element in reads or (stored and assign.combine is not None)
-            vector = self.vector(loop, element, names)
+            vector = self.vector(loop, element, names) if isinstance(element, p.Subscript) else None
             if vector is not None and loaded and cut is not None:
                 vector = self.whole(vector, loop, names, cut)
             if vector is not None:
                 found.append(self._named(replace(vector, loaded=loaded, stored=stored), taken))
-        yield from found
         lanes = cut if cut is not None else self.cut.get(assign.statement)
-        for element in reads if lanes is not None else ():
-            if element != assign.target and not any(are_close(element, v.element, loop) for v in found if v.loaded):
-                assert lanes is not None
-                beside = [self._named(v, taken) for v in self.beside(loop, element, names, lanes, found)]
-                found += beside
-                yield from beside
+        if lanes is not None:
+            for element in reads:
+                if element != assign.target and not any(are_close(element, v.element, loop) for v in found if v.loaded):
+                    found += [self._named(v, taken) for v in self.beside(loop, element, names, lanes, found)]
+        return tuple(found)
 
     def _named(self, vector: Vector, taken: set[str]) -> Vector:
         name = self.kernel.fresh_name(f"{vector.array}_vec", *taken)
         taken.add(name)
         return replace(vector, name=name)
-
-    # }}}
-
-def _parts(condition: Expression) -> tuple[Expression, ...]:
-    return condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
 
 
 def _same_for_all(condition: Expression, iname: str) -> bool:

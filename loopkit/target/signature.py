@@ -52,11 +52,12 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
             places[a.name] = Flat(shape, tuple(x.name for x in own))
     for storage in lowered.storages.values():
         if storage.space is AddressSpace.GLOBAL and storage.name in written | read:
-            access = None if storage.instruction is None else dialect.instructions.get(type(storage.instruction))
+            instruction = storage.temporary.instruction
+            access = None if instruction is None else dialect.instructions.get(type(instruction))
             arrays.append(Parameter(
                 storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name, shape=storage.in_memory,
                 written=storage.name in written, read=storage.name in read,
-                instruction=None if access is None else storage.instruction,
+                instruction=None if access is None else instruction,
                 own_bytes=access.element.size(storage.dtype.itemsize) if access is not None and access.element else 0,
                 cleared=access is not None))
             places[storage.name] = Flat(storage.in_memory)

@@ -9,8 +9,8 @@ import pymbolic.primitives as p
 from loopkit.ast.nodes import Scope
 from loopkit.errors import VerificationError
 from loopkit.instructions.groups import pending
-from loopkit.lowering.completion import Unfinished, unfinished
 from loopkit.lowering.groups import Waits
+from loopkit.lowering.hazards import Hazard, unfinished
 from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
 from loopkit.poly.sets import Map
 from loopkit.verification.barrier_separation import PlacedBarrier
@@ -21,10 +21,10 @@ from loopkit.verification.report import Finding, refuted, smallest_witness
 def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
     """Conflicts with asynchronous accesses without a wait between that covers the asynchronous access."""
     knl, launch = conflicts.kernel, conflicts.launch
-    waits = Waits(knl, launch, launch.tree)
+    waits = Waits(launch, launch.tree)
     narrow = any(b.barrier.scope is not Scope.BLOCK and pending(b.barrier.instructions) is not None
                  for b in conflicts.ways.places)
-    for u in unfinished(knl, launch, conflicts.storages):
+    for u in unfinished(launch, conflicts.storages):
         pairs = next((left for scope, some in ((Scope.THREAD, u), *(_of_others(conflicts, u) if narrow else ()))
                       if (left := _left(conflicts, waits, some, scope)) is not None), None)
         if pairs is not None:
@@ -40,13 +40,13 @@ def is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
     """Does *place* make the completion of asynchronous accesses visible to other threads?"""
     if pending(place.barrier.instructions) is None:
         return False
-    waits = Waits(conflicts.kernel, conflicts.launch, conflicts.launch.tree)
+    waits = Waits(conflicts.launch, conflicts.launch.tree)
     return any(_left(conflicts, waits, some, scope, place) is not None
-               for u in unfinished(conflicts.kernel, conflicts.launch, conflicts.storages)
+               for u in unfinished(conflicts.launch, conflicts.storages)
                for scope, some in _of_others(conflicts, u))
 
 
-def _of_others(conflicts: Conflicts, u: Unfinished) -> Iterator[tuple[Scope, Unfinished]]:
+def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]]:
     """The pairs of *u* on two threads, and those in two warps, with the scope of the wait that they need."""
     a, b = (conflicts.launch.statements[s] for s in (u.source, u.sink))
     for scope, apart in ((Scope.WARP, conflicts.threads.on_two_threads), (Scope.BLOCK, conflicts.threads.in_two_warps)):
@@ -55,7 +55,7 @@ def _of_others(conflicts: Conflicts, u: Unfinished) -> Iterator[tuple[Scope, Unf
             yield scope, replace(u, pairs=pairs)
 
 
-def _left(conflicts: Conflicts, waits: Waits, u: Unfinished, scope: Scope, but: PlacedBarrier | None = None
+def _left(conflicts: Conflicts, waits: Waits, u: Hazard, scope: Scope, but: PlacedBarrier | None = None
           ) -> Map | None:
     """The pairs of *u* without a covering wait of *scope* between, ignoring the wait *but*; ``None``: none."""
     if waits.places is None:
@@ -70,7 +70,7 @@ def _left(conflicts: Conflicts, waits: Waits, u: Unfinished, scope: Scope, but: 
     return u.pairs.intersect(ends[0].apply_range(left).apply_range(ends[1].reverse()))
 
 
-def _not_surely_waited_for(conflicts: Conflicts, u: Unfinished, scope: Scope, but: PlacedBarrier | None) -> Map | None:
+def _not_surely_waited_for(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None) -> Map | None:
     """For groups that cannot be counted: the pairs of *u* without a must-run wait for all groups between."""
     way = conflicts.relative_way(u.source, u.sink)
     waits = [b for b in conflicts.ways.places

@@ -306,7 +306,7 @@ class Conflicts:
     def _without_later_blocks(self, c: Candidate, pairs: Map) -> Map | None:
         """The *pairs* in which no reader waits for an earlier block; ``None`` if there are none."""
         storage = self.storages.get(c.array)
-        if storage is None or not storage.between_blocks or c.source.is_write == c.sink.is_write:
+        if storage is None or not storage.temporary.between_blocks or c.source.is_write == c.sink.is_write:
             return pairs
         first, second = c.source.statement, c.sink.statement
         if c.source.is_write:

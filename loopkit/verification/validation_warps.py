@@ -154,7 +154,7 @@ class ProductCheck(LaunchCheck):
             argument = self.kernel.array_args.get(name)
             return argument is not None and argument.dtype == np.float64
         return storage.dtype == np.float64 and storage.space is not AddressSpace.PRIVATE \
-            and not (storage.lanes or storage.between_blocks)
+            and not (storage.lanes or storage.temporary.between_blocks)
 
     # {{{ elements of each lane
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +13,11 @@ from loopkit.analysis.constructors import annotated
 from loopkit.ast.nodes import Block, Sync
 from loopkit.errors import InternalError
 from loopkit.kernel.target import GPU
-from loopkit.kernel.tree import Leaf
-from loopkit.lowering.lowered import Lowered
+from loopkit.kernel.tree import Leaf, leaves
+from loopkit.lowering import pipeline
+from loopkit.lowering.lowered import Launch, Lowered, Storage
 from loopkit.lowering.pipeline import STAGES, run
+from loopkit.lowering.schedule import crossing_pairs
 from loopkit.target.code import Layout
 from loopkit.target.text_target import write_code
 from loopkit.verification.validation import validate
@@ -92,6 +94,26 @@ def test_a_stage_does_not_run_those_behind_it(monkeypatch: pytest.MonkeyPatch) -
         lk.lower(annotated(knl), stop=stop)
         assert [name for name in asked if NAMES.index(name) > number] == []
         assert asked == NAMES[:number + 1]
+
+
+def test_launches_are_cut_again_where_storage_shows_that_values_cross_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value of as many iterations as a size lies in global memory, where one block alone writes it."""
+    found = []
+
+    def watched(launches: Sequence[Launch], storages: Mapping[str, Storage]) -> frozenset[tuple[str, str]]:
+        found.append(crossing_pairs(launches, storages))
+        return found[-1]
+    monkeypatch.setattr(pipeline, "crossing_pairs", watched)
+    text = "for k\n <> t = x[k] {id=a}\n for i\n  y[i,k] = t {id=b}\n end\nend"
+    start = lk.add_dtypes(lk.make_kernel("{[k, i]: 0<=k<m and 0<=i<n}", text), {"x": "float32"})
+    knl = lk.tag_inames(lk.distribute_loop(start, "k", "b"), "i:g.0")
+    assert len(lk.lower(knl, stop="memory").scheduled.launches) == 1
+    assert str(lk.lower(knl, stop="storage")) == "global float32 t[m] expanded over k"
+    assert found == []
+    low = lk.lower(knl, stop="launches")
+    assert found == [{("a", "b")}, frozenset()]
+    assert [list(leaves(launch.tree)) for launch in low.launches] == [["a"], ["b"]]
+    lk.check_equivalent(start, knl, {"n": 3, "m": 5}, target="c")
 
 
 @pytest.mark.parametrize("use", [validate, lambda low: write_code(low, lk.CTarget(), Layout())])

@@ -661,7 +661,7 @@ def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[s
     for name, storage in lowered.storages.items():
         if storage.space is AddressSpace.GLOBAL:
             shape = tuple(max(0, evaluate(e, sizes)) for e in storage.in_memory)
-            own = Handed if storage.between_blocks else new
+            own = Handed if storage.temporary.between_blocks else new
             memories[name] = own(name, shape, storage.dtype.kind in "iub", place)
     functions = {function.name: function for function in lowered.program.functions}
     warps = {launch.name: warp or launch.machine.warp for launch in lowered.launches}
