@@ -5,14 +5,16 @@ instance (its statement's place in the text, then its inames), then the second.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn
 
-from loopkit.analysis.accesses import accesses_of, expanded_expression
-from loopkit.analysis.evaluated_accesses import accesses_at
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import accesses_of, data_params, expand_rules, expanded_expression, references
 from loopkit.errors import IllegalTransformError, UndecidedError, Witness
+from loopkit.expr.evaluate import known_value
 from loopkit.expr.mappers import variables
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
@@ -256,5 +258,43 @@ def _elements(knl: LoopKernel, instance: tuple[str, dict[str, int]], array: str,
         return sorted(element for element, written in found if written is is_write and element is not None)
     return [element_at(a.subscript_relation, params, tuple(point.values())) for a in accesses_of(knl, statement)
             if a.array == array and a.is_write == is_write and a.affine]
+
+#: An element (``None``: it depends on data), and whether it is written.
+EvaluatedAccess = tuple[tuple[int, ...] | None, bool]
+
+
+def accesses_at(knl: LoopKernel, statement: Statement, array: str, point: Mapping[str, int]
+                ) -> frozenset[EvaluatedAccess] | None:
+    """The elements of *array* that one instance of *statement* reads and writes, by evaluation.
+
+    Subscripts and conditions need not be affine. Empty if a condition of the statement fails; ``None`` if data decides
+    whether the instance runs.
+
+    :arg point: the values of parameters and inames.
+    """
+    if data_params(knl, statement.domain):
+        return None
+    holds = [known_value(expand_rules(e, knl.substitutions), point) for e in statement.predicates]
+    if 0 in holds or None in holds:
+        return frozenset() if 0 in holds else None
+
+    def element(subscripts: tuple[Expression, ...]) -> tuple[int, ...] | None:
+        values = [known_value(s, point) for s in subscripts]
+        known = tuple(v for v in values if v is not None)
+        return known if len(known) == len(values) else None
+
+    def branch(condition: Expression, runs: bool | None, wanted: bool) -> bool | None:
+        value = known_value(condition, point)
+        return runs and (None if value is None else bool(value) is wanted)
+    start: bool | None = True
+    found = set[EvaluatedAccess]()
+    for e in (*statement.predicates, expanded_expression(knl, statement), *statement.subscripts):
+        found |= {(element(at) if runs else None, False)
+                  for name, at, runs in references(expand_rules(e, knl.substitutions), start, branch)
+                  if name == array and runs is not False}
+    if statement.written == array:
+        own = element(statement.subscripts)
+        found |= {(own, True)} if statement.combine is None else {(own, False), (own, True)}
+    return frozenset(found)
 
 # }}}
