@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import axis_inames, packed_coordinate
-from loopkit.analysis.order import execution_paths, reference_paths
+from loopkit.analysis.order import execution_paths
 from loopkit.errors import PreconditionError, instance_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.dependence import Dependence
@@ -121,12 +121,12 @@ def _writers(knl: LoopKernel, name: str, reader: Statement, sizes: Mapping[str, 
 
 def reference_order(knl: LoopKernel, found: Sequence[Instance]) -> list[Instance]:
     """The instances in the order of the kernel's tree, with ascending parallel inames."""
-    return sorted(found, key=_clock(knl, reference_paths(knl)))
+    return sorted(found, key=_clock(knl, knl.paths))
 
 
 def execution_order(knl: LoopKernel, found: Sequence[Instance]) -> list[Instance]:
     """The instances in their execution order; concurrent ones in the order of the kernel's tree."""
-    tree, time = _clock(knl, reference_paths(knl)), _clock(knl, execution_paths(knl))
+    tree, time = _clock(knl, knl.paths), _clock(knl, execution_paths(knl))
     return sorted(found, key=lambda x: (time(x), tree(x)))
 
 
@@ -143,7 +143,7 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
     time, order = _clock(knl, execution_paths(knl)), execution_order(knl, found)
     first, second = order.index(source), order.index(sink)
     if second < first:
-        tree = _clock(knl, reference_paths(knl))
+        tree = _clock(knl, knl.paths)
         parallel = any(is_parallel(knl.tags.get(iname)) for x in (source, sink) for iname in x.inames(knl))
         free = parallel and tree(source) < tree(sink)
         yield Order(f"the second instance {'could' if free else 'would'} run before the first", order)
