@@ -116,6 +116,11 @@ def accesses_of(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
     return kept(knl.memo.setdefault("accesses", {}), statement.id, lambda: tuple(accesses_as(knl, statement)))
 
 
+def accesses_to(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> list[Access]:
+    """The writes to *array* by the *statement* of this id, or its reads."""
+    return [a for a in accesses_of(knl, knl.statement_by_id[statement]) if a.array == array and a.is_write == is_write]
+
+
 def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
             ) -> Iterator[tuple[tuple[Expression, ...], InstanceSet]]:
     """The arguments of each use in *statement*, except in its conditions, and the instances that evaluate it.

@@ -23,14 +23,15 @@ from itertools import chain
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, analysis_domain, doubt_of
-from loopkit.analysis.dependences import Pair, joined, relations_of
-from loopkit.analysis.moved_dependences import End, accessed_elements, moved_dependences
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, accesses_to, analysis_domain, doubt_of
+from loopkit.analysis.dependences import Pair, joined, relations_of, timed
+from loopkit.analysis.moved_dependences import End, moved_dependences
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, wrong_values
 from loopkit.analysis.witnesses import (
+    BrokenPairs,
     Refusal,
     element_of_sink,
     element_of_source,
@@ -39,7 +40,7 @@ from loopkit.analysis.witnesses import (
 )
 from loopkit.errors import InternalError
 from loopkit.expr.nodes import Neutral
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, writing_ends
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import is_quasi_affine, subtract
@@ -96,10 +97,10 @@ class _Step:
 
     def of_points(self, a: Access, points: Set, does: str, why: str) -> Refusal:
         """The refusal of instances *points* of access *a*."""
-        return Refusal.of_points(self.after, a.statement, a.statement, points,
-                                 f"{self.name}: '{a.statement}' would {does} an element of '{self.array}' that {why}.",
-                                 a.array, "missing", element_of_sink(a.subscript_relation),
-                                 doubt=doubt_of(self.after, a))
+        return Refusal(BrokenPairs.of_points(self.after, a.statement, a.statement, points, a.array,
+                                             element=element_of_sink(a.subscript_relation)),
+                       f"{self.name}: '{a.statement}' would {does} an element of '{self.array}' that {why}.",
+                       doubt=doubt_of(self.after, a))
 
     def other_values(self, wanted: Flow, found: Flow, doubt: str | None) -> Iterator[Refusal]:
         """Refusals of lost values, or of wrong values if none is lost.
@@ -113,11 +114,11 @@ class _Step:
     def of_values(self, w: WrongValue, doubt: str | None = None) -> Refusal:
         """The refusal of a lost or a wrong value."""
         known = w.is_lost and {w.source, w.sink} <= self.before.statement_by_id.keys()
-        return Refusal(self.after, w.source, w.sink, w.pairs,
-                       f"{self.name} would {'lose' if w.is_lost else 'mistake'} a value of '{self.array}' on its way "
-                       "through the buffer.", self.array, "flow" if w.is_lost else "value",
-                       shared_element(self.before, self.array, "flow", w.source, w.sink) if known else None,
-                       after=self.after, doubt=doubt)
+        return Refusal(
+            BrokenPairs(self.after, w.source, w.sink, w.pairs, self.array, "flow" if w.is_lost else "value",
+                        shared_element(self.before, self.array, "flow", w.source, w.sink) if known else None),
+            f"{self.name} would {'lose' if w.is_lost else 'mistake'} a value of '{self.array}' on its way through the "
+            "buffer.", after=self.after, doubt=doubt)
 
     def unbound(self, ends: Callable[[Dependence, str, bool], list[End]], known: Flow) -> Iterator[Refusal]:
         """Refusals of dependences of users that no dependence of *known* keeps between the *ends* after the step."""
@@ -126,21 +127,18 @@ class _Step:
             d, pair = moved.d, (moved.after.source, moved.after.sink)
             if moved.after is d or d.assumed:
                 continue
-            relation = moved.after.relation.intersect(same_element(*(
-                accessed_elements(self.after, end.statement, self.array, is_write=end.is_write)
-                for end in (moved.source, moved.sink))))
+            relation = moved.after.relation.intersect(moved.accessing(self.after, self.array))
             if users.issuperset((d.source, d.sink)):        # within a tile the flow of the buffer keeps the order
                 relation = relation.subtract(same_element(*(
                     self.in_tile(self.after.statement_by_id[s].inames) for s in pair)))
             for _, lost in beyond({pair: relation}, known):
-                accesses = [a for s, wrote in ((d.source, d.kind in ("flow", "output")), (d.sink, d.kind != "flow"))
-                            for a in accesses_of(self.before, self.before.statement_by_id[s])
-                            if a.array == self.array and a.is_write == wrote]
+                accesses = [a for s, wrote in zip((d.source, d.sink), writing_ends(d.kind), strict=True)
+                            for a in accesses_to(self.before, s, self.array, is_write=wrote)]
                 yield Refusal(
-                    self.after, d.source, d.sink, moved.origin(lost), f"{self.name} would not keep '{pair[0]}' before "
-                    f"'{pair[1]}', which stand for '{d.source}' and '{d.sink}'.", self.array, d.kind,
-                    shared_element(self.before, self.array, d.kind, d.source, d.sink), after=self.after,
-                    doubt=doubt_of(self.before, *accesses))
+                    BrokenPairs(self.after, d.source, d.sink, moved.origin(lost), self.array, d.kind,
+                                shared_element(self.before, self.array, d.kind, d.source, d.sink)),
+                    f"{self.name} would not keep '{pair[0]}' before '{pair[1]}', which stand for '{d.source}' and "
+                    f"'{d.sink}'.", after=self.after, doubt=doubt_of(self.before, *accesses))
 
 
 # {{{ of a temporary
@@ -198,12 +196,9 @@ def _tile_accesses(taken: _Step) -> Iterator[_TileAccess]:
     users = {s.id for s in taken.users}
     for a in accesses_by_array(taken.before)[taken.array]:
         if a.statement in users:
-            inames = a.domain.inames
             # only accesses of one tile are compared, so that the tile's loops are no part of the time
-            steps = (("at", s.position) if s.iname is None else ("loop", inames.index(s.iname))
-                     for s in execution_paths(taken.before)[a.statement] if s.iname not in taken.tile)
-            time = (("at", _USER), *steps, ("at", 1 if a.is_write else 0))
-            yield _TileAccess(a, taken.in_tile(inames, a.relation), a.is_write, time)
+            time = timed(a, execution_paths(taken.before)[a.statement], taken.tile).time
+            yield _TileAccess(a, taken.in_tile(a.domain.inames, a.relation), a.is_write, (("at", _USER), *time))
     for s in taken.copies:
         at = _COPY_IN if s.written == taken.buffer else _COPY_OUT
         # the copy-in writes what it reads of the array, the copy-out reads what it writes there
@@ -277,10 +272,10 @@ def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refu
             bound = [r if pair == both[0] else r.reverse() for pair in both if (r := known.get(pair)) is not None]
             pairs = reduce(Map.subtract, bound, same_element(load.relation, w.relation))
             if not pairs.is_empty():
-                yield Refusal(taken.after, *both[0], pairs, f"{taken.name}: nothing would keep '{w.statement}' from "
-                              f"writing what '{load.statement}' reads at that moment.", taken.array, "anti",
-                              element_of_source(load.subscript_relation), after=taken.after,
-                              doubt=doubt_of(taken.after, load, w))
+                yield Refusal(BrokenPairs(taken.after, *both[0], pairs, taken.array, "anti",
+                                          element_of_source(load.subscript_relation)),
+                              f"{taken.name}: nothing would keep '{w.statement}' from writing what '{load.statement}' "
+                              "reads at that moment.", after=taken.after, doubt=doubt_of(taken.after, load, w))
 
 # }}}
 
@@ -328,9 +323,9 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
         own = _lifted(taken, before, u, u.assignee, before.statement_by_id[u.id].assignee)
         stored = same_element(own.cells, store.cells)
         arrived = stored.apply_range(store.elements)
-        found += [Refusal.of_points(
-            after, u.id, u.id, own.own.intersect_domain(wrong.domain()).range(),
-            f"{step}: what '{u.id}' adds to '{array}' would not be stored, or elsewhere.", array, after=after)
+        found += [Refusal(
+            BrokenPairs.of_points(after, u.id, u.id, own.own.intersect_domain(wrong.domain()).range(), array),
+            f"{step}: what '{u.id}' adds to '{array}' would not be stored, or elsewhere.", after=after)
             for wrong in (own.elements.subtract(arrived), arrived.subtract(own.elements)) if not wrong.is_empty()]
         stores[u.id] = own.own.reverse().apply_range(stored)
 

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 
-from loopkit.analysis.accesses import Access, accesses_of, commute
+from loopkit.analysis.accesses import accesses_to, commute
 from loopkit.analysis.must_writes import is_must_write
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, writing_ends
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.relations import same_element
 
@@ -39,19 +39,15 @@ def _is_vague(d: Dependence) -> bool:
 
 def _narrowed(knl: LoopKernel, d: Dependence) -> Iterator[Dependence]:
     """A dependence for each pair of references that may access one element."""
-    sources, sinks = (_references(knl, s, d.array, is_write=is_write)
-                      for s, is_write in ((d.source, d.kind != "anti"), (d.sink, d.kind != "flow")))
-    pairs = [(a, b) for a in sources for b in sinks if not commute(a, b)]
+    sources, sinks = (accesses_to(knl, s, d.array, is_write=is_write)
+                      for s, is_write in zip((d.source, d.sink), writing_ends(d.kind), strict=True))
+    pairs = [(a, b) for a, b in product(sources, sinks) if not commute(a, b)]
     if not pairs:                           # a step has replaced the references
         yield d
     for a, b in pairs:
         own = d.relation.intersect(same_element(a.relation, b.relation))
         if not own.is_empty():
-            yield replace(d, relation=own, exact=a.affine and b.affine and a.must and b.must)
-
-
-def _references(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> list[Access]:
-    return [a for a in accesses_of(knl, knl.statement_by_id[statement]) if a.array == array and a.is_write == is_write]
+            yield replace(d, relation=own, exact=a.exact and b.exact)
 
 
 def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection[str]) -> Iterator[Dependence]:
@@ -61,7 +57,7 @@ def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection
     and stays if some read may get the value of either.
     """
     def is_must(array: str, statement: str) -> bool:
-        return any(map(is_must_write, _references(knl, statement, array, is_write=True)))
+        return any(map(is_must_write, accesses_to(knl, statement, array, is_write=True)))
     orders = [d for d in found if d.kind == "output" and d.array in arrays and is_must(d.array, d.sink)]
     flows: list[Dependence] = []
     for d in found:
@@ -92,7 +88,7 @@ def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection
 
 def _accesses_one(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> bool:
     """Does each instance of *statement* access a single element of *array*?"""
-    own = _references(knl, statement, array, is_write=is_write)
+    own = accesses_to(knl, statement, array, is_write=is_write)
     return len(own) == 1 and bool(own[0].relation.is_single_valued())
 
 
