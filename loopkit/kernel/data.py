@@ -10,15 +10,17 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Completion, Instruction, Swizzle
 
 
-class AddressSpace(Enum):
+class _Named(Enum):
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class AddressSpace(_Named):
     """The memory of a temporary; the values are loopy's names."""
 
     PRIVATE = "private"
     LOCAL = "local"
     GLOBAL = "global"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 #: The names of address spaces, with synonyms.
@@ -33,7 +35,7 @@ def address_space(space: object) -> AddressSpace | None:
         return None
 
 
-class CachePolicy(Enum):
+class CachePolicy(_Named):
     """The cache policy of an array, by PTX's names.
 
     EVICT_LAST: caches evict elements loaded from the array last. STREAMING: caches evict elements stored to it first.
@@ -41,9 +43,6 @@ class CachePolicy(Enum):
 
     EVICT_LAST = "evict_last"
     STREAMING = "streaming"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class GlobalArg:
         ``make_kernel``.
     :ivar inferred: without *shape*: the smallest shape that holds all accesses, found by ``make_kernel``; no
         transformation changes it. ``None``: to be inferred from the current accesses.
-    :ivar cache_policy: the cache policy; ``None``: the default one.
+    :ivar cache_policy: ``None``: the default one.
     """
 
     name: str
