@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from loopkit.errors import LoopkitError, PreconditionError, ReplayError
@@ -15,16 +16,6 @@ from loopkit.kernel.literals import call_text, literal, shown
 TRANSFORMATIONS: dict[str, Callable[..., Any]] = {}
 
 K = TypeVar("K")
-
-
-@dataclass(frozen=True)
-class Known:
-    """The effects of a step, computed already."""
-
-    effects: tuple[str, ...]
-
-    def __call__(self) -> tuple[str, ...]:
-        return self.effects
 
 
 @dataclass(frozen=True)
@@ -54,7 +45,7 @@ class HistoryStep:
     def __getstate__(self) -> dict[str, Any]:
         """For pickling: the effects, without the kernels from which they are computed."""
         known = self.effects
-        return {**self.__dict__, "found_effects": Known(known) if known else None}
+        return {**self.__dict__, "found_effects": partial(tuple, known) if known else None}
 
     def __hash__(self) -> int:
         # arguments may be mappings and lists
