@@ -290,14 +290,10 @@ def needed_inputs(knl: LoopKernel) -> frozenset[str]:
 
     Includes an array if following its values exceeds isl's budget.
     """
-    result = set()
-    for array, accesses in accesses_by_array(knl).items():
-        if array not in knl.array_args or all(a.is_write for a in accesses):
-            continue
-        if affordable(partial(_reads_beyond_writes, accesses), otherwise=False) \
-                or affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING):
-            result.add(array)
-    return frozenset(result)
+    return frozenset(
+        array for array, accesses in accesses_by_array(knl).items()
+        if array in knl.array_args and not all(a.is_write for a in accesses)
+        and affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING))
 
 
 def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
@@ -312,14 +308,6 @@ def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
         if not unwritten.is_empty() or not (a.affine or _any_is_written(knl, a, sources)):
             return True
     return False
-
-
-def _reads_beyond_writes(accesses: Sequence[Access]) -> bool:
-    """Is an element read that no instance writes? This test needs no flow."""
-    written = reduce(Map.union, (a.relation for a in accesses if a.is_write)).range() \
-        if any(a.is_write for a in accesses) else None
-    return any(a.affine and not a.is_write and not (a.domain.is_empty() if written is None
-                                                    else a.relation.range().is_subset(written)) for a in accesses)
 
 
 def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:

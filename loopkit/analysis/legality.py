@@ -19,14 +19,13 @@ from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.ranges import constant_range, with_known_sizes
 from loopkit.analysis.values_preserved import clobbered_flows
-from loopkit.analysis.vectors import in_one_vector
 from loopkit.analysis.witnesses import Violation, smallest_violation, witness_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.updates import update_of
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
-from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
+from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, VecTag, is_parallel
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.limits import kept
@@ -57,7 +56,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
             broken = not_separable(knl, d, where, pairs) if reason == "blocks" else pairs
             if broken is not None:
                 yield Violation(d, broken, reason, reason != "blocks" or _places(knl, d) is not None)
-        meeting = in_one_vector(knl, d)
+        meeting = _in_one_vector(knl, d)
         if meeting is not None:
             yield Violation(d, meeting, "order")
 
@@ -98,6 +97,31 @@ def _places(knl: LoopKernel, d: Dependence) -> list[tuple[Expression, ...]] | No
     """Pairs of coordinates of the blocks of both statements, on the axes of both; ``None``: they are not known."""
     source, sink, axes = _grid_axes(knl, d)
     return all_known([places_on_axis(knl, source[x], sink[x]) for x in axes if x in source and x in sink])
+
+
+def _in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
+    """The pairs of *d* within one vector: the second instance reads an element that the first one writes.
+
+    Vectors of several threads run at once too; between those any pair counts.
+    """
+    if d.source != d.sink or d.reorderable:
+        return None
+    inames = knl.statement_by_id[d.source].inames
+    elements = [x for x in inames if isinstance(knl.tags.get(x), VecTag)]
+    if not elements:
+        return None
+    others = [x for x in inames if x not in elements]
+    sequential = [x for x in others if not is_parallel(knl.tags.get(x))]
+    pairs = _agreeing(d.relation, inames, sequential)
+    if d.kind != "flow":
+        pairs = pairs.subtract(_agreeing(d.relation, inames, others))
+    return None if pairs.is_empty() else pairs
+
+
+def _agreeing(relation: Map, inames: tuple[str, ...], chosen: Sequence[str]) -> Map:
+    """The pairs of *relation* that agree in *chosen*."""
+    values = list(map(p.Variable, chosen))
+    return relation.intersect(equal_coordinates(inames, values, inames, values))
 
 
 def is_between_blocks(knl: LoopKernel, d: Dependence) -> bool:
