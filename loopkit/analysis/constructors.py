@@ -73,7 +73,7 @@ def annotated(kernel: LoopKernel, **annotations: Unpack[Annotations]) -> LoopKer
     'twice'
     """
     _require_parts(annotations, Annotations)
-    return replace(kernel, derived=Derivation(kernel, _unchanged), **annotations)
+    return with_dependences(kernel, _unchanged, **annotations)
 
 
 def reordered(kernel: LoopKernel, tree: Tree, **annotations: Unpack[Annotations]) -> LoopKernel:
@@ -89,7 +89,7 @@ def reordered(kernel: LoopKernel, tree: Tree, **annotations: Unpack[Annotations]
     _require_parts(annotations, Annotations)
     if {*leaves(tree)} != {*leaves(kernel.tree)}:
         raise InternalError("Another order has other statements.")
-    return replace(kernel, derived=Derivation(kernel, _unchanged), tree=tree, **annotations)
+    return with_dependences(kernel, _unchanged, tree=tree, **annotations)
 
 
 def rewritten(kernel: LoopKernel, **expressions: Unpack[Expressions]) -> LoopKernel:
@@ -98,7 +98,7 @@ def rewritten(kernel: LoopKernel, **expressions: Unpack[Expressions]) -> LoopKer
     new = expressions.get("statements", kernel.statements)
     if {s.id: s.domain for s in new} != {s.id: s.domain for s in kernel.statements}:
         raise InternalError("The rewritten statements have other instances.")
-    return replace(kernel, derived=Derivation(kernel, _unchanged), **expressions)
+    return with_dependences(kernel, _unchanged, **expressions)
 
 
 def reindexed(kernel: LoopKernel, images: Mapping[str, Sequence[Image]], **contents: Unpack[Contents]) -> LoopKernel:

@@ -165,17 +165,34 @@ class _TileAccess:
     """An access to the array by a user, by the copy-in or by the copy-out.
 
     :ivar elements: instances to (tile, element of the array).
-    :ivar is_write: it writes the buffer.
     """
 
     access: Access
     elements: Map
-    is_write: bool
-    time: tuple[tuple[str, int], ...]
 
     @property
     def statement(self) -> str:
         return self.access.statement
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """The accesses to the array in one tile; there may be no copy-in."""
+
+    users: Sequence[_TileAccess]
+    copies_in: Sequence[_TileAccess]
+    copy_out: _TileAccess
+
+    @classmethod
+    def of(cls, taken: _Step) -> _Tile:
+        def within(a: Access) -> _TileAccess:
+            return _TileAccess(a, taken.in_tile(a.domain.inames, a.relation))
+        users = {s.id for s in taken.users}
+        # the copy-in reads the array, the copy-out writes it
+        copies = [within(next(a for a in accesses_of(taken.after, s) if a.array == taken.array)) for s in taken.copies]
+        [copy_out] = (t for t in copies if t.access.is_write)
+        return cls([within(a) for a in accesses_by_array(taken.before)[taken.array] if a.statement in users],
+                   [t for t in copies if not t.access.is_write], copy_out)
 
 
 def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str) -> None:
@@ -185,57 +202,43 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
     :raises UndecidedError: it may, depending on subscripts or conditions that are not affine.
     """
     taken = _Step(before, after, array, buffer, step)
-    accesses = list(_tile_accesses(taken))
-    found = [taken.outside_of_buffer(), _wrong_flow(taken, accesses), _not_copied_out(taken, accesses)]
+    tile = _Tile.of(taken)
+    found = [taken.outside_of_buffer(), _wrong_flow(taken, tile), _not_copied_out(taken, tile)]
     if not before.obligations:              # else some dependence may be assumed, and does not bind
-        found.append(_unbound(taken, accesses))
+        found.append(_unbound(taken, tile))
     refuse_smallest(chain(*found), f"{step}: whether '{array}' holds the same values afterwards")
 
 
-def _tile_accesses(taken: _Step) -> Iterator[_TileAccess]:
-    users = {s.id for s in taken.users}
-    for a in accesses_by_array(taken.before)[taken.array]:
-        if a.statement in users:
-            # only accesses of one tile are compared, so that the tile's loops are no part of the time
-            time = timed(a, execution_paths(taken.before)[a.statement], taken.tile).time
-            yield _TileAccess(a, taken.in_tile(a.domain.inames, a.relation), a.is_write, (("at", _USER), *time))
-    for s in taken.copies:
-        at = _COPY_IN if s.written == taken.buffer else _COPY_OUT
-        # the copy-in writes what it reads of the array, the copy-out reads what it writes there
-        own = next(a for a in accesses_of(taken.after, s) if a.array == taken.array)
-        yield _TileAccess(own, taken.in_tile(s.inames, own.relation), at == _COPY_IN, (("at", at),))
-
-
-def _at(accesses: Sequence[_TileAccess], time: int) -> list[_TileAccess]:
-    return [t for t in accesses if t.time[0] == ("at", time)]
-
-
-def _wrong_flow(taken: _Step, accesses: Sequence[_TileAccess]) -> Iterator[Refusal]:
+def _wrong_flow(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
     """Refusals where the flow through the buffer's cells in a tile differs from the flow through the elements."""
-    users, copies_in = _at(accesses, _USER), _at(accesses, _COPY_IN)
-    timed = [TimedAccess(t.elements, t.is_write, t.time[0] == ("at", _COPY_IN) or is_must_write(t.access), t.time)
-             for t in accesses]
-    unloaded = reduce(Set.subtract, (t.elements.range() for t in copies_in),
-                    reduce(Set.union, (t.elements.range() for t in accesses)))
+    accesses = [*tile.users, *tile.copies_in, tile.copy_out]
+    # only accesses of one tile are compared, so that the tile's loops are no part of the time
+    times = [timed(t.access, execution_paths(taken.before)[t.statement], taken.tile).time for t in tile.users]
+    steps = [TimedAccess(t.elements, t.access.is_write, is_must_write(t.access), (("at", _USER), *time))
+             for t, time in zip(tile.users, times, strict=True)]
+    # the copy-in writes the elements that it reads into the buffer, the copy-out reads them there
+    steps += [TimedAccess(t.elements, True, True, (("at", _COPY_IN),)) for t in tile.copies_in]
+    steps.append(TimedAccess(tile.copy_out.elements, False, False, (("at", _COPY_OUT),)))
+    unloaded = reduce(Set.subtract, (t.elements.range() for t in tile.copies_in),
+                      reduce(Set.union, (t.elements.range() for t in accesses)))
     if not unloaded.is_empty():
         # a value from before the copy-in is not in the buffer
-        timed.append(TimedAccess(unloaded.identity(), True, True, (("at", _COPY_IN - 1),)))
+        steps.append(TimedAccess(unloaded.identity(), True, True, (("at", _COPY_IN - 1),)))
     wanted: list[tuple[Pair, Map]] = []
-    for i, j, relation in value_flow(timed, joint_must_writes(taken.before, [t.access for t in users])):
+    for i, j, relation in value_flow(steps, joint_must_writes(taken.before, [t.access for t in tile.users])):
         if i == len(accesses):
             yield taken.of_points(accesses[j].access, relation.range(), "read", "has not been loaded")
         else:
             wanted.append(((accesses[i].statement, accesses[j].statement), relation))
     yield from taken.other_values(joined(wanted), relations_of(taken.after, taken.buffer, "flow"),
-                                  doubt_of(taken.before, *(t.access for t in users)))
+                                  doubt_of(taken.before, *(t.access for t in tile.users)))
 
 
-def _not_copied_out(taken: _Step, accesses: Sequence[_TileAccess]) -> Iterator[Refusal]:
-    [copy_out] = _at(accesses, _COPY_OUT)
-    for write in _at(accesses, _USER):
-        kept = same_element(copy_out.elements, write.elements).range()
+def _not_copied_out(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
+    for write in tile.users:
+        kept = same_element(tile.copy_out.elements, write.elements).range()
         lost = write.access.domain.set.subtract(kept)
-        if write.is_write and not lost.is_empty():
+        if write.access.is_write and not lost.is_empty():
             yield taken.of_points(write.access, lost, "write", "is not stored after it")
 
 # }}}
@@ -243,21 +246,20 @@ def _not_copied_out(taken: _Step, accesses: Sequence[_TileAccess]) -> Iterator[R
 
 # {{{ of an argument: between tiles, and with other statements
 
-def _unbound(taken: _Step, accesses: Sequence[_TileAccess]) -> Iterator[Refusal]:
+def _unbound(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
     """Refusals of pairs of accesses, one of them a write, whose order no dependence keeps after the step."""
     known = relations_of(taken.after, taken.array)
-    [copy_out] = _at(accesses, _COPY_OUT)
-    for copy_in in _at(accesses, _COPY_IN):
-        once = {(copy_in.statement, copy_out.statement): same_element(copy_in.elements, copy_out.elements)}
+    for copy_in in tile.copies_in:
+        once = {(copy_in.statement, tile.copy_out.statement): same_element(copy_in.elements, tile.copy_out.elements)}
         yield from (taken.of_values(WrongValue(*pair, pairs, is_lost=True)) for pair, pairs in beyond(once, known))
         yield from _read_out_of_order(taken, copy_in.access, known)
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
-        own = [t.elements for t in _at(accesses, _USER) if t.statement == statement and t.access.is_write == is_write]
+        own = [t.elements for t in tile.users if t.statement == statement and t.access.is_write == is_write]
         if not own:
             return [End(statement, is_write)]
-        return [End(t.statement, t is copy_out, same_element(reduce(Map.union, own), t.elements))
-                for t in (*_at(accesses, _COPY_IN), copy_out) if is_write or t is not copy_out]
+        return [End(t.statement, t is tile.copy_out, same_element(reduce(Map.union, own), t.elements))
+                for t in (*tile.copies_in, *([tile.copy_out] if is_write else []))]
     yield from taken.unbound(ends, known)
 
 
