@@ -106,10 +106,8 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
             use = replace(use, domain=use.domain.named(pairs.range()))
         for claim in (c for ref in references if ref.name in before.written_names
                       for c in _other_writes(taken, use, ref, pairs)):
-            if claim.doubt is not None and (assume is not None or unsafe):
-                obligations.append(_never_between(taken, use, claim, assume))
-            elif claim.doubt is not None:
-                raise _undecided(taken, use, claim)
+            if claim.doubt is not None:
+                obligations.append(_obligation(taken, use, claim, assume, unsafe))
             elif unsafe:
                 obligations.append(Obligation(step, "the copy may miss a write, or see one too early: "
                                               f"{claim.broken.witness}"))
@@ -289,20 +287,18 @@ def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:
     return pairs.intersect(flow.get((write.statement, sink), Map.empty(pairs.get_space())))
 
 
-def _writer(claim: Refusal) -> str:
-    return claim.broken.source if claim.broken.kind == "flow" else claim.broken.sink
+def _obligation(taken: _Step, use: _StagedRead, claim: Refusal, assume: str | None, unsafe: bool) -> Obligation:
+    """The obligation under which the step assumes the undecided *claim*.
 
-
-def _undecided(taken: _Step, use: _StagedRead, claim: Refusal) -> UndecidedError:
-    write = _writer(claim)
-    return UndecidedError(
-        f"{taken.name}: whether '{write}' writes between '{taken.copy.id}' and its use in '{use.reader.id}' "
-        "cannot be decided.", why_undecided(taken.before, claim.broken.array, write, use.reader.id),
-        hint='leave the reader out with within=, or state why it is legal: assume="..."')
-
-
-def _never_between(taken: _Step, use: _StagedRead, claim: Refusal, assume: str | None) -> Obligation:
-    return Obligation(taken.name, f"'{_writer(claim)}' never writes what '{taken.copy.id}' holds for '{use.reader.id}' "
-                      "between the two", assume)
+    :raises UndecidedError: neither ``assume=`` nor ``unsafe=True`` was given.
+    """
+    write = claim.broken.source if claim.broken.kind == "flow" else claim.broken.sink
+    if assume is None and not unsafe:
+        raise UndecidedError(
+            f"{taken.name}: whether '{write}' writes between '{taken.copy.id}' and its use in '{use.reader.id}' "
+            "cannot be decided.", why_undecided(taken.before, claim.broken.array, write, use.reader.id),
+            hint='leave the reader out with within=, or state why it is legal: assume="..."')
+    return Obligation(taken.name, f"'{write}' never writes what '{taken.copy.id}' holds for '{use.reader.id}' "
+                                  "between the two", assume)
 
 # }}}

@@ -58,7 +58,7 @@ def kernel_text(knl: LoopKernel) -> str:
                  *_section("GIVEN ORDER", map(", ".join, knl.given_order)),
                  *_section("REDUCTIONS", map(_operation, knl.operations.values())),
                  *_section("RULES", map(_rule, knl.substitutions.values())),
-                 *_section("STATEMENTS", statement_lines(knl, folded, domains)),
+                 *_section("STATEMENTS", _statement_lines(knl, folded, domains)),
                  *_section("BARRIERS", map(str, knl.barriers)),
                  *_cost_sections(knl),
                  *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
@@ -81,7 +81,7 @@ def _cost_sections(knl: LoopKernel) -> Iterator[str]:
 def statements_text(knl: LoopKernel) -> str:
     """The statements of *knl* alone, with their loops."""
     with bounded(f"printing kernel '{knl.name}'"):
-        return "\n".join(statement_lines(knl, _folded(knl), _Domains.of(knl)))
+        return "\n".join(_statement_lines(knl, _folded(knl), _Domains.of(knl)))
 
 
 def instructions(knl: LoopKernel) -> tuple[Statement, ...]:
@@ -283,7 +283,7 @@ def _foldable(knl: LoopKernel, node: ReductionNode, own: frozenset[str]) -> tupl
     return tuple(x for x in node.inames if x in alone)
 
 
-def statement_lines(knl: LoopKernel, folded: _Folded, domains: _Domains) -> Iterator[str]:
+def _statement_lines(knl: LoopKernel, folded: _Folded, domains: _Domains) -> Iterator[str]:
     """The order tree as nested ``for`` blocks, without hidden statements and folded loops."""
     nothing = Seq(())
 
@@ -327,13 +327,10 @@ class _Printer:
                 while isinstance(body, Loop):
                     inames.append(body.iname)
                     body = body.body
-                yield f"for {', '.join(map(self._iname, inames))}"
+                tags = self.knl.tags
+                yield f"for {', '.join(f'{x} [{tags[x]}]' if x in tags else x for x in inames)}"
                 yield from (f"  {line}" for line in self.lines(body))
                 yield "end"
-
-    def _iname(self, iname: str) -> str:
-        tag = self.knl.tags.get(iname)
-        return iname if tag is None else f"{iname} [{tag}]"
 
     def _statement(self, s: Statement) -> str:
         expression = _NEUTRAL.get(s.expression.operation, s.expression) if isinstance(s.expression, Neutral) \
