@@ -1,9 +1,6 @@
 """Constructors of kernels from kernels: each states how the dependences change.
 
 The dependences of the reference order are relations of instances, and a new execution order does not change them.
-:func:`annotated` changes neither statements nor order, :func:`reordered` the order, :func:`rewritten` the expressions,
-:func:`reindexed` the instances, and :func:`specialized` adds facts about them. :func:`with_dependences` is for steps
-that introduce values.
 """
 from __future__ import annotations
 

@@ -2,13 +2,7 @@
 
 A write instance identifies a value. The *wanted* flow relates each write instance to the instances that must read its
 value; the *found* flow is the one after the step. A wanted pair that is not found is a lost value; a found pair that
-is not wanted is a wrong value in its place. Each caller provides both:
-
-- storage allocation and contraction: the flow through cells, in execution order (:func:`clobbered_values`);
-- copy-in: the writes before the read, and the writes before the copy that serves it (:mod:`.copy_in`);
-- copy-out: the flow of elements and of a buffer's cells, in one iteration of the loops around it (:mod:`.copy_out`);
-- the buffer of a temporary: its flow, and the flow through copy-in and copy-out (:func:`over_copies`);
-- an extended domain: the flow, and the flow into the instances of the old domain (:mod:`.extension_proof`).
+is not wanted is a wrong value in its place.
 """
 from __future__ import annotations
 
@@ -34,11 +28,7 @@ Flow = Mapping[Pair, Map]
 
 @dataclass(frozen=True)
 class WrongValue:
-    """Instances of *sink* that read the values of *source* instances and must not.
-
-    :ivar pairs: the source instances to the sink instances.
-    :ivar is_lost: instead, the sink instances must read these values and do not.
-    """
+    """Instances of *sink* that read the values of *source* instances and must not; if *is_lost*, the reverse."""
 
     source: str
     sink: str

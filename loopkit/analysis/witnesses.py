@@ -145,10 +145,9 @@ def parameters_of(knl: LoopKernel) -> tuple[str, ...]:
 class Violation:
     """Pairs of a dependence that the order breaks.
 
-    :ivar pairs: the broken pairs, source inames to sink inames.
     :ivar reason: ``"order"`` (the sink may run first), ``"blocks"`` (they run in different blocks of one launch, and
         no launch can end between them), or ``"lost"`` (no storage keeps the value from the source to the sink).
-    :ivar placed: the blocks in which the two run are known.
+    :ivar placed: the blocks in which the two run are known; else a pair may be in one block.
     """
 
     dependence: Dependence

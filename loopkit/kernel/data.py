@@ -80,7 +80,7 @@ Argument = GlobalArg | ValueArg
 class TemporaryVariable:
     """A temporary: a value carried between statements.
 
-    :ivar shape: extents of its subscripts; ``None``: inferred from the accesses, ``()``: a scalar.
+    :ivar shape: ``None``: inferred from the accesses, ``()``: a scalar.
     :ivar address_space: ``None``: storage allocation chooses it from the writers and readers. ``make_kernel`` takes
         names, too.
     :ivar fixed: the user declared shape and address space; lowering uses exactly these or refuses.
@@ -89,7 +89,6 @@ class TemporaryVariable:
     :ivar instruction: the instruction that stores and loads its elements; ``None``: plain stores and loads.
     :ivar note: a remark for readers of the generated code.
     :ivar order: its axes in memory, the slowest first; ``()``: in the order of its subscripts.
-    :ivar swizzle: the permutation of its columns in each row.
     """
 
     name: str
