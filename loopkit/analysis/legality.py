@@ -94,13 +94,21 @@ def _grid_axes(knl: LoopKernel, d: Dependence) -> tuple[OnAxes, OnAxes, list[int
 
 
 def _places(knl: LoopKernel, d: Dependence) -> list[tuple[Expression, ...]] | None:
-    """Pairs of coordinates of the blocks of both statements, on the axes of both; ``None``: they are not known."""
+    """Pairs of coordinates of both statements' blocks, on the axes of both; ``None``: they are not known."""
     source, sink, axes = _grid_axes(knl, d)
-    return all_known([places_on_axis(knl, source[x], sink[x]) for x in axes if x in source and x in sink])
+    return _places_on(knl, source, sink, [x for x in axes if x in source and x in sink])
+
+
+def _places_on(knl: LoopKernel, source: OnAxes, sink: OnAxes, axes: Sequence[int]
+               ) -> list[tuple[Expression, ...]] | None:
+    found = [places_on_axis(knl, source[x], sink[x]) for x in axes]
+    known = [pair for places in found if places is not None for pair in places]
+    return None if None in found else known
 
 
 def _in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
-    """The pairs of *d* within one vector: the second instance reads an element that the first one writes.
+    """The pairs of *d* within one vector: the second instance reads an element that the first one writes, although all
+    reads of a vector come before all of its writes.
 
     Vectors of several threads run at once too; between those any pair counts.
     """
@@ -143,18 +151,10 @@ def to_later_blocks(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
     """
     a, b = knl.statement_by_id[source].inames, knl.statement_by_id[sink].inames
     first, second = axis_inames(knl, a, GroupTag), axis_inames(knl, b, GroupTag)
-    if first.keys() != second.keys():
-        return Map.empty(pairs.get_space())
-    places = all_known([places_on_axis(knl, first[axis], second[axis]) for axis in sorted(first, reverse=True)])
+    places = _places_on(knl, first, second, sorted(first, reverse=True)) if first.keys() == second.keys() else None
     if places is None:
         return Map.empty(pairs.get_space())
     return pairs.intersect(smaller_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
-
-
-def all_known(places: Sequence[Sequence[tuple[Expression, ...]] | None]) -> list[tuple[Expression, ...]] | None:
-    """The coordinates of several axes, concatenated; ``None`` if those of one axis are not known."""
-    known = [x for x in places if x is not None]
-    return [pair for x in known for pair in x] if len(known) == len(places) else None
 
 
 def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> OnAxes:
@@ -226,19 +226,16 @@ def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
     """The least value of *iname* over all its statements, and its extent if that is constant, else 0."""
     if knl.whole is not None and iname in knl.whole.ranges:
         return knl.whole.ranges[iname]
-    return kept(knl.memo.setdefault("iname_range", {}), iname, lambda: _range_of(knl, iname))
 
-
-def _range_of(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
-    domains = _domains_of(knl, iname)
-    if not domains:
-        return 0, 1                         # no instances: any range will do
-    lows, highs = zip(*(constant_range(knl, d, iname) for d in domains), strict=True)
-    if all(v is not None for v in (*lows, *highs)):
-        return min(lows), max(highs) - min(lows) + 1
-    if all(v is not None for v in lows):
-        return min(lows), 0
-    return first_value(iname_span(knl, iname), knl.assumptions), 0
+    def found() -> tuple[Expression, int]:
+        domains = _domains_of(knl, iname)
+        if not domains:
+            return 0, 1                     # no instances: any range will do
+        lows, highs = zip(*(constant_range(knl, d, iname) for d in domains), strict=True)
+        if None in lows:
+            return first_value(iname_span(knl, iname), knl.assumptions), 0
+        return min(lows), 0 if None in highs else max(highs) - min(lows) + 1
+    return kept(knl.memo.setdefault("iname_range", {}), iname, found)
 
 
 def iname_extent(knl: LoopKernel, iname: str) -> Expression:
