@@ -16,6 +16,7 @@ from loopkit.analysis.accesses import Access, accesses_by_array, accesses_to
 from loopkit.analysis.dependences import dependences, relations_of
 from loopkit.analysis.legality import across_blocks, is_between_blocks
 from loopkit.analysis.must_writes import is_must_write
+from loopkit.analysis.values_preserved import without
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.ast.nodes import Completion
 from loopkit.errors import StorageError, UndecidedError, instance_text
@@ -43,10 +44,8 @@ def require_one_write(knl: LoopKernel, name: str) -> None:
         _require_written(knl, read, writes)
     flow = relations_of(knl, name, "flow")
     for a, b in product(writes, reads):
-        pairs = same_element(a.relation, b.relation)
-        known = flow.get((a.statement, b.statement))
-        _require_none(knl, a, b, pairs if known is None else pairs.subtract(known),
-                      "{1} reads what {0} writes after it", "read elements that are written before")
+        early = without(same_element(a.relation, b.relation), flow, (a.statement, b.statement))
+        _require_none(knl, a, b, early, "{1} reads what {0} writes after it", "read elements that are written before")
 
 
 def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int, tuple[str, ...]]]) -> None:

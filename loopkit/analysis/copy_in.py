@@ -124,21 +124,20 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_St
         reads = accesses_to(after, s.id, temporary, is_write=False)
         if not reads:
             continue
-        found: dict[tuple[Expression, ...], Expression] = {}
         old = before.statement_by_id[s.id]
-        find = partial(_collect_originals, before, temporary, found)
-        find(expanded_expression(after, s), expanded_expression(before, old), inside=False)
+        found = dict(_originals(before, temporary, expanded_expression(after, s), expanded_expression(before, old),
+                                inside=False))
         for new, former in zip(s.subscripts, old.subscripts, strict=True):
-            find(new, former, inside=True)
+            found.update(_originals(before, temporary, new, former, inside=True))
         for subscripts, original in found.items():
             own = [a for a in reads if a.subscripts == subscripts]
             domain = reduce(InstanceSet.union, [a.domain for a in own])
             yield _StagedRead(s, subscripts, original, domain, doubt_of(after, *own))
 
 
-def _collect_originals(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], Expression],
-                       new: Expression, old: Expression, *, inside: bool) -> None:
-    """Collect into *found* the part of *old* that each read of *temporary* in *new* replaces.
+def _originals(knl: LoopKernel, temporary: str, new: Expression, old: Expression, *, inside: bool
+               ) -> Iterator[tuple[tuple[Expression, ...], Expression]]:
+    """The subscripts of each read of *temporary* in *new*, with the part of *old* that it replaces.
 
     :arg inside: it is inside of a subscript, and the part is taken as an index.
     """
@@ -150,12 +149,12 @@ def _collect_originals(knl: LoopKernel, temporary: str, found: dict[tuple[Expres
     inside = isinstance(new, p.Subscript) or (inside and not is_of_values(old, typed))
     match new:
         case p.Subscript(aggregate=p.Variable(name=name)) if name == temporary:
-            found[new.index_tuple] = value
+            yield new.index_tuple, value
         case p.Variable(name=name) if name == temporary:
-            found[()] = value
+            yield (), value
         case _:
             for a, b in zip(children(new), children(old), strict=True):
-                _collect_originals(knl, temporary, found, a, b, inside=inside)
+                yield from _originals(knl, temporary, a, b, inside=inside)
 
 # }}}
 

@@ -29,7 +29,7 @@ from loopkit.analysis.moved_dependences import End, moved_dependences
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, wrong_values
+from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, without, wrong_values
 from loopkit.analysis.witnesses import (
     BrokenPairs,
     Refusal,
@@ -270,11 +270,11 @@ def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refu
     """
     for w in accesses_by_array(taken.after)[taken.array]:
         if w.is_write:
-            both = (load.statement, w.statement), (w.statement, load.statement)
-            bound = [r if pair == both[0] else r.reverse() for pair in both if (r := known.get(pair)) is not None]
-            pairs = reduce(Map.subtract, bound, same_element(load.relation, w.relation))
+            pairs = same_element(load.relation, w.relation)
+            pairs = without(pairs, known, (load.statement, w.statement))
+            pairs = without(pairs.reverse(), known, (w.statement, load.statement)).reverse()
             if not pairs.is_empty():
-                yield Refusal(BrokenPairs(taken.after, *both[0], pairs, taken.array, "anti",
+                yield Refusal(BrokenPairs(taken.after, load.statement, w.statement, pairs, taken.array, "anti",
                                           element_of_source(load.subscript_relation)),
                               f"{taken.name}: nothing would keep '{w.statement}' from writing what '{load.statement}' "
                               "reads at that moment.", after=taken.after, doubt=doubt_of(taken.after, load, w))

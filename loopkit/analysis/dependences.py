@@ -24,7 +24,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.kernel.dependence import Dependence, kind_of
 from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import ReductionNode
-from loopkit.kernel.tree import Meeting, Path
+from loopkit.kernel.tree import Meeting, Path, meeting
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
@@ -138,21 +138,10 @@ def _between(accesses: Sequence[Access], found: Iterable[_Found], of_value: bool
 
 def _pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
     """The key of the dependences among *accesses*: domains, subscripts and relative positions."""
-    ways = _relative([knl.paths[a.statement] for a in accesses])
-    return (joint_must_writes(knl, accesses),
-            *((a.is_write, a.affine, a.must, a.update, id(a.domain), a.subscripts, way)
-              for a, way in zip(accesses, ways, strict=True)))
-
-
-def _relative(ways: Sequence[Path]) -> list[tuple[tuple[int, str | None], ...]]:
-    """*ways* with positions numbered among themselves."""
-    positions: dict[tuple[object, ...], set[int]] = {}
-    for way in ways:
-        for level, step in enumerate(way):
-            positions.setdefault(way[:level], set()).add(step.position)
-    ranks = {prefix: {pos: i for i, pos in enumerate(sorted(found))} for prefix, found in positions.items()}
-    return [tuple((ranks[way[:level]][step.position], step.iname) for level, step in enumerate(way))
-            for way in ways]
+    paths = [knl.paths[a.statement] for a in accesses]
+    return (joint_must_writes(knl, accesses), tuple(meeting(x, y) for x, y in product(paths, repeat=2)),
+            *((a.is_write, a.affine, a.must, a.update, id(a.domain), a.subscripts, loops_of(path))
+              for a, path in zip(accesses, paths, strict=True)))
 
 
 def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[_Found]:

@@ -50,9 +50,14 @@ def beyond(first: Flow, second: Flow) -> Iterator[tuple[Pair, Map]]:
     """The pairs of *first* that are none of *second*."""
     for pair, relation in first.items():
         if pair not in second or not relation.is_subset(second[pair]):
-            rest = relation.subtract(second[pair]) if pair in second else relation
+            rest = without(relation, second, pair)
             if not rest.is_empty():
                 yield pair, rest
+
+
+def without(pairs: Map, flow: Flow, statements: Pair) -> Map:
+    """The *pairs* of instances of two *statements* that are none of *flow*."""
+    return pairs.subtract(flow[statements]) if statements in flow else pairs
 
 
 def same_flow(first: Flow, second: Flow) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from pymbolic.typing import Expression
 
@@ -69,8 +68,9 @@ class BrokenPairs:
         """Single instances of *sink* that have no value from *source*."""
         return cls(knl, source, sink, points_as_pairs(points), array, kind, element, alone=True)
 
-    @cached_property
+    @property
     def smallest(self) -> SmallestPair:
+        """The smallest of the pairs."""
         knl = self.knl
         source = () if self.alone else knl.statement_by_id[self.source].inames
         sink = knl.statement_by_id[self.sink].inames

@@ -141,7 +141,13 @@ class History(Sequence[HistoryStep]):
         if self.made is None:
             raise PreconditionError("The kernel was not made by make_kernel, so that no script can make it again.",
                                     subject="history", hint="history.replay(knl) makes its steps on a kernel")
-        lines = [_checked_line(number, step) for number, step in enumerate((self.made, *self.steps))]
+        lines: list[str] = []
+        for number, step in enumerate((self.made, *self.steps)):
+            try:
+                lines += [step.line(), *(f"#   {effect}" for effect in step.effects)]
+            except PreconditionError as err:
+                raise PreconditionError(f"Step {number} ({step.name}) cannot be written into a script. {err.message}",
+                                        subject=err.subject, hint=err.hint) from None
         body = "\n".join(lines)
         return "\n".join([*_imports(body), "", body])
 
@@ -176,14 +182,6 @@ class History(Sequence[HistoryStep]):
             del old[0], new[0]                          # an equal starting kernel is not listed
         changes = tuple(_changes(old, new))
         return HistoryDiff(changes, next((i for i, c in enumerate(changes) if c.kind != "kept"), len(changes)))
-
-
-def _checked_line(number: int, step: HistoryStep) -> str:
-    try:
-        return "\n".join([step.line(), *(f"#   {effect}" for effect in step.effects)])
-    except PreconditionError as err:
-        raise PreconditionError(f"Step {number} ({step.name}) cannot be written into a script. {err.message}",
-                                subject=err.subject, hint=err.hint) from None
 
 
 def _imports(body: str) -> Iterator[str]:
