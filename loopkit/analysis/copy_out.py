@@ -88,6 +88,14 @@ class _Step:
         tiles: Map = subscript_relation(inames, tuple(map(p.Variable, self.tile)))
         return tiles if relation is None else tiles.flat_range_product(relation)
 
+    def elements(self, a: Access) -> Map:
+        """From instances to (tile, element)."""
+        return self.in_tile(a.domain.inames, a.relation)
+
+    def time(self, a: Access) -> tuple[tuple[str, int], ...]:
+        """The time of a user's access within a tile: only accesses of one tile are compared."""
+        return timed(a, execution_paths(self.before)[a.statement], self.tile).time
+
     def outside_of_buffer(self) -> Iterator[Refusal]:
         """Refusals of accesses outside of the buffer."""
         for a in accesses_by_array(self.after)[self.buffer]:
@@ -161,38 +169,21 @@ def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: st
 # {{{ of an argument: within one tile
 
 @dataclass(frozen=True)
-class _TileAccess:
-    """An access to the array by a user, by the copy-in or by the copy-out.
-
-    :ivar elements: instances to (tile, element of the array).
-    """
-
-    access: Access
-    elements: Map
-
-    @property
-    def statement(self) -> str:
-        return self.access.statement
-
-
-@dataclass(frozen=True)
 class _Tile:
     """The accesses to the array in one tile; there may be no copy-in."""
 
-    users: Sequence[_TileAccess]
-    copies_in: Sequence[_TileAccess]
-    copy_out: _TileAccess
+    users: Sequence[Access]
+    copies_in: Sequence[Access]
+    copy_out: Access
 
     @classmethod
     def of(cls, taken: _Step) -> _Tile:
-        def within(a: Access) -> _TileAccess:
-            return _TileAccess(a, taken.in_tile(a.domain.inames, a.relation))
         users = {s.id for s in taken.users}
         # the copy-in reads the array, the copy-out writes it
-        copies = [within(next(a for a in accesses_of(taken.after, s) if a.array == taken.array)) for s in taken.copies]
-        [copy_out] = (t for t in copies if t.access.is_write)
-        return cls([within(a) for a in accesses_by_array(taken.before)[taken.array] if a.statement in users],
-                   [t for t in copies if not t.access.is_write], copy_out)
+        copies = [next(a for a in accesses_of(taken.after, s) if a.array == taken.array) for s in taken.copies]
+        [copy_out] = (a for a in copies if a.is_write)
+        return cls([a for a in accesses_by_array(taken.before)[taken.array] if a.statement in users],
+                   [a for a in copies if not a.is_write], copy_out)
 
 
 def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str) -> None:
@@ -212,34 +203,32 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
 def _wrong_flow(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
     """Refusals where the flow through the buffer's cells in a tile differs from the flow through the elements."""
     accesses = [*tile.users, *tile.copies_in, tile.copy_out]
-    # only accesses of one tile are compared, so that the tile's loops are no part of the time
-    times = [timed(t.access, execution_paths(taken.before)[t.statement], taken.tile).time for t in tile.users]
-    steps = [TimedAccess(t.elements, t.access.is_write, is_must_write(t.access), (("at", _USER), *time))
-             for t, time in zip(tile.users, times, strict=True)]
     # the copy-in writes the elements that it reads into the buffer, the copy-out reads them there
-    steps += [TimedAccess(t.elements, True, True, (("at", _COPY_IN),)) for t in tile.copies_in]
-    steps.append(TimedAccess(tile.copy_out.elements, False, False, (("at", _COPY_OUT),)))
-    unloaded = reduce(Set.subtract, (t.elements.range() for t in tile.copies_in),
-                      reduce(Set.union, (t.elements.range() for t in accesses)))
+    steps = [TimedAccess(taken.elements(a), a.is_write, is_must_write(a), (("at", _USER), *taken.time(a)))
+             for a in tile.users]
+    steps += [TimedAccess(taken.elements(a), True, True, (("at", _COPY_IN),)) for a in tile.copies_in]
+    steps.append(TimedAccess(taken.elements(tile.copy_out), False, False, (("at", _COPY_OUT),)))
+    unloaded = reduce(Set.subtract, (taken.elements(a).range() for a in tile.copies_in),
+                      reduce(Set.union, (taken.elements(a).range() for a in accesses)))
     if not unloaded.is_empty():
         # a value from before the copy-in is not in the buffer
         steps.append(TimedAccess(unloaded.identity(), True, True, (("at", _COPY_IN - 1),)))
     wanted: list[tuple[Pair, Map]] = []
-    for i, j, relation in value_flow(steps, joint_must_writes(taken.before, [t.access for t in tile.users])):
+    for i, j, relation in value_flow(steps, joint_must_writes(taken.before, tile.users)):
         if i == len(accesses):
-            yield taken.of_points(accesses[j].access, relation.range(), "read", "has not been loaded")
+            yield taken.of_points(accesses[j], relation.range(), "read", "has not been loaded")
         else:
             wanted.append(((accesses[i].statement, accesses[j].statement), relation))
     yield from taken.other_values(joined(wanted), relations_of(taken.after, taken.buffer, "flow"),
-                                  doubt_of(taken.before, *(t.access for t in tile.users)))
+                                  doubt_of(taken.before, *tile.users))
 
 
 def _not_copied_out(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
     for write in tile.users:
-        kept = same_element(tile.copy_out.elements, write.elements).range()
-        lost = write.access.domain.set.subtract(kept)
-        if write.access.is_write and not lost.is_empty():
-            yield taken.of_points(write.access, lost, "write", "is not stored after it")
+        kept = same_element(taken.elements(tile.copy_out), taken.elements(write)).range()
+        lost = write.domain.set.subtract(kept)
+        if write.is_write and not lost.is_empty():
+            yield taken.of_points(write, lost, "write", "is not stored after it")
 
 # }}}
 
@@ -249,17 +238,18 @@ def _not_copied_out(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
 def _unbound(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
     """Refusals of pairs of accesses, one of them a write, whose order no dependence keeps after the step."""
     known = relations_of(taken.after, taken.array)
+    stored = taken.elements(tile.copy_out)
     for copy_in in tile.copies_in:
-        once = {(copy_in.statement, tile.copy_out.statement): same_element(copy_in.elements, tile.copy_out.elements)}
+        once = {(copy_in.statement, tile.copy_out.statement): same_element(taken.elements(copy_in), stored)}
         yield from (taken.of_values(WrongValue(*pair, pairs, is_lost=True)) for pair, pairs in beyond(once, known))
-        yield from _read_out_of_order(taken, copy_in.access, known)
+        yield from _read_out_of_order(taken, copy_in, known)
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
-        own = [t.elements for t in tile.users if t.statement == statement and t.access.is_write == is_write]
+        own = [taken.elements(a) for a in tile.users if a.statement == statement and a.is_write == is_write]
         if not own:
             return [End(statement, is_write)]
-        return [End(t.statement, t is tile.copy_out, same_element(reduce(Map.union, own), t.elements))
-                for t in (*tile.copies_in, *([tile.copy_out] if is_write else []))]
+        return [End(a.statement, a.is_write, same_element(reduce(Map.union, own), taken.elements(a)))
+                for a in (*tile.copies_in, *([tile.copy_out] if is_write else []))]
     yield from taken.unbound(ends, known)
 
 

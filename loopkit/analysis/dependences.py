@@ -202,21 +202,17 @@ def timed(a: Access, path: Path, apart: Sequence[str] = ()) -> TimedAccess:
 def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Dependence]:
     """Init before every update before the final statement; updates of one element among themselves."""
     assert not node.others                  # only in a kernel whose dependences are computed anew
-    init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
-    shared = init.inames
-    domains = {s.id: analysis_domain(knl, s) for s in (init, update, final)}
-
-    def pairs(a: str, b: str) -> Map:
-        return identity_on(domains[a], domains[b], shared)
-    yield Dependence("flow", node.accumulator, init.id, update.id, pairs(init.id, update.id), of_value=True)
-    yield Dependence("flow", node.accumulator, update.id, final.id, pairs(update.id, final.id), of_value=True)
-    yield Dependence("flow", node.accumulator, init.id, final.id, pairs(init.id, final.id), of_value=True)
-    among = pairs(update.id, update.id)
+    shared = knl.statement_by_id[node.init].inames
+    domains = {s: analysis_domain(knl, knl.statement_by_id[s]) for s in (node.init, node.update, node.final)}
+    for source, sink in ((node.init, node.update), (node.update, node.final), (node.init, node.final)):
+        yield Dependence("flow", node.accumulator, source, sink, identity_on(domains[source], domains[sink], shared),
+                         of_value=True)
+    among = identity_on(domains[node.update], domains[node.update], shared)
     reorderable = knl.operation(node.operation).in_any_order
     if not reorderable:
-        loops = shared_loops(knl, update.id, update.id, loops_of(knl.paths[update.id]))
+        loops = shared_loops(knl, node.update, node.update, loops_of(knl.paths[node.update]))
         among = in_time_order(among, loops, before=False)
-    yield Dependence("flow", node.accumulator, update.id, update.id, among, of_value=True, reorderable=reorderable)
+    yield Dependence("flow", node.accumulator, node.update, node.update, among, of_value=True, reorderable=reorderable)
 
 
 def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str] = ()) -> Map:

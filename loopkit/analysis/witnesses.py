@@ -84,8 +84,7 @@ class BrokenPairs:
         return self.size_of(self.smallest)
 
     def size_of(self, pair: SmallestPair) -> Size:
-        places: dict[str, int] = self.knl.memo.setdefault(
-            "places", {s.id: i for i, s in enumerate(self.knl.statements)})
+        places = kept(self.knl.memo, "places", lambda: {s.id: i for i, s in enumerate(self.knl.statements)})
         params, first, second = pair
         return ([params.get(x, 0) for x in parameters_of(self.knl)], -1 if self.alone else places.get(self.source, -1),
                 *first.values(), places[self.sink], *second.values())
