@@ -102,8 +102,6 @@ def _in_order(knl: LoopKernel, where: Meeting, source: str, sink: str, pairs: Ma
     return in_time_order(pairs, shared_loops(knl, source, sink, where.loops), where.before)
 
 
-# {{{ computing them in the reference order
-
 def _compute(knl: LoopKernel) -> Iterator[Dependence]:
     accumulators = {r.accumulator for r in knl.reductions.values()}
     patterns: dict[object, list[_Found]] = {}
@@ -305,5 +303,3 @@ def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Acces
                            extents, knl.assumptions)
     except NotAffineError:
         return False
-
-# }}}

@@ -264,8 +264,6 @@ def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
             for d in found.values() if not with_known_sizes(knl, d).is_empty()]
 
 
-# {{{ raising
-
 def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """*knl*, if its order after *step* keeps all dependences, or if the caller allows the broken ones.
 
@@ -405,5 +403,3 @@ def _not_the_hosts(knl: LoopKernel, v: Violation) -> list[str]:
         return []
     why = obstacle(knl, d.source, meeting_of(execution_paths(knl), d.source, d.sink).loops)
     return [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
-
-# }}}

@@ -85,8 +85,6 @@ def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
         and set(meeting(knl.paths[a.statement], knl.paths[b.statement]).loops) == set(loops)
 
 
-# {{{ flags
-
 def _flags(knl: LoopKernel, write: Access) -> frozenset[Expression]:
     """The conditions of *write* if all are flags, else none."""
     statement = knl.statement_by_id[write.statement]
@@ -159,5 +157,3 @@ def _shared_loops(knl: LoopKernel, a: Statement, b: Statement) -> set[str]:
 
 def _negated(flag: Expression) -> Expression:
     return flag.child if isinstance(flag, p.LogicalNot) else p.LogicalNot(flag)
-
-# }}}

@@ -100,8 +100,6 @@ def require_alone(knl: LoopKernel, scan: Scan) -> None:
     rewrite(knl.tree, one)
 
 
-# {{{ the proof
-
 def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points: InstanceSet) -> PreconditionError:
     """The error for the smallest of *points*, instances of a part of *node*; ``{at}`` in *why* is replaced by the
     instance.
@@ -205,5 +203,3 @@ def _overwritten(knl: LoopKernel, into: Sequence[Dependence], update: Statement,
             if not d.of_value and e.sink == d.source and e.array == d.array \
                     and not e.relation.apply_range(d.relation).intersect(same).is_empty():
                 yield replace(d, exact=d.exact and e.exact)
-
-# }}}

@@ -77,8 +77,6 @@ def over_copies(flow: Flow, copies: Collection[str]) -> dict[Pair, Map]:
     return joined(part for part in found if part[0][1] not in copies)
 
 
-# {{{ cells
-
 def clobbered_values(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence],
                      placed: Callable[[Access], TimedAccess], *, trusting: bool = True) -> Iterator[WrongValue]:
     """The wrong values in the cells of one temporary, whose wanted flow is *flows*.
@@ -165,5 +163,3 @@ def in_cells(knl: LoopKernel, a: Access, apart: Sequence[str]) -> TimedAccess:
 
 def _is_update(s: Statement) -> bool:
     return s.combine is not None and (s.reduction is not None or s.commutes)
-
-# }}}

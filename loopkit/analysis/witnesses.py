@@ -138,8 +138,6 @@ def parameters_of(knl: LoopKernel) -> tuple[str, ...]:
     return tuple(a.name for a in knl.arguments)
 
 
-# {{{ broken dependences
-
 @dataclass(frozen=True)
 class Violation:
     """Pairs of a dependence that the order breaks.
@@ -284,5 +282,3 @@ def accesses_at(knl: LoopKernel, statement: Statement, array: str, point: Mappin
         own = element(statement.subscripts)
         found |= {(own, True)} if statement.combine is None else {(own, False), (own, True)}
     return frozenset(found)
-
-# }}}

@@ -170,8 +170,6 @@ def function_value(name: str, *arguments: Any) -> Any:
     return _FUNCTIONS[name](*arguments)
 
 
-# {{{ operations
-
 def _power(base: Any, exponent: Any) -> Any:
     if np.asarray(base).dtype.kind in "iu" and exponent < 0:
         return np.float64(base)**np.float64(exponent)
@@ -213,5 +211,3 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "erf": _by_python(math.erf), "erfc": _by_python(math.erfc), "lgamma": _by_python(math.lgamma),
     "tgamma": _by_python(math.gamma), "remainder": _by_python(math.remainder),
     "pow": _power, "fdim": lambda x, y: np.fmax(x - y, x.dtype.type(0)), "fma": lambda x, y, z: x*y + z}
-
-# }}}

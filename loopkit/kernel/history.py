@@ -194,8 +194,6 @@ def _imports(body: str) -> Iterator[str]:
     yield "import loopkit as lk"
 
 
-# {{{ comparing
-
 #: A step with its number in its history.
 _Numbered = tuple[int, HistoryStep]
 
@@ -269,5 +267,3 @@ def _changed_arguments(old: HistoryStep, new: HistoryStep) -> Iterator[str]:
             yield f"{name}: {a} -> {b}" if "\n" not in a + b else f"{name}: other text"
     if old.verdict != new.verdict:
         yield f"verdict: {old.verdict} -> {new.verdict}"
-
-# }}}
