@@ -200,7 +200,7 @@ INSTRUCTIONS = {
         "transform.scan", "transform.tensorize", "lowering.shuffles", "lowering.scans", "lowering.reductions",
         "verification.validation_warps", "target.cuda.target", "instructions.mma")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
-        "kernel.tags", "transform.tags", "transform.tensorize", "analysis.vectors", "analysis.order",
+        "kernel.tags", "transform.tags", "transform.tensorize", "analysis.legality", "analysis.order",
         "lowering.code", "lowering.vectors", "lowering.vector_elements", "interpreter.instances",
         "verification.validation_vectors", "verification.validation", "instructions.asynchronous_copy")),
 }

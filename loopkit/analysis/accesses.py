@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -13,21 +14,23 @@ from loopkit.expr.mappers import children, map_children, subexpressions, substit
 from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.affine import NotAffineError, names_in
+from loopkit.poly.affine import NotAffineError, is_quasi_affine, names_in
 from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
 from loopkit.poly.limits import kept
-from loopkit.poly.relations import any_element, cells, restrict, subscript_relation
+from loopkit.poly.relations import cells, restrict
 from loopkit.poly.sets import InstanceSet, Map
+
+W = TypeVar("W")
 
 
 @dataclass(frozen=True)
 class Access:
     """One reference to an array or a temporary.
 
-    :ivar subscripts: the subscripts; ``()`` for a scalar.
+    :ivar subscripts: ``()`` for a scalar.
     :ivar domain: the instances that make the access, without bounds that depend on data.
-    :ivar affine: the subscripts are quasi-affine in the inames and value arguments, or are for each value of an iname.
-    :ivar known: for each subscript, whether it is quasi-affine; ``()`` if *affine*.
+    :ivar known: for each subscript, whether it is quasi-affine in the inames and value arguments; all are if each is
+        so at least for each value of an iname.
     :ivar doubt: the condition or bound because of which an instance of *domain* may not make the access; ``None``:
         each does.
     :ivar update: the operation of the atomic update that this access is a part of; ``None``: it is not part of one.
@@ -38,15 +41,23 @@ class Access:
     subscripts: tuple[Expression, ...]
     is_write: bool
     domain: InstanceSet
-    affine: bool
+    known: tuple[bool, ...]
     doubt: str | None
     update: str | None = None
-    known: tuple[bool, ...] = ()
+
+    @property
+    def affine(self) -> bool:
+        return all(self.known)
 
     @property
     def must(self) -> bool:
         """Does every instance of *domain* make the access, whatever the data?"""
         return self.doubt is None
+
+    @property
+    def exact(self) -> bool:
+        """Is it known which elements every instance of *domain* accesses?"""
+        return self.affine and self.must
 
     @cached_property
     def subscript_relation(self) -> Map:
@@ -55,16 +66,8 @@ class Access:
         """
         if self.affine:
             return subscripts_on(self.domain, self.subscripts)
-        if not any(self.known):
-            return any_element(self.domain.inames, len(self.subscripts))
-        return cells(self.domain.inames, self.places)
-
-    @property
-    def places(self) -> tuple[Expression | None, ...]:
-        """The subscripts, with ``None`` for those that are not affine."""
-        if self.affine or not self.known:
-            return self.subscripts if self.affine else (None,)*len(self.subscripts)
-        return tuple(s if known else None for s, known in zip(self.subscripts, self.known, strict=True))
+        return cells(self.domain.inames, [s if known else None for s, known in zip(self.subscripts, self.known,
+                                                                                   strict=True)])
 
     @cached_property
     def relation(self) -> Map:
@@ -110,7 +113,12 @@ def expanded_expression(knl: LoopKernel, statement: Statement) -> Expression:
 
 def accesses_of(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
     """The accesses of *statement*: reads in the order of the text, its write last."""
-    return kept(knl.memo.setdefault("accesses", {}), statement.id, lambda: tuple(_accesses(knl, statement)))
+    return kept(knl.memo.setdefault("accesses", {}), statement.id, lambda: tuple(accesses_as(knl, statement)))
+
+
+def accesses_to(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> list[Access]:
+    """The writes to *array* by the *statement* of this id, or its reads."""
+    return [a for a in accesses_of(knl, knl.statement_by_id[statement]) if a.array == array and a.is_write == is_write]
 
 
 def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
@@ -131,7 +139,7 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
     if statement.subscripts:
         uses = replace(uses, assignee=p.Subscript(p.Variable(statement.written),
                                                   tuple(map(marked, statement.subscripts))))
-    for a in _accesses(knl, uses):
+    for a in accesses_as(knl, uses):
         match a.subscripts:
             case (int() as number,) if a.array == _USE:
                 yield found[number], a.domain
@@ -141,11 +149,6 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
 
 #: The name of an array in expressions, which no user can write.
 _USE = "<use>"
-
-
-def accesses_as(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
-    """The accesses that *statement* would have as a statement of *knl*."""
-    return tuple(_accesses(knl, statement))
 
 
 def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:
@@ -232,70 +235,72 @@ def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
     return kept(knl.memo.setdefault("analysis_domain", {}), id(statement.domain), both)[1]
 
 
-def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
-    domain = analysis_domain(knl, statement)
+def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
+    """The accesses that *statement* would have as a statement of *knl*."""
     data = data_params(knl, statement.domain)
-    doubt = f"a bound is {origin(knl, data)}" if data else None
     allowed = knl.value_params | set(statement.inames)
     integers = integer_names(knl, statement)
 
-    def access(name: str, subscripts: tuple[Expression, ...], where: InstanceSet, doubt: str | None,
-               *, is_write: bool, update: str | None = None) -> Access:
-        affine = _affine(subscripts, allowed) or _affine_by_value(where, subscripts, allowed)
-        known = () if affine or len(subscripts) < 2 else tuple(_affine((s,), allowed) for s in subscripts)
-        return Access(statement.id, name, subscripts, is_write, where, affine, doubt, update, known)
+    def access(name: str, subscripts: tuple[Expression, ...], where: _Where, *, is_write: bool = False,
+               update: str | None = None) -> Access:
+        domain, doubt = where
+        known = (True,)*len(subscripts) if is_known(domain, allowed, *subscripts) \
+            else tuple(is_quasi_affine(s, domain.inames, allowed) for s in subscripts)
+        return Access(statement.id, name, subscripts, is_write, domain, known, doubt, update)
 
-    def doubted(unknown: Expression | None) -> str | None:
-        return None if unknown is None else f"a condition {_unknown(knl, unknown, integers)}"
+    def branch(condition: Expression, where: _Where, holds: bool) -> _Where:
+        domain, doubt = where
+        found, unknown = _branch(condition, domain, integers, holds)
+        return found, doubt if doubt or unknown is None else f"a condition {_unknown(knl, unknown, integers)}"
 
-    def walk(expr: Expression, where: InstanceSet, doubt: str | None) -> Iterator[Access]:
-        match expr:
-            case p.Subscript(aggregate=p.Variable(name=name)):
-                subscripts = expr.index_tuple
-                for s in subscripts:
-                    yield from walk(s, where, doubt)
-                yield access(name, subscripts, where, doubt, is_write=False)
-            case p.Variable(name=name):
-                if name in knl.temporaries or name in knl.array_args:
-                    yield access(name, (), where, doubt, is_write=False)
-            case p.If(condition=condition, then=then, else_=else_):
-                yield from walk(condition, where, doubt)
-                taken = _branches(condition, where, integers)
-                inside = doubt or doubted(taken.unknown)
-                yield from walk(then, taken.yes, inside)
-                if variables(else_):                         # the instances of a constant are not needed
-                    yield from walk(else_, taken.no, inside)
-            case p.LogicalAnd() | p.LogicalOr():
-                # an operand is evaluated if those before it do not decide the value
-                for child in expr.children:
-                    yield from walk(child, where, doubt)
-                    taken = _branches(child, where, integers)
-                    where = taken.yes if isinstance(expr, p.LogicalAnd) else taken.no
-                    doubt = doubt or doubted(taken.unknown)
-            case p.Call(parameters=parameters):
-                for arg in parameters:
-                    yield from walk(arg, where, doubt)
-            case _:
-                for child in children(expr):
-                    yield from walk(child, where, doubt)
-
+    def reads(expr: Expression, where: _Where) -> Iterator[Access]:
+        for name, subscripts, at in references(expr, where, branch):
+            if subscripts or name in knl.temporaries or name in knl.array_args:
+                yield access(name, subscripts, at)
+    domain, doubt = analysis_domain(knl, statement), f"a bound is {origin(knl, data)}" if data else None
     for name in data:
-        yield access(name, (), domain, None, is_write=False)
+        yield access(name, (), (domain, None))
     predicates = [expand_rules(e, knl.substitutions) for e in statement.predicates]
     for predicate in predicates:
-        taken = _branches(predicate, domain, integers)
-        doubt = doubt or doubted(taken.unknown)
-        domain = taken.yes if taken.unknown is None else domain
-    for predicate in predicates:
-        yield from walk(predicate, domain, doubt)
-    yield from walk(expanded_expression(knl, statement), domain, doubt)
-    subscripts = statement.subscripts
-    for s in subscripts:
-        yield from walk(s, domain, doubt)
+        inside, reason = branch(predicate, (domain, None), True)
+        domain, doubt = inside if reason is None else domain, doubt or reason
+    for expr in (*predicates, expanded_expression(knl, statement), *statement.subscripts):
+        yield from reads(expr, (domain, doubt))
     update = statement.combine if statement.commutes else None
-    if statement.combine is not None:
-        yield access(statement.written, subscripts, domain, doubt, is_write=False, update=update)
-    yield access(statement.written, subscripts, domain, doubt, is_write=True, update=update)
+    for is_write in (True,) if statement.combine is None else (False, True):
+        yield access(statement.written, statement.subscripts, (domain, doubt), is_write=is_write, update=update)
+
+
+#: The instances that evaluate an expression, and the reason why not all of them do (``None``: all).
+_Where = tuple[InstanceSet, str | None]
+
+
+def references(expr: Expression, where: W, branch: Callable[[Expression, W, bool], W]
+               ) -> Iterator[tuple[str, tuple[Expression, ...], W]]:
+    """The names that *expr* reads, each with its subscripts (``()`` of a variable) and the place of its evaluation.
+
+    :arg branch: from a condition, the place of its evaluation and a truth value, the place at which it has that value.
+    """
+    match expr:
+        case p.Subscript(aggregate=p.Variable(name=name)):
+            for s in expr.index_tuple:
+                yield from references(s, where, branch)
+            yield name, expr.index_tuple, where
+        case p.Variable(name=name):
+            yield name, (), where
+        case p.If(condition=condition, then=then, else_=else_):
+            yield from references(condition, where, branch)
+            yield from references(then, branch(condition, where, True), branch)
+            if variables(else_):                             # the place of a constant is not needed
+                yield from references(else_, branch(condition, where, False), branch)
+        case p.LogicalAnd() | p.LogicalOr():
+            # an operand is evaluated if those before it do not decide the value
+            for child in expr.children:
+                yield from references(child, where, branch)
+                where = branch(child, where, isinstance(expr, p.LogicalAnd))
+        case _:
+            for child in children(expr):
+                yield from references(child, where, branch)
 
 
 def integer_names(knl: LoopKernel, statement: Statement) -> frozenset[str]:
@@ -305,82 +310,47 @@ def integer_names(knl: LoopKernel, statement: Statement) -> frozenset[str]:
 
 def maybe_real(knl: LoopKernel) -> frozenset[str]:
     """The value arguments without a dtype that no use shows to be integers: a call may pass 0.5."""
-    found: frozenset[str] | None = knl.memo.get("maybe_real")
-    if found is None:
-        untyped = {a.name for a in knl.arguments if isinstance(a, ValueArg) and a.dtype is None}
-        untyped = untyped.difference(InstanceSet((), knl.assumptions).params,
-                                     *(s.domain.params for s in knl.statements))
-        if untyped:
-            untyped -= {x for s in knl.statements for e in (s.assignee, expanded_expression(knl, s), *s.predicates)
-                        for part in subexpressions(e) if isinstance(part, p.Subscript)
-                        for index in part.index_tuple for x in variables(index)}
-            untyped -= {x for a in knl.array_args.values() for e in a.shape or () if e is not None
-                        for x in variables(e)}
-        found = knl.memo["maybe_real"] = frozenset(untyped)
-    return found
+    return kept(knl.memo, "maybe_real", lambda: _maybe_real(knl))
 
 
-def _affine(subscripts: tuple[Expression, ...], allowed: frozenset[str]) -> bool:
+def _maybe_real(knl: LoopKernel) -> frozenset[str]:
+    untyped = {a.name for a in knl.arguments if isinstance(a, ValueArg) and a.dtype is None}
+    untyped = untyped.difference(InstanceSet((), knl.assumptions).params, *(s.domain.params for s in knl.statements))
+    if untyped:
+        untyped -= {x for s in knl.statements for e in (s.assignee, expanded_expression(knl, s), *s.predicates)
+                    for part in subexpressions(e) if isinstance(part, p.Subscript)
+                    for index in part.index_tuple for x in variables(index)}
+        untyped -= {x for a in knl.array_args.values() for e in a.shape or () if e is not None for x in variables(e)}
+    return frozenset(untyped)
+
+
+def is_known(points: InstanceSet, params: frozenset[str], *expressions: Expression) -> bool:
+    """Are *expressions* affine in the inames of *points* and in *params*, at least for each value of an iname?"""
+    names = params.union(points.inames)
     try:
-        return all(names_in(s) <= allowed and _convertible(s) for s in subscripts)
+        return all(names_in(e) <= names for e in expressions) and affine_on(points, expressions)
     except NotAffineError:
         return False
 
 
-def _affine_by_value(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: frozenset[str]) -> bool:
-    try:
-        return all(names_in(s) <= allowed for s in subscripts) and affine_on(where, subscripts)
-    except NotAffineError:
-        return False
+def _branch(condition: Expression, where: InstanceSet, allowed: frozenset[str], holds: bool
+            ) -> tuple[InstanceSet, Expression | None]:
+    """The instances of *where* at which *condition* may have the truth value *holds*, and a part of it that is
+    undecided at one of them; ``None``: all is decided.
 
-
-def _convertible(subscript: Expression) -> bool:
-    subscript_relation((), (subscript,))
-    return True
-
-
-@dataclass(frozen=True)
-class _Branches:
-    """The instances at which a condition may hold and at which it may fail.
-
-    :ivar where: the instances that test the condition.
-    :ivar yes: those at which it may hold.
-    :ivar unknown: a part of the condition that is undecided at some instance; ``None``: all is decided.
-    :ivar may_fail: those at which it may fail; ``None``: all at which it does not hold.
+    Its affine parts narrow the instances, its other parts may hold or fail.
     """
-
-    where: InstanceSet
-    yes: InstanceSet
-    unknown: Expression | None
-    may_fail: InstanceSet | None = None
-
-    @cached_property
-    def no(self) -> InstanceSet:
-        return self.where.subtract(self.yes) if self.may_fail is None else self.may_fail
-
-
-def _branches(condition: Expression, where: InstanceSet, allowed: frozenset[str]) -> _Branches:
-    """The branches of *condition* at *where*: its affine parts narrow them, its other parts may hold or fail."""
-    yes = where_holds(where, condition, allowed)
-    if yes is not None:
-        return _Branches(where, yes, None)
+    decided = where_holds(where, condition, allowed)
+    if decided is not None:
+        return decided if holds else where.subtract(decided), None
     match condition:
         case p.LogicalNot(child=child):
-            found = _branches(child, where, allowed)
-            return _Branches(where, found.no, found.unknown, found.yes)
-        case p.LogicalAnd(children=parts):
-            yes, unknown = where, list[Expression]()
+            return _branch(child, where, allowed, not holds)
+        case p.LogicalAnd(children=parts) | p.LogicalOr(children=parts):
+            all_hold, narrowed, unknown = isinstance(condition, p.LogicalAnd), where, list[Expression]()
             for part in parts:
-                found = _branches(part, yes, allowed)
-                yes = found.yes
-                unknown += () if found.unknown is None else (found.unknown,)
-            return _Branches(where, yes, unknown[0], may_fail=where)
-        case p.LogicalOr(children=parts):
-            no, unknown = where, list[Expression]()
-            for part in parts:
-                found = _branches(part, no, allowed)
-                no = found.no
-                unknown += () if found.unknown is None else (found.unknown,)
-            return _Branches(where, where, unknown[0], may_fail=no)
+                narrowed, undecided = _branch(part, narrowed, allowed, all_hold)
+                unknown += () if undecided is None else (undecided,)
+            return narrowed if holds is all_hold else where, unknown[0]
         case _:
-            return _Branches(where, where, condition, may_fail=where)
+            return where, condition

@@ -5,10 +5,12 @@ undecided pair (``assume=``) never accesses one element. Lowering and its checks
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
+from itertools import product
 
-from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.accesses import accesses_to
 from loopkit.analysis.dependences import with_assumed
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
@@ -19,7 +21,10 @@ from loopkit.poly.sets import Map, Set
 
 def assumed_dependences(knl: LoopKernel, array: str) -> tuple[Dependence, ...]:
     """The assumed dependences of the temporary *array*."""
-    return _by_array(knl).get(array, ()) if knl.obligations else ()
+    if not knl.obligations:
+        return ()
+    found = kept(knl.memo, "assumed_dependences", lambda: tuple(d for d in with_assumed(knl) if d.assumed))
+    return tuple(d for d in found if d.array == array)
 
 
 def without_assumed(knl: LoopKernel, array: str, source: str, sink: str, pairs: Map) -> Map:
@@ -36,12 +41,12 @@ def assumed_flows(knl: LoopKernel, array: str) -> Iterator[Dependence]:
     """The assumed flows of the temporary *array* whose two instances access one element."""
     for d in assumed_dependences(knl, array):
         if d.exact and d.kind == "flow":
-            accesses = accesses_by_array(knl).get(array, ())
-            writes = [a.relation for a in accesses if a.is_write and a.statement == d.source]
-            reads = [a.relation for a in accesses if not a.is_write and a.statement == d.sink]
             # a later step may have expanded the array, so that the two no longer share an element
-            yield from (replace(d, relation=both) for w in writes for r in reads
-                        if not (both := d.relation.intersect(same_element(w, r))).is_empty())
+            for w, r in product(accesses_to(knl, d.source, array, is_write=True),
+                                accesses_to(knl, d.sink, array, is_write=False)):
+                both = d.relation.intersect(same_element(w.relation, r.relation))
+                if not both.is_empty():
+                    yield replace(d, relation=both)
 
 
 def clobbered_reads(knl: LoopKernel, array: str, statement: str) -> Set | None:
@@ -49,20 +54,7 @@ def clobbered_reads(knl: LoopKernel, array: str, statement: str) -> Set | None:
 
     Also ``None`` if *statement* reads *array* by several subscripts, as a dependence does not tell these apart.
     """
-    reads = {a.subscripts for a in accesses_by_array(knl)[array] if a.statement == statement and not a.is_write}
-    found: Set | None = None
-    for d in assumed_dependences(knl, array) if len(reads) == 1 else ():
-        if d.exact and d.kind == "flow" and d.sink == statement:
-            points = d.relation.range()
-            found = points if found is None else found.union(points)
-    return found
-
-
-def _by_array(knl: LoopKernel) -> Mapping[str, tuple[Dependence, ...]]:
-    def by_array() -> Mapping[str, tuple[Dependence, ...]]:
-        lists: dict[str, list[Dependence]] = {}
-        for d in with_assumed(knl):
-            if d.assumed:
-                lists.setdefault(d.array, []).append(d)
-        return {array: tuple(found) for array, found in lists.items()}
-    return kept(knl.memo, "assumed_dependences", by_array)
+    reads = {a.subscripts for a in accesses_to(knl, statement, array, is_write=False)}
+    found = [d.relation.range() for d in assumed_dependences(knl, array)
+             if d.exact and d.kind == "flow" and d.sink == statement]
+    return reduce(Set.union, found) if found and len(reads) == 1 else None

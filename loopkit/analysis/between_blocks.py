@@ -9,12 +9,14 @@ than the reader's, or earlier in the same block. So the value does not depend on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations_with_replacement
+from functools import reduce
+from itertools import combinations_with_replacement, product
 
-from loopkit.analysis.accesses import Access, accesses_by_array
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_to
+from loopkit.analysis.dependences import dependences, relations_of
 from loopkit.analysis.legality import across_blocks, is_between_blocks
 from loopkit.analysis.must_writes import is_must_write
+from loopkit.analysis.values_preserved import without
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.ast.nodes import Completion
 from loopkit.errors import StorageError, UndecidedError, instance_text
@@ -35,19 +37,15 @@ def require_one_write(knl: LoopKernel, name: str) -> None:
     for a in accesses:
         _require_known(knl, a)
     for a, b in combinations_with_replacement(writes, 2):
-        pairs = _in_use(knl, same_element(a.relation, b.relation))
-        pairs = other_instance(pairs) if a is b else pairs
-        if not pairs.is_empty():
-            raise _refused(knl, name, (a, b), pairs, "{0} and {1} write one element of it",
-                           "let one of them write another temporary")
+        pairs = same_element(a.relation, b.relation)
+        _require_none(knl, a, b, other_instance(pairs) if a is b else pairs, "{0} and {1} write one element of it",
+                      "let one of them write another temporary")
     for read in reads:
         _require_written(knl, read, writes)
-    for a in writes:
-        for b in reads:
-            early = _in_use(knl, same_element(a.relation, b.relation)).subtract(_flow(knl, a, b))
-            if not early.is_empty():
-                raise _refused(knl, name, (a, b), early, "{1} reads what {0} writes after it",
-                               "read elements that are written before")
+    flow = relations_of(knl, name, "flow")
+    for a, b in product(writes, reads):
+        early = without(same_element(a.relation, b.relation), flow, (a.statement, b.statement))
+        _require_none(knl, a, b, early, "{1} reads what {0} writes after it", "read elements that are written before")
 
 
 def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int, tuple[str, ...]]]) -> None:
@@ -76,9 +74,7 @@ def _require_known(knl: LoopKernel, a: Access) -> None:
     :raises StorageError: the element is updated, or a condition or a bound reads it.
     """
     s = knl.statement_by_id[a.statement]
-    if a.is_write and (s.combine is not None or any(b.array == a.array and not b.is_write
-                                                    for b in accesses_by_array(knl)[a.array]
-                                                    if b.statement == s.id)):
+    if a.is_write and (s.combine is not None or accesses_to(knl, s.id, a.array, is_write=False)):
         raise StorageError(f"Readers of '{a.array}' wait for one value, and '{s.id}' updates it.", subject=a.array,
                            hint="compute the value in another temporary, and write it once")
     if not a.is_write and (a.array in set().union(*map(variables, s.predicates)) or a.array in s.domain.params):
@@ -96,9 +92,8 @@ def _require_known(knl: LoopKernel, a: Access) -> None:
 
 
 def _require_written(knl: LoopKernel, read: Access, writes: Sequence[Access]) -> None:
-    left = _in_use(knl, read.relation)
-    for a in writes:
-        left = left.subtract_range(a.relation.range())
+    left = reduce(Map.subtract_range, (a.relation.range() for a in writes),
+                  read.relation.intersect_params(knl.assumptions))
     point = lexmin_point(left.domain(), read.domain.inames, parameters_of(knl))
     if point is not None:
         params, values = point
@@ -107,24 +102,14 @@ def _require_written(knl: LoopKernel, read: Access, writes: Sequence[Access]) ->
             f"writes{_with(params)}.", subject=read.array, hint="write each element that is read")
 
 
-def _flow(knl: LoopKernel, a: Access, b: Access) -> Map:
-    """The pairs of a write and a read of its value."""
-    flow = Map.empty(same_element(a.relation, b.relation).get_space())
-    for d in dependences(knl):
-        if d.array == a.array and d.kind == "flow" and (d.source, d.sink) == (a.statement, b.statement):
-            flow = flow.union(d.relation)
-    return flow
-
-
-def _in_use(knl: LoopKernel, pairs: Map) -> Map:
-    return pairs.intersect_params(knl.assumptions)
-
-
-def _refused(knl: LoopKernel, name: str, pair: tuple[Access, Access], pairs: Map, what: str, hint: str) -> StorageError:
-    params, first, second = smallest_pair(pairs, pair[0].domain.inames, pair[1].domain.inames, parameters_of(knl))
-    texts = [instance_text(a.statement, x) for a, x in zip(pair, (first, second), strict=True)]
-    return StorageError(f"Readers of '{name}' wait for one value, but {what.format(*texts)}{_with(params)}.",
-                        subject=name, hint=hint)
+def _require_none(knl: LoopKernel, a: Access, b: Access, pairs: Map, what: str, hint: str) -> None:
+    """:raises StorageError: there are such *pairs* of instances of the two accesses."""
+    pairs = pairs.intersect_params(knl.assumptions)
+    if not pairs.is_empty():
+        params, first, second = smallest_pair(pairs, a.domain.inames, b.domain.inames, parameters_of(knl))
+        texts = instance_text(a.statement, first), instance_text(b.statement, second)
+        raise StorageError(f"Readers of '{a.array}' wait for one value, but {what.format(*texts)}{_with(params)}.",
+                           subject=a.array, hint=hint)
 
 
 def _with(params: dict[str, int]) -> str:
@@ -133,8 +118,7 @@ def _with(params: dict[str, int]) -> str:
 
 def between_blocks_in(knl: LoopKernel, statements: Sequence[str]) -> Iterator[str]:
     """The temporaries that carry values between blocks and that *statements* access."""
-    chosen = frozenset(statements)
     for name, accesses in accesses_by_array(knl).items():
         if name in knl.temporaries and knl.temporaries[name].between_blocks \
-                and any(a.statement in chosen for a in accesses):
+                and any(a.statement in statements for a in accesses):
             yield name

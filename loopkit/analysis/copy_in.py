@@ -7,7 +7,7 @@ expression reads.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
@@ -17,16 +17,17 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import (
     Access,
     accesses_by_array,
-    accesses_of,
+    accesses_to,
     analysis_domain,
     declared,
     doubt_of,
     expanded_expression,
+    is_known,
     why_undecided,
 )
 from loopkit.analysis.dependences import in_order, relations_of
 from loopkit.analysis.values_preserved import wrong_values
-from loopkit.analysis.witnesses import Refusal, element_of_sink, element_of_source, refuse_smallest
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, element_of_source, refuse_smallest
 from loopkit.errors import UndecidedError
 from loopkit.expr.dtypes import Type, type_of
 from loopkit.expr.indices import index_value, is_of_values
@@ -34,9 +35,8 @@ from loopkit.expr.mappers import children, head_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
-from loopkit.poly.affine import NotAffineError, names_in
 from loopkit.poly.elements import outside
-from loopkit.poly.enumerated import affine_on, subscripts_on
+from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.relations import any_element, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map
 
@@ -61,18 +61,12 @@ class _StagedRead:
 
 @dataclass(frozen=True)
 class _Step:
-    """A step from *before* to *after*, in which *copy* writes the staging buffer.
-
-    :ivar assume: the reason why undecided conditions hold.
-    :ivar unsafe: accept refuted conditions too.
-    """
+    """A step from *before* to *after*, in which *copy* writes the staging buffer."""
 
     before: LoopKernel
     after: LoopKernel
     copy: Statement
-    step: str
-    assume: str | None
-    unsafe: bool
+    name: str
 
 
 def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, step: str, *, assume: str | None = None,
@@ -93,34 +87,32 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
         raise UndecidedError(f"{step}: whether '{temporary}' is a copy cannot be decided.",
                              f"'{copy.id}' may leave an element unchanged, or updates it")
     [copy] = writers
-    taken = _Step(before, after, copy, step, assume, unsafe)
-    written: Map = accesses_of(after, copy)[-1].relation
-    lost = outside(written, after.temporaries[temporary].shape or (), after.assumptions)
-    if lost is not None:                    # a cell outside of the temporary holds nothing
-        written = written.subtract_domain(lost)
+    taken = _Step(before, after, copy, step)
+    [write] = accesses_to(after, copy.id, temporary, is_write=True)
+    lost = outside(write.relation, after.temporaries[temporary].shape or (), after.assumptions)
+    # a cell outside of the temporary holds nothing
+    written = write.relation if lost is None else write.relation.subtract_domain(lost)
     flow = relations_of(after, temporary, "flow")
     obligations: list[Obligation] = []
     refusals: list[Refusal] = []
     for use in _uses(before, after, temporary):
         pairs: Map = same_element(written, use.cells)
-        known = flow.get((copy.id, use.reader.id))
-        pairs = pairs.subtract(pairs) if known is None else pairs.intersect(known)
-        equal_parts, other = _another_value(taken, use, pairs)
+        pairs = pairs.intersect(flow.get((copy.id, use.reader.id), Map.empty(pairs.get_space())))
+        references, other = _another_value(taken, use, pairs)
         wrong = [*_not_covered(taken, use, pairs), *other]
         if wrong:                           # writes of another element imply nothing about the order
             refusals += wrong
-            pairs = reduce(Map.subtract, [r.pairs for r in other], pairs)
+            pairs = reduce(Map.subtract, [r.broken.pairs for r in other], pairs)
             use = replace(use, domain=use.domain.named(pairs.range()))
-        for reference in dict.fromkeys(equal_parts.references):
-            if reference.name in before.written_names:
-                for claim in _other_writes(taken, use, reference, pairs):
-                    if claim.doubt is not None:
-                        obligations.append(_obligation(taken, use, claim))
-                    elif unsafe:
-                        obligations.append(Obligation(step, "the copy may miss a write, or see one too early: "
-                                                     f"{claim.witness}"))
-                    else:
-                        refusals.append(claim)
+        for claim in (c for ref in references if ref.name in before.written_names
+                      for c in _other_writes(taken, use, ref, pairs)):
+            if claim.doubt is not None:
+                obligations.append(_obligation(taken, use, claim, assume, unsafe))
+            elif unsafe:
+                obligations.append(Obligation(step, "the copy may miss a write, or see one too early: "
+                                              f"{claim.broken.witness}"))
+            else:
+                refusals.append(claim)
     refuse_smallest(refusals, f"{step}: whether each read of '{temporary}' finds its value")
     return tuple(dict.fromkeys(obligations))
 
@@ -129,24 +121,23 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
 
 def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_StagedRead]:
     for s in after.statements:
-        reads = [a for a in accesses_of(after, s) if a.array == temporary and not a.is_write]
+        reads = accesses_to(after, s.id, temporary, is_write=False)
         if not reads:
             continue
-        found: dict[tuple[Expression, ...], Expression] = {}
         old = before.statement_by_id[s.id]
-        find = partial(_collect_originals, before, temporary, found)
-        find(expanded_expression(after, s), expanded_expression(before, old), inside=False)
+        found = dict(_originals(before, temporary, expanded_expression(after, s), expanded_expression(before, old),
+                                inside=False))
         for new, former in zip(s.subscripts, old.subscripts, strict=True):
-            find(new, former, inside=True)
+            found.update(_originals(before, temporary, new, former, inside=True))
         for subscripts, original in found.items():
             own = [a for a in reads if a.subscripts == subscripts]
             domain = reduce(InstanceSet.union, [a.domain for a in own])
             yield _StagedRead(s, subscripts, original, domain, doubt_of(after, *own))
 
 
-def _collect_originals(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], Expression],
-                       new: Expression, old: Expression, *, inside: bool) -> None:
-    """Collect into *found* the part of *old* that each read of *temporary* in *new* replaces.
+def _originals(knl: LoopKernel, temporary: str, new: Expression, old: Expression, *, inside: bool
+               ) -> Iterator[tuple[tuple[Expression, ...], Expression]]:
+    """The subscripts of each read of *temporary* in *new*, with the part of *old* that it replaces.
 
     :arg inside: it is inside of a subscript, and the part is taken as an index.
     """
@@ -158,12 +149,12 @@ def _collect_originals(knl: LoopKernel, temporary: str, found: dict[tuple[Expres
     inside = isinstance(new, p.Subscript) or (inside and not is_of_values(old, typed))
     match new:
         case p.Subscript(aggregate=p.Variable(name=name)) if name == temporary:
-            found[new.index_tuple] = value
+            yield new.index_tuple, value
         case p.Variable(name=name) if name == temporary:
-            found[()] = value
+            yield (), value
         case _:
             for a, b in zip(children(new), children(old), strict=True):
-                _collect_originals(knl, temporary, found, a, b, inside=inside)
+                yield from _originals(knl, temporary, a, b, inside=inside)
 
 # }}}
 
@@ -183,41 +174,39 @@ class _Reference:
 class _EqualParts:
     """The parts that must be equal for two expressions of one form to have one value.
 
-    :ivar copied: affine parts of the copy's expression.
-    :ivar original: the corresponding parts of the reader's expression.
+    :ivar affine: affine parts of the copy's expression, and the corresponding parts of the reader's.
     :ivar references: all reads from memory.
     """
 
-    copied: list[Expression] = field(default_factory=list)
-    original: list[Expression] = field(default_factory=list)
-    references: list[_Reference] = field(default_factory=list)
+    affine: list[tuple[Expression, Expression]] = field(default_factory=list)
+    references: dict[_Reference, None] = field(default_factory=dict)
 
 
 def _not_covered(taken: _Step, use: _StagedRead, pairs: Map) -> Iterator[Refusal]:
     missing = use.domain.set.subtract(pairs.range())
     if not missing.is_empty():
-        yield Refusal.of_points(
-            taken.after, taken.copy.id, use.reader.id, missing,
-            f"{taken.step}: '{use.reader.id}' would read an element that '{taken.copy.id}' has not copied.",
-            taken.copy.written, "missing", element_of_sink(use.cells), doubt=use.doubt)
+        yield Refusal(BrokenPairs.of_points(taken.after, taken.copy.id, use.reader.id, missing, taken.copy.written,
+                                            element=element_of_sink(use.cells)),
+                      f"{taken.name}: '{use.reader.id}' would read an element that '{taken.copy.id}' has not copied.",
+                      doubt=use.doubt)
 
 
-def _another_value(taken: _Step, use: _StagedRead, pairs: Map) -> tuple[_EqualParts, list[Refusal]]:
-    """The parts that must be equal for the copy to have the reader's value, and refusals if they differ."""
+def _another_value(taken: _Step, use: _StagedRead, pairs: Map) -> tuple[Iterable[_Reference], list[Refusal]]:
+    """The reads that must find equal values for the copy to have the reader's value, and refusals if they differ."""
     copy = taken.copy
     value = expanded_expression(taken.after, copy)
     equal_parts = _EqualParts()
     points = analysis_domain(taken.after, copy)
     same_form = _align(value, use.original, (points, use.domain), taken.before, equal_parts)
-    equal: Map = same_element(subscripts_on(points, tuple(equal_parts.copied)),
-                              subscripts_on(use.domain, tuple(equal_parts.original)))
+    equal: Map = same_element(subscripts_on(points, tuple(new for new, _ in equal_parts.affine)),
+                              subscripts_on(use.domain, tuple(old for _, old in equal_parts.affine)))
     if pairs.is_empty() or (same_form and pairs.is_subset(equal)):
-        return equal_parts, []
+        return equal_parts.references, []
     wrong = pairs.subtract(equal) if same_form else pairs
-    return equal_parts, [Refusal(
-        taken.after, copy.id, use.reader.id, wrong,
-        f"{taken.step}: '{copy.id}' would copy '{value}' where '{use.reader.id}' reads '{use.original}'.",
-        copy.written, "value", element_of_sink(use.cells), doubt=use.doubt)]
+    return equal_parts.references, [Refusal(
+        BrokenPairs(taken.after, copy.id, use.reader.id, wrong, copy.written, "value", element_of_sink(use.cells)),
+        f"{taken.name}: '{copy.id}' would copy '{value}' where '{use.reader.id}' reads '{use.original}'.",
+        doubt=use.doubt)]
 
 
 def _align(new: Expression, old: Expression, points: tuple[InstanceSet, InstanceSet], knl: LoopKernel,
@@ -225,40 +214,29 @@ def _align(new: Expression, old: Expression, points: tuple[InstanceSet, Instance
     """Do both have the same form, at the *points* of the copy and of the reader? *equal_parts* collects the parts to
     compare.
     """
-    if _is_known(points[0], knl.value_params, new) and _is_known(points[1], knl.value_params, old):
-        equal_parts.copied.append(new)
-        equal_parts.original.append(old)
+    if is_known(points[0], knl.value_params, new) and is_known(points[1], knl.value_params, old):
+        equal_parts.affine.append((new, old))
         return True
     if type(new) is not type(old):
         return False
+    parts = children(new), children(old)
     match new:
         case p.Subscript(aggregate=p.Variable(name=name)):
             assert isinstance(old, p.Subscript)
-            equal_parts.references.append(_Reference(name, new.index_tuple, old.index_tuple))
-            parts = (new.index_tuple, old.index_tuple)
+            equal_parts.references[_Reference(name, new.index_tuple, old.index_tuple)] = None
+            parts = new.index_tuple, old.index_tuple
             if new.aggregate != old.aggregate:
                 return False
         case p.Variable(name=name):
             if name in knl.temporaries or name in knl.array_args:
-                equal_parts.references.append(_Reference(name, (), ()))
+                equal_parts.references[_Reference(name, (), ())] = None
             return new == old and name not in knl.value_params.union(points[0].inames)
-        case _:
-            parts = (children(new), children(old))
-            if not parts[0]:
-                return new == old
-            if head_of(new) != head_of(old):
-                return False
+        case _ if not parts[0]:
+            return new == old
+        case _ if head_of(new) != head_of(old):
+            return False
     return len(parts[0]) == len(parts[1]) and all(
         _align(a, b, points, knl, equal_parts) for a, b in zip(*parts, strict=True))
-
-
-def _is_known(points: InstanceSet, params: frozenset[str], *expressions: Expression) -> bool:
-    """Are *expressions* affine at the instances *points*, or affine for each value of an iname?"""
-    names = params.union(points.inames)
-    try:
-        return all(names_in(e) <= names for e in expressions) and affine_on(points, expressions)
-    except NotAffineError:
-        return False
 
 # }}}
 
@@ -271,25 +249,26 @@ def _other_writes(taken: _Step, use: _StagedRead, ref: _Reference, pairs: Map) -
     params = before.value_params
     seen = _elements(use.domain, params, ref.theirs)
     copied = _elements(analysis_domain(after, copy), params, ref.ours)
-    own = [a for a in accesses_of(before, before.statement_by_id[reader])
-           if a.array == ref.name and a.subscripts == ref.theirs and not a.is_write]
+    own = [a for a in accesses_to(before, reader, ref.name, is_write=False) if a.subscripts == ref.theirs]
     for w in accesses_by_array(before)[ref.name]:
         if not w.is_write:
             continue
         wanted, found = _deciding(before, w, reader, seen), _deciding(after, w, copy.id, copied).apply_range(pairs)
         for wrong in wrong_values({(w.statement, reader): wanted}, {(w.statement, reader): found}):
-            kind, when, ends = ("flow", "before it is written", "begins after") if wrong.is_lost else \
-                ("anti", "after it is overwritten", "ends before")
-            refusal = Refusal(
-                before, w.statement, reader, wrong.pairs, f"{taken.step} would copy an element of '{w.array}' {when}.",
-                w.array, kind, element_of_sink(seen), [f"stage it in a loop that {ends} the write: name that loop as "
-                                                       "an outer iname"], after, doubt_of(before, w, *own))
-            yield refusal if wrong.is_lost else replace(
-                refusal, source=reader, sink=w.statement, pairs=wrong.pairs.reverse(), element=element_of_source(seen))
+            if wrong.is_lost:
+                when, ends = "before it is written", "begins after"
+                broken = BrokenPairs(before, w.statement, reader, wrong.pairs, w.array, "flow", element_of_sink(seen))
+            else:
+                when, ends = "after it is overwritten", "ends before"
+                broken = BrokenPairs(before, reader, w.statement, wrong.pairs.reverse(), w.array, "anti",
+                                     element_of_source(seen))
+            yield Refusal(broken, f"{taken.name} would copy an element of '{w.array}' {when}.",
+                          [f"stage it in a loop that {ends} the write: name that loop as an outer iname"], after,
+                          doubt_of(before, w, *own))
 
 
 def _elements(points: InstanceSet, params: frozenset[str], subscripts: Sequence[Expression]) -> Map:
-    if _is_known(points, params, *subscripts):
+    if is_known(points, params, *subscripts):
         return restrict(subscripts_on(points, tuple(subscripts)), points)
     return restrict(any_element(points.inames, len(subscripts)), points)
 
@@ -303,22 +282,22 @@ def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:
     pairs = same_element(write.relation, elements)
     if write.array not in knl.temporaries:
         return in_order(knl, write.statement, sink, pairs)
-    flow = relations_of(knl, write.array, "flow").get((write.statement, sink))
-    return pairs.subtract(pairs) if flow is None else flow.intersect(pairs)
+    flow = relations_of(knl, write.array, "flow")
+    return pairs.intersect(flow.get((write.statement, sink), Map.empty(pairs.get_space())))
 
 
-def _obligation(taken: _Step, use: _StagedRead, claim: Refusal) -> Obligation:
-    """The obligation under which the step assumes *claim*.
+def _obligation(taken: _Step, use: _StagedRead, claim: Refusal, assume: str | None, unsafe: bool) -> Obligation:
+    """The obligation under which the step assumes the undecided *claim*.
 
     :raises UndecidedError: neither ``assume=`` nor ``unsafe=True`` was given.
     """
-    write = claim.source if claim.kind == "flow" else claim.sink
-    if taken.assume is None and not taken.unsafe:
+    write = claim.broken.source if claim.broken.kind == "flow" else claim.broken.sink
+    if assume is None and not unsafe:
         raise UndecidedError(
-            f"{taken.step}: whether '{write}' writes between '{taken.copy.id}' and its use in '{use.reader.id}' "
-            "cannot be decided.", why_undecided(taken.before, claim.array, write, use.reader.id),
+            f"{taken.name}: whether '{write}' writes between '{taken.copy.id}' and its use in '{use.reader.id}' "
+            "cannot be decided.", why_undecided(taken.before, claim.broken.array, write, use.reader.id),
             hint='leave the reader out with within=, or state why it is legal: assume="..."')
-    return Obligation(taken.step, f"'{write}' never writes what '{taken.copy.id}' holds for '{use.reader.id}' "
-                                  "between the two", taken.assume)
+    return Obligation(taken.name, f"'{write}' never writes what '{taken.copy.id}' holds for '{use.reader.id}' "
+                                  "between the two", assume)
 
 # }}}

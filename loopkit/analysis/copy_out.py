@@ -23,14 +23,15 @@ from itertools import chain
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, analysis_domain, doubt_of
-from loopkit.analysis.dependences import Pair, joined, relations_of
-from loopkit.analysis.moved_dependences import End, accessed_elements, moved_dependences
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, accesses_to, analysis_domain, doubt_of
+from loopkit.analysis.dependences import Pair, joined, relations_of, timed
+from loopkit.analysis.moved_dependences import End, moved_dependences
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, wrong_values
+from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, without, wrong_values
 from loopkit.analysis.witnesses import (
+    BrokenPairs,
     Refusal,
     element_of_sink,
     element_of_source,
@@ -39,7 +40,7 @@ from loopkit.analysis.witnesses import (
 )
 from loopkit.errors import InternalError
 from loopkit.expr.nodes import Neutral
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, writing_ends
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import is_quasi_affine, subtract
@@ -87,6 +88,14 @@ class _Step:
         tiles: Map = subscript_relation(inames, tuple(map(p.Variable, self.tile)))
         return tiles if relation is None else tiles.flat_range_product(relation)
 
+    def elements(self, a: Access) -> Map:
+        """From instances to (tile, element)."""
+        return self.in_tile(a.domain.inames, a.relation)
+
+    def time(self, a: Access) -> tuple[tuple[str, int], ...]:
+        """The time of a user's access within a tile: only accesses of one tile are compared."""
+        return timed(a, execution_paths(self.before)[a.statement], self.tile).time
+
     def outside_of_buffer(self) -> Iterator[Refusal]:
         """Refusals of accesses outside of the buffer."""
         for a in accesses_by_array(self.after)[self.buffer]:
@@ -96,10 +105,10 @@ class _Step:
 
     def of_points(self, a: Access, points: Set, does: str, why: str) -> Refusal:
         """The refusal of instances *points* of access *a*."""
-        return Refusal.of_points(self.after, a.statement, a.statement, points,
-                                 f"{self.name}: '{a.statement}' would {does} an element of '{self.array}' that {why}.",
-                                 a.array, "missing", element_of_sink(a.subscript_relation),
-                                 doubt=doubt_of(self.after, a))
+        return Refusal(BrokenPairs.of_points(self.after, a.statement, a.statement, points, a.array,
+                                             element=element_of_sink(a.subscript_relation)),
+                       f"{self.name}: '{a.statement}' would {does} an element of '{self.array}' that {why}.",
+                       doubt=doubt_of(self.after, a))
 
     def other_values(self, wanted: Flow, found: Flow, doubt: str | None) -> Iterator[Refusal]:
         """Refusals of lost values, or of wrong values if none is lost.
@@ -113,11 +122,11 @@ class _Step:
     def of_values(self, w: WrongValue, doubt: str | None = None) -> Refusal:
         """The refusal of a lost or a wrong value."""
         known = w.is_lost and {w.source, w.sink} <= self.before.statement_by_id.keys()
-        return Refusal(self.after, w.source, w.sink, w.pairs,
-                       f"{self.name} would {'lose' if w.is_lost else 'mistake'} a value of '{self.array}' on its way "
-                       "through the buffer.", self.array, "flow" if w.is_lost else "value",
-                       shared_element(self.before, self.array, "flow", w.source, w.sink) if known else None,
-                       after=self.after, doubt=doubt)
+        return Refusal(
+            BrokenPairs(self.after, w.source, w.sink, w.pairs, self.array, "flow" if w.is_lost else "value",
+                        shared_element(self.before, self.array, "flow", w.source, w.sink) if known else None),
+            f"{self.name} would {'lose' if w.is_lost else 'mistake'} a value of '{self.array}' on its way through the "
+            "buffer.", after=self.after, doubt=doubt)
 
     def unbound(self, ends: Callable[[Dependence, str, bool], list[End]], known: Flow) -> Iterator[Refusal]:
         """Refusals of dependences of users that no dependence of *known* keeps between the *ends* after the step."""
@@ -126,21 +135,18 @@ class _Step:
             d, pair = moved.d, (moved.after.source, moved.after.sink)
             if moved.after is d or d.assumed:
                 continue
-            relation = moved.after.relation.intersect(same_element(*(
-                accessed_elements(self.after, end.statement, self.array, is_write=end.is_write)
-                for end in (moved.source, moved.sink))))
+            relation = moved.after.relation.intersect(moved.accessing(self.after, self.array))
             if users.issuperset((d.source, d.sink)):        # within a tile the flow of the buffer keeps the order
                 relation = relation.subtract(same_element(*(
                     self.in_tile(self.after.statement_by_id[s].inames) for s in pair)))
             for _, lost in beyond({pair: relation}, known):
-                accesses = [a for s, wrote in ((d.source, d.kind in ("flow", "output")), (d.sink, d.kind != "flow"))
-                            for a in accesses_of(self.before, self.before.statement_by_id[s])
-                            if a.array == self.array and a.is_write == wrote]
+                accesses = [a for s, wrote in zip((d.source, d.sink), writing_ends(d.kind), strict=True)
+                            for a in accesses_to(self.before, s, self.array, is_write=wrote)]
                 yield Refusal(
-                    self.after, d.source, d.sink, moved.origin(lost), f"{self.name} would not keep '{pair[0]}' before "
-                    f"'{pair[1]}', which stand for '{d.source}' and '{d.sink}'.", self.array, d.kind,
-                    shared_element(self.before, self.array, d.kind, d.source, d.sink), after=self.after,
-                    doubt=doubt_of(self.before, *accesses))
+                    BrokenPairs(self.after, d.source, d.sink, moved.origin(lost), self.array, d.kind,
+                                shared_element(self.before, self.array, d.kind, d.source, d.sink)),
+                    f"{self.name} would not keep '{pair[0]}' before '{pair[1]}', which stand for '{d.source}' and "
+                    f"'{d.sink}'.", after=self.after, doubt=doubt_of(self.before, *accesses))
 
 
 # {{{ of a temporary
@@ -163,21 +169,21 @@ def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: st
 # {{{ of an argument: within one tile
 
 @dataclass(frozen=True)
-class _TileAccess:
-    """An access to the array by a user, by the copy-in or by the copy-out.
+class _Tile:
+    """The accesses to the array in one tile; there may be no copy-in."""
 
-    :ivar elements: instances to (tile, element of the array).
-    :ivar is_write: it writes the buffer.
-    """
+    users: Sequence[Access]
+    copies_in: Sequence[Access]
+    copy_out: Access
 
-    access: Access
-    elements: Map
-    is_write: bool
-    time: tuple[tuple[str, int], ...]
-
-    @property
-    def statement(self) -> str:
-        return self.access.statement
+    @classmethod
+    def of(cls, taken: _Step) -> _Tile:
+        users = {s.id for s in taken.users}
+        # the copy-in reads the array, the copy-out writes it
+        copies = [next(a for a in accesses_of(taken.after, s) if a.array == taken.array) for s in taken.copies]
+        [copy_out] = (a for a in copies if a.is_write)
+        return cls([a for a in accesses_by_array(taken.before)[taken.array] if a.statement in users],
+                   [a for a in copies if not a.is_write], copy_out)
 
 
 def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str) -> None:
@@ -187,82 +193,63 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
     :raises UndecidedError: it may, depending on subscripts or conditions that are not affine.
     """
     taken = _Step(before, after, array, buffer, step)
-    accesses = list(_tile_accesses(taken))
-    found = [taken.outside_of_buffer(), _wrong_flow(taken, accesses), _not_copied_out(taken, accesses)]
+    tile = _Tile.of(taken)
+    found = [taken.outside_of_buffer(), _wrong_flow(taken, tile), _not_copied_out(taken, tile)]
     if not before.obligations:              # else some dependence may be assumed, and does not bind
-        found.append(_unbound(taken, accesses))
+        found.append(_unbound(taken, tile))
     refuse_smallest(chain(*found), f"{step}: whether '{array}' holds the same values afterwards")
 
 
-def _tile_accesses(taken: _Step) -> Iterator[_TileAccess]:
-    users = {s.id for s in taken.users}
-    for a in accesses_by_array(taken.before)[taken.array]:
-        if a.statement in users:
-            inames = a.domain.inames
-            # only accesses of one tile are compared, so that the tile's loops are no part of the time
-            steps = (("at", s.position) if s.iname is None else ("loop", inames.index(s.iname))
-                     for s in execution_paths(taken.before)[a.statement] if s.iname not in taken.tile)
-            time = (("at", _USER), *steps, ("at", 1 if a.is_write else 0))
-            yield _TileAccess(a, taken.in_tile(inames, a.relation), a.is_write, time)
-    for s in taken.copies:
-        at = _COPY_IN if s.written == taken.buffer else _COPY_OUT
-        # the copy-in writes what it reads of the array, the copy-out reads what it writes there
-        own = next(a for a in accesses_of(taken.after, s) if a.array == taken.array)
-        yield _TileAccess(own, taken.in_tile(s.inames, own.relation), at == _COPY_IN, (("at", at),))
-
-
-def _at(accesses: Sequence[_TileAccess], time: int) -> list[_TileAccess]:
-    return [t for t in accesses if t.time[0] == ("at", time)]
-
-
-def _wrong_flow(taken: _Step, accesses: Sequence[_TileAccess]) -> Iterator[Refusal]:
+def _wrong_flow(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
     """Refusals where the flow through the buffer's cells in a tile differs from the flow through the elements."""
-    users, copies_in = _at(accesses, _USER), _at(accesses, _COPY_IN)
-    timed = [TimedAccess(t.elements, t.is_write, t.time[0] == ("at", _COPY_IN) or is_must_write(t.access), t.time)
-             for t in accesses]
-    unloaded = reduce(Set.subtract, (t.elements.range() for t in copies_in),
-                    reduce(Set.union, (t.elements.range() for t in accesses)))
+    accesses = [*tile.users, *tile.copies_in, tile.copy_out]
+    # the copy-in writes the elements that it reads into the buffer, the copy-out reads them there
+    steps = [TimedAccess(taken.elements(a), a.is_write, is_must_write(a), (("at", _USER), *taken.time(a)))
+             for a in tile.users]
+    steps += [TimedAccess(taken.elements(a), True, True, (("at", _COPY_IN),)) for a in tile.copies_in]
+    steps.append(TimedAccess(taken.elements(tile.copy_out), False, False, (("at", _COPY_OUT),)))
+    unloaded = reduce(Set.subtract, (taken.elements(a).range() for a in tile.copies_in),
+                      reduce(Set.union, (taken.elements(a).range() for a in accesses)))
     if not unloaded.is_empty():
         # a value from before the copy-in is not in the buffer
-        timed.append(TimedAccess(unloaded.identity(), True, True, (("at", _COPY_IN - 1),)))
+        steps.append(TimedAccess(unloaded.identity(), True, True, (("at", _COPY_IN - 1),)))
     wanted: list[tuple[Pair, Map]] = []
-    for i, j, relation in value_flow(timed, joint_must_writes(taken.before, [t.access for t in users])):
+    for i, j, relation in value_flow(steps, joint_must_writes(taken.before, tile.users)):
         if i == len(accesses):
-            yield taken.of_points(accesses[j].access, relation.range(), "read", "has not been loaded")
+            yield taken.of_points(accesses[j], relation.range(), "read", "has not been loaded")
         else:
             wanted.append(((accesses[i].statement, accesses[j].statement), relation))
     yield from taken.other_values(joined(wanted), relations_of(taken.after, taken.buffer, "flow"),
-                                  doubt_of(taken.before, *(t.access for t in users)))
+                                  doubt_of(taken.before, *tile.users))
 
 
-def _not_copied_out(taken: _Step, accesses: Sequence[_TileAccess]) -> Iterator[Refusal]:
-    [copy_out] = _at(accesses, _COPY_OUT)
-    for write in _at(accesses, _USER):
-        kept = same_element(copy_out.elements, write.elements).range()
-        lost = write.access.domain.set.subtract(kept)
+def _not_copied_out(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
+    for write in tile.users:
+        kept = same_element(taken.elements(tile.copy_out), taken.elements(write)).range()
+        lost = write.domain.set.subtract(kept)
         if write.is_write and not lost.is_empty():
-            yield taken.of_points(write.access, lost, "write", "is not stored after it")
+            yield taken.of_points(write, lost, "write", "is not stored after it")
 
 # }}}
 
 
 # {{{ of an argument: between tiles, and with other statements
 
-def _unbound(taken: _Step, accesses: Sequence[_TileAccess]) -> Iterator[Refusal]:
+def _unbound(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
     """Refusals of pairs of accesses, one of them a write, whose order no dependence keeps after the step."""
     known = relations_of(taken.after, taken.array)
-    [copy_out] = _at(accesses, _COPY_OUT)
-    for copy_in in _at(accesses, _COPY_IN):
-        once = {(copy_in.statement, copy_out.statement): same_element(copy_in.elements, copy_out.elements)}
+    stored = taken.elements(tile.copy_out)
+    for copy_in in tile.copies_in:
+        once = {(copy_in.statement, tile.copy_out.statement): same_element(taken.elements(copy_in), stored)}
         yield from (taken.of_values(WrongValue(*pair, pairs, is_lost=True)) for pair, pairs in beyond(once, known))
-        yield from _read_out_of_order(taken, copy_in.access, known)
+        yield from _read_out_of_order(taken, copy_in, known)
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
-        own = [t.elements for t in _at(accesses, _USER) if t.statement == statement and t.access.is_write == is_write]
+        own = [taken.elements(a) for a in tile.users if a.statement == statement and a.is_write == is_write]
         if not own:
             return [End(statement, is_write)]
-        return [End(t.statement, t is copy_out, same_element(reduce(Map.union, own), t.elements))
-                for t in (*_at(accesses, _COPY_IN), copy_out) if is_write or t is not copy_out]
+        return [End(a.statement, a.is_write, same_element(reduce(Map.union, own), taken.elements(a)))
+                for a in (*tile.copies_in, *([tile.copy_out] if is_write else []))]
     yield from taken.unbound(ends, known)
 
 
@@ -273,14 +260,14 @@ def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refu
     """
     for w in accesses_by_array(taken.after)[taken.array]:
         if w.is_write:
-            both = (load.statement, w.statement), (w.statement, load.statement)
-            bound = [r if pair == both[0] else r.reverse() for pair in both if (r := known.get(pair)) is not None]
-            pairs = reduce(Map.subtract, bound, same_element(load.relation, w.relation))
+            pairs = same_element(load.relation, w.relation)
+            pairs = without(pairs, known, (load.statement, w.statement))
+            pairs = without(pairs.reverse(), known, (w.statement, load.statement)).reverse()
             if not pairs.is_empty():
-                yield Refusal(taken.after, *both[0], pairs, f"{taken.name}: nothing would keep '{w.statement}' from "
-                              f"writing what '{load.statement}' reads at that moment.", taken.array, "anti",
-                              element_of_source(load.subscript_relation), after=taken.after,
-                              doubt=doubt_of(taken.after, load, w))
+                yield Refusal(BrokenPairs(taken.after, load.statement, w.statement, pairs, taken.array, "anti",
+                                          element_of_source(load.subscript_relation)),
+                              f"{taken.name}: nothing would keep '{w.statement}' from writing what '{load.statement}' "
+                              "reads at that moment.", after=taken.after, doubt=doubt_of(taken.after, load, w))
 
 # }}}
 
@@ -328,9 +315,9 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
         own = _lifted(taken, before, u, u.assignee, before.statement_by_id[u.id].assignee)
         stored = same_element(own.cells, store.cells)
         arrived = stored.apply_range(store.elements)
-        found += [Refusal.of_points(
-            after, u.id, u.id, own.own.intersect_domain(wrong.domain()).range(),
-            f"{step}: what '{u.id}' adds to '{array}' would not be stored, or elsewhere.", array, after=after)
+        found += [Refusal(
+            BrokenPairs.of_points(after, u.id, u.id, own.own.intersect_domain(wrong.domain()).range(), array),
+            f"{step}: what '{u.id}' adds to '{array}' would not be stored, or elsewhere.", after=after)
             for wrong in (own.elements.subtract(arrived), arrived.subtract(own.elements)) if not wrong.is_empty()]
         stores[u.id] = own.own.reverse().apply_range(stored)
 

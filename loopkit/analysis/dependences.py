@@ -12,23 +12,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
+from itertools import product
+from typing import TypeVar
 
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain, commute
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
-from loopkit.analysis.order import execution_paths, loops_of, meeting_of, reference_paths
+from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, kind_of
 from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import ReductionNode
-from loopkit.kernel.tree import Path
+from loopkit.kernel.tree import Meeting, Path, meeting
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.limits import affordable, kept
 from loopkit.poly.relations import SharedLoop, cells, identity_on, in_time_order, same_element
-from loopkit.poly.sets import Map
+from loopkit.poly.sets import Map, Set
+
+K = TypeVar("K")
+Points = TypeVar("Points", Map, Set)
 
 #: Two statements.
 Pair = tuple[str, str]
@@ -90,75 +95,65 @@ def shared_loops(knl: LoopKernel, source: str, sink: str, loops: Sequence[str]) 
 
 def in_order(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
     """The *pairs* of instances of two statements whose source runs first in the execution order of *knl*."""
-    where = meeting_of(execution_paths(knl), source, sink)
+    return _in_order(knl, meeting_of(execution_paths(knl), source, sink), source, sink, pairs)
+
+
+def _in_order(knl: LoopKernel, where: Meeting, source: str, sink: str, pairs: Map) -> Map:
     return in_time_order(pairs, shared_loops(knl, source, sink, where.loops), where.before)
 
 
-# {{{ computing them in the reference order
-
 def _compute(knl: LoopKernel) -> Iterator[Dependence]:
     accumulators = {r.accumulator for r in knl.reductions.values()}
-    patterns: dict[object, list[tuple[int, int, str, Map]]] = {}
+    patterns: dict[object, list[_Found]] = {}
     alive: list[object] = []          # keeps the ids in pattern keys unique
-    written = {s.written for s in knl.statements}
     for array, accesses in accesses_by_array(knl).items():
-        if array in accumulators or array not in written:
+        if array in accumulators or array not in knl.written_names:
             continue
         alive.append(accesses)
         of_value = array in knl.temporaries
         key = (of_value, *_pattern(knl, accesses))
         if key not in patterns:
-            patterns[key] = list(_value_order(knl, accesses, reference_paths(knl)) if of_value
-                                 else _storage_order(knl, accesses))
-        for source, sink, kind, relation in patterns[key]:
-            a, b = accesses[source], accesses[sink]
-            yield Dependence(kind, array, a.statement, b.statement, relation,
-                             exact=a.affine and b.affine and a.must and b.must, of_value=of_value)
+            patterns[key] = list(_value_order(knl, accesses, knl.paths) if of_value else _storage_order(knl, accesses))
+        yield from _between(accesses, patterns[key], of_value)
     for node in knl.reductions.values():
         yield from reduction_dependences(knl, node)
-    yield from _explicit(knl)
+    for sink in knl.statements:
+        for source in sorted(sink.depends_on):
+            yield Dependence("explicit", "", source, sink.id, identity_pairs(knl, source, sink.id))
+
+
+#: A dependence between two of a list of accesses, by their indices.
+_Found = tuple[int, int, str, Map]
+
+
+def _between(accesses: Sequence[Access], found: Iterable[_Found], of_value: bool = True) -> Iterator[Dependence]:
+    """The dependences *found* between *accesses* to one array."""
+    for i, j, kind, relation in found:
+        a, b = accesses[i], accesses[j]
+        yield Dependence(kind, a.array, a.statement, b.statement, relation, exact=a.exact and b.exact,
+                         of_value=of_value)
 
 
 def _pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
     """The key of the dependences among *accesses*: domains, subscripts and relative positions."""
-    paths = reference_paths(knl)
-    ways = _relative([paths[a.statement] for a in accesses])
-    return (joint_must_writes(knl, accesses),
-            *((a.is_write, a.affine, a.must, a.update, id(a.domain), a.subscripts, way)
-              for a, way in zip(accesses, ways, strict=True)))
+    paths = [knl.paths[a.statement] for a in accesses]
+    return (joint_must_writes(knl, accesses), tuple(meeting(x, y) for x, y in product(paths, repeat=2)),
+            *((a.is_write, a.affine, a.must, a.update, id(a.domain), a.subscripts, loops_of(path))
+              for a, path in zip(accesses, paths, strict=True)))
 
 
-def _relative(ways: Sequence[Path]) -> list[tuple[tuple[int, str | None], ...]]:
-    """*ways* with positions numbered among themselves."""
-    positions: dict[tuple[object, ...], set[int]] = {}
-    for way in ways:
-        for level, step in enumerate(way):
-            positions.setdefault(way[:level], set()).add(step.position)
-    ranks = {prefix: {pos: i for i, pos in enumerate(sorted(found))} for prefix, found in positions.items()}
-    return [tuple((ranks[way[:level]][step.position], step.iname) for level, step in enumerate(way))
-            for way in ways]
-
-
-def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tuple[int, int, str, Map]]:
+def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[_Found]:
     """Flow, anti and output pairs in time order, between all pairs of references with a write."""
-    paths = reference_paths(knl)
-    for i, a in enumerate(accesses):
-        for j, b in enumerate(accesses):
-            if not (a.is_write or b.is_write) or commute(a, b):
-                continue
-            where = meeting_of(paths, a.statement, b.statement)
-            if not where.loops and not where.before:
-                continue
-            pairs = same_element(a.relation, b.relation)
-            loops = shared_loops(knl, a.statement, b.statement, where.loops)
-            ordered = in_time_order(pairs, loops, where.before)
+    for (i, a), (j, b) in product(enumerate(accesses), repeat=2):
+        where = meeting_of(knl.paths, a.statement, b.statement)
+        if (a.is_write or b.is_write) and not commute(a, b) and (where.loops or where.before):
+            ordered = _in_order(knl, where, a.statement, b.statement, same_element(a.relation, b.relation))
             if not ordered.is_empty():
-                kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
-                yield i, j, kind, ordered
+                yield i, j, kind_of(a.is_write, b.is_write), ordered
 
 
 def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str, Path], apart: Sequence[str] = ()
-                 ) -> Iterator[tuple[int, int, str, Map]]:
+                 ) -> Iterator[_Found]:
     """The flow from the last writes before each read, and output pairs between several last writes of one read.
 
     An atomic update has an anti dependence on a read before it, as it does not start a new value.
@@ -166,63 +161,56 @@ def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str
     flows = list(_value_flow(knl, accesses, paths, apart))
     yield from flows
 
-    def ordered(i: int, j: int, kind: str, pairs: Map) -> Iterator[tuple[int, int, str, Map]]:
+    def ordered(i: int, j: int, kind: str, pairs: Map) -> Iterator[_Found]:
         a, b = accesses[i].statement, accesses[j].statement
-        where = meeting_of(paths, a, b)
-        if where.loops or where.before:
-            found = in_time_order(pairs, shared_loops(knl, a, b, where.loops), where.before)
-            if not found.is_empty():
-                yield i, j, kind, found
-    for i, sink, _, first in flows:
-        for j, other, _, second in flows:
-            # only one of two must-writes is the last
-            if other == sink and not (is_must_write(accesses[i]) and is_must_write(accesses[j])) \
-                    and not commute(accesses[i], accesses[j]):
-                yield from ordered(i, j, "output", first.apply_range(second.reverse()))
-            if i == j and accesses[other].update is not None and accesses[sink].update is None:
-                yield from ordered(sink, other, "anti", first.reverse().apply_range(second))
+        found = _in_order(knl, meeting_of(paths, a, b), a, b, pairs)
+        if not found.is_empty():
+            yield i, j, kind, found
+    for (i, sink, _, first), (j, other, _, second) in product(flows, repeat=2):
+        # only one of two must-writes is the last
+        if other == sink and not (is_must_write(accesses[i]) and is_must_write(accesses[j])) \
+                and not commute(accesses[i], accesses[j]):
+            yield from ordered(i, j, "output", first.apply_range(second.reverse()))
+        if i == j and accesses[other].update is not None and accesses[sink].update is None:
+            yield from ordered(sink, other, "anti", first.reverse().apply_range(second))
 
 
 def _value_flow(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str, Path], apart: Sequence[str] = ()
-                ) -> Iterator[tuple[int, int, str, Map]]:
+                ) -> Iterator[_Found]:
     """The flow from the last write before each read, on *paths*.
 
     :arg apart: inames each of whose iterations has its own copy of the temporary.
     """
-    ways = _relative([paths[a.statement] for a in accesses])
-    timed = []
-    for a, way in zip(accesses, ways, strict=True):
-        inames = a.domain.inames
-        time = tuple(("at", position) if iname is None else ("loop", inames.index(iname)) for position, iname in way
-                     if iname not in apart)
-        # an instance reads before it writes
-        relation = a.relation
-        if apart:
-            relation = relation.flat_range_product(cells(inames, [p.Variable(x) for x in apart]))
-        timed.append(TimedAccess(relation, a.is_write, is_must_write(a), (*time, ("at", 1 if a.is_write else 0))))
-    for source, sink, relation in value_flow(timed, joint_must_writes(knl, accesses)):
+    accessed = [timed(a, paths[a.statement], apart) for a in accesses]
+    for source, sink, relation in value_flow(accessed, joint_must_writes(knl, accesses)):
         if not commute(accesses[source], accesses[sink]):
             yield source, sink, "flow", relation
+
+
+def timed(a: Access, path: Path, apart: Sequence[str] = ()) -> TimedAccess:
+    """*a* with its time on *path*, to a copy of its elements for each value of the inames *apart*."""
+    inames = a.domain.inames
+    steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
+             for step in path if step.iname not in apart]
+    relation = a.relation.flat_range_product(cells(inames, [p.Variable(x) for x in apart])) if apart else a.relation
+    # an instance reads before it writes
+    return TimedAccess(relation, a.is_write, is_must_write(a), (*steps, ("at", int(a.is_write))))
 
 
 def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Dependence]:
     """Init before every update before the final statement; updates of one element among themselves."""
     assert not node.others                  # only in a kernel whose dependences are computed anew
-    init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
-    shared = init.inames
-    domains = {s.id: analysis_domain(knl, s) for s in (init, update, final)}
-
-    def pairs(a: str, b: str) -> Map:
-        return identity_on(domains[a], domains[b], shared)
-    yield Dependence("flow", node.accumulator, init.id, update.id, pairs(init.id, update.id), of_value=True)
-    yield Dependence("flow", node.accumulator, update.id, final.id, pairs(update.id, final.id), of_value=True)
-    yield Dependence("flow", node.accumulator, init.id, final.id, pairs(init.id, final.id), of_value=True)
-    among = pairs(update.id, update.id)
+    shared = knl.statement_by_id[node.init].inames
+    domains = {s: analysis_domain(knl, knl.statement_by_id[s]) for s in (node.init, node.update, node.final)}
+    for source, sink in ((node.init, node.update), (node.update, node.final), (node.init, node.final)):
+        yield Dependence("flow", node.accumulator, source, sink, identity_on(domains[source], domains[sink], shared),
+                         of_value=True)
+    among = identity_on(domains[node.update], domains[node.update], shared)
     reorderable = knl.operation(node.operation).in_any_order
     if not reorderable:
-        loops = shared_loops(knl, update.id, update.id, loops_of(reference_paths(knl)[update.id]))
+        loops = shared_loops(knl, node.update, node.update, loops_of(knl.paths[node.update]))
         among = in_time_order(among, loops, before=False)
-    yield Dependence("flow", node.accumulator, update.id, update.id, among, of_value=True, reorderable=reorderable)
+    yield Dependence("flow", node.accumulator, node.update, node.update, among, of_value=True, reorderable=reorderable)
 
 
 def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str] = ()) -> Map:
@@ -235,30 +223,29 @@ def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str]
 def flow_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
     """The flow of the values of one temporary in the reference order of *knl*."""
     accesses = accesses_by_array(knl)[array]
-    return _of_values(array, accesses, _value_flow(knl, accesses, reference_paths(knl)))
+    return _between(accesses, _value_flow(knl, accesses, knl.paths))
 
 
 def order_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
     """The dependences of the values of one temporary in the reference order of *knl*."""
     accesses = accesses_by_array(knl)[array]
-    return _of_values(array, accesses, _value_order(knl, accesses, reference_paths(knl)))
+    return _between(accesses, _value_order(knl, accesses, knl.paths))
 
 
-def _of_values(array: str, accesses: Sequence[Access], found: Iterable[tuple[int, int, str, Map]]
-               ) -> Iterator[Dependence]:
-    for source, sink, kind, relation in found:
-        a, b = accesses[source], accesses[sink]
-        yield Dependence(kind, array, a.statement, b.statement, relation,
-                         exact=a.affine and b.affine and a.must and b.must, of_value=True)
+def values_in(knl: LoopKernel, array: str, apart: Sequence[str]) -> Iterator[Dependence]:
+    """The dependences of one temporary's values in the execution order of *knl*.
 
-
-def joined(parts: Iterable[tuple[Pair, Map]]) -> dict[Pair, Map]:
-    """The relations of each pair of statements, united: two statements may have dependences through several
-    references.
+    :arg apart: inames of all accesses, each of whose iterations has its own copy of the temporary.
     """
-    result: dict[Pair, Map] = {}
-    for pair, relation in parts:
-        result[pair] = result[pair].union(relation) if pair in result else relation
+    accesses = accesses_by_array(knl)[array]
+    return _between(accesses, _value_order(knl, accesses, execution_paths(knl), apart))
+
+
+def joined(parts: Iterable[tuple[K, Points]]) -> dict[K, Points]:
+    """The sets or relations of each key, united: two statements may have dependences through several references."""
+    result: dict[K, Points] = {}
+    for key, points in parts:
+        result[key] = result[key].union(points) if key in result else points
     return result
 
 
@@ -276,21 +263,9 @@ def reads_of(knl: LoopKernel, write: Access) -> Iterator[tuple[str, Map]]:
     """The statements that would read the value of a further access *write* of *knl*, each with the pairs of instances.
     """
     accesses = (*accesses_by_array(knl)[write.array], write)
-    for source, sink, _, relation in _value_flow(knl, accesses, reference_paths(knl)):
+    for source, sink, _, relation in _value_flow(knl, accesses, knl.paths):
         if source == len(accesses) - 1:
             yield accesses[sink].statement, relation
-
-
-def values_in(knl: LoopKernel, array: str, apart: Sequence[str]) -> Iterator[Dependence]:
-    """The dependences of one temporary's values in the execution order of *knl*.
-
-    :arg apart: inames of all accesses, each of whose iterations has its own copy of the temporary.
-    """
-    accesses = accesses_by_array(knl)[array]
-    for source, sink, kind, relation in _value_order(knl, accesses, execution_paths(knl), apart):
-        a, b = accesses[source], accesses[sink]
-        yield Dependence(kind, array, a.statement, b.statement, relation,
-                         exact=a.affine and b.affine and a.must and b.must, of_value=True)
 
 
 def needed_inputs(knl: LoopKernel) -> frozenset[str]:
@@ -298,38 +273,24 @@ def needed_inputs(knl: LoopKernel) -> frozenset[str]:
 
     Includes an array if following its values exceeds isl's budget.
     """
-    result = set()
-    for array, accesses in accesses_by_array(knl).items():
-        if array not in knl.array_args or all(a.is_write for a in accesses):
-            continue
-        if affordable(partial(_reads_beyond_writes, accesses), otherwise=False) \
-                or affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING):
-            result.add(array)
-    return frozenset(result)
+    return frozenset(
+        array for array, accesses in accesses_by_array(knl).items()
+        if array in knl.array_args and not all(a.is_write for a in accesses)
+        and affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING))
 
 
 def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
     """May an element of the one array of *accesses* be read before it is written?"""
-    flows = list(_value_flow(knl, accesses, reference_paths(knl))) if any(a.is_write for a in accesses) else []
+    flows = list(_value_flow(knl, accesses, knl.paths)) if any(a.is_write for a in accesses) else []
     for i, a in enumerate(accesses):
         if a.is_write:
             continue
         sources = [(accesses[source], relation) for source, sink, _, relation in flows
-                   if sink == i and accesses[source].must and accesses[source].affine]
-        unwritten = a.domain.set
-        for _, relation in sources:
-            unwritten = unwritten.subtract(relation.range())
+                   if sink == i and accesses[source].exact]
+        unwritten = reduce(Set.subtract, (relation.range() for _, relation in sources), a.domain.set)
         if not unwritten.is_empty() or not (a.affine or _any_is_written(knl, a, sources)):
             return True
     return False
-
-
-def _reads_beyond_writes(accesses: Sequence[Access]) -> bool:
-    """Is an element read that no instance writes? This test needs no flow."""
-    written = reduce(Map.union, (a.relation for a in accesses if a.is_write)).range() \
-        if any(a.is_write for a in accesses) else None
-    return any(a.affine and not a.is_write and not (a.domain.is_empty() if written is None
-                                                    else a.relation.range().is_subset(written)) for a in accesses)
 
 
 def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:
@@ -342,15 +303,3 @@ def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Acces
                            extents, knl.assumptions)
     except NotAffineError:
         return False
-
-
-def _explicit(knl: LoopKernel) -> Iterator[Dependence]:
-    """The dependences of ``dep=``: between instances that agree in the inames of both statements."""
-    for sink in knl.statements:
-        for source_id in sorted(sink.depends_on):
-            source = knl.statement_by_id[source_id]
-            shared = [x for x in source.inames if x in sink.inames]
-            relation = identity_on(analysis_domain(knl, source), analysis_domain(knl, sink), shared)
-            yield Dependence("explicit", "", source.id, sink.id, relation)
-
-# }}}

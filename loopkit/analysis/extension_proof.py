@@ -8,6 +8,7 @@ a result at an old instance combines the neutral element.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
@@ -26,11 +27,10 @@ from loopkit.analysis.accesses import (
 from loopkit.analysis.dependences import dependences, joined_relations
 from loopkit.analysis.shapes import reached_elements
 from loopkit.analysis.values_preserved import Flow, wrong_values
-from loopkit.analysis.witnesses import Refusal, element_of_sink, refuse_smallest
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest
 from loopkit.expr.dtypes import FLOAT64
 from loopkit.expr.mappers import children, head_of
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.poly.elements import outside, read_beyond
@@ -40,6 +40,32 @@ from loopkit.poly.sets import InstanceSet, Map, Set
 
 #: Every dtype of numbers has all integers up to this value, so that sums and products up to it are exact.
 _EXACT = 128
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step *name* from *before* to *after*, which extends domains along *inames*."""
+
+    before: LoopKernel
+    after: LoopKernel
+    name: str
+    inames: Collection[str]
+
+    def of_points(self, s: Statement, points: Set, array: str, kind: str, what: str, a: Access | None = None
+                  ) -> Refusal:
+        """The refusal of *points* of *s*, at the access *a* to *array*."""
+        element, doubt = (None, None) if a is None else (element_of_sink(a.subscript_relation), doubt_of(self.after, a))
+        return Refusal(BrokenPairs.of_points(self.after, s.id, s.id, points, array, kind, element),
+                       f"{self.name}: {what}.", doubt=doubt)
+
+    def of_flow(self, source: Statement, sink: Statement, pairs: Map, array: str, what: str, own: Collection[str]
+                ) -> Refusal:
+        """:arg own: inames without which the step would keep the flow, for hints."""
+        leave = [x for x in self.inames if len(self.inames) > 1 and x in own]
+        return Refusal(BrokenPairs(self.after, source.id, sink.id, pairs, array, "value"), f"{self.name}: {what}.",
+                       [f"leave '{x}' out" for x in leave]
+                       or [f"name the statements that run on with within=, '{source.id}' not"],
+                       doubt=doubt_of(self.before, *accesses_by_array(self.before)[array]))
 
 
 def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str], temporaries: frozenset[str],
@@ -52,43 +78,38 @@ def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: a result may change, depending on subscripts or conditions that are not affine.
     """
-    found = _refusals(before, after, moved, temporaries, step, inames)
-    refuse_smallest(found, f"{step}: whether all results stay the same")
+    refuse_smallest(_refusals(_Step(before, after, step, inames), moved, temporaries),
+                    f"{step}: whether all results stay the same")
 
 
-def _refusals(before: LoopKernel, after: LoopKernel, moved: frozenset[str], temporaries: frozenset[str], step: str,
-              inames: Collection[str]) -> Iterator[Refusal]:
-    flows = {t: joined_relations(_flow(after, t)) for t in sorted(temporaries)}
+def _refusals(step: _Step, moved: frozenset[str], temporaries: frozenset[str]) -> Iterator[Refusal]:
+    before, after = step.before, step.after
+    flows = {t: _flow(after, t) for t in sorted(temporaries)}
     beyond: dict[str, InstanceSet] = {}
     for new in after.statements:
         own = before.statement_by_id[new.id]
-        yield from _another_value(before, after, own, new, step)      # of statements not moved too: rules are shared
+        yield from _another_value(step, own, new)      # of statements not moved too: rules are shared
         if new.id in moved:
             beyond[new.id] = analysis_domain(after, new).subtract(analysis_domain(before, own))
             for a in accesses_of(after, new):
-                yield from _outside(before, after, a, beyond[new.id], flows.get(a.array, {}), step)
+                yield from _outside(step, a, beyond[new.id], flows.get(a.array, {}))
     nodes = {r.accumulator: r for r in before.reductions.values()}
     for t, found in flows.items():
-        if t in nodes:
-            yield from _combined_beyond(before, after, nodes[t], beyond, step, inames)
-        else:
-            yield from _another_flow(before, after, joined_relations(_flow(before, t)), found, t, step, inames)
+        yield from _combined_beyond(step, nodes[t], beyond) if t in nodes else _another_flow(step, found, t)
 
 
-def _flow(knl: LoopKernel, array: str) -> Iterator[Dependence]:
-    return (d for d in dependences(knl) if d.array == array and d.of_value)
+def _flow(knl: LoopKernel, array: str) -> Flow:
+    return joined_relations(d for d in dependences(knl) if d.array == array and d.of_value)
 
 
 # {{{ each point that was there
 
-def _another_value(before: LoopKernel, after: LoopKernel, own: Statement, new: Statement, step: str
-                   ) -> Iterator[Refusal]:
+def _another_value(step: _Step, own: Statement, new: Statement) -> Iterator[Refusal]:
     """The refusal of the points of *own* at which *new* computes another value."""
-    points = analysis_domain(before, own)
-    wrong = _differing(expanded_expression(before, own), expanded_expression(after, new), points,
-                       integer_names(after, new))
+    wrong = _differing(expanded_expression(step.before, own), expanded_expression(step.after, new),
+                       analysis_domain(step.before, own), integer_names(step.after, new))
     if wrong is not None and not wrong.is_empty():
-        yield _refusal(after, step, new, wrong.set, new.written, "value", f"'{new.id}' would compute something else")
+        yield step.of_points(new, wrong.set, new.written, "value", f"'{new.id}' would compute something else")
 
 
 def _differing(old: Expression, new: Expression, points: InstanceSet, names: frozenset[str]) -> InstanceSet | None:
@@ -107,7 +128,7 @@ def _differing(old: Expression, new: Expression, points: InstanceSet, names: fro
         if holds is not None:               # each branch is that of some of the points
             return _joined([_differing(old.then, new.then, holds, names),
                             _differing(old.else_, new.else_, points.subtract(holds), names)])
-    ours, theirs = _parts(old), _parts(new)
+    ours, theirs = children(old), children(new)
     if type(old) is not type(new) or head_of(old) != head_of(new) or len(ours) != len(theirs) or not ours:
         return points
     return _joined([_differing(a, b, points, names) for a, b in zip(ours, theirs, strict=True)])
@@ -117,91 +138,64 @@ def _joined(parts: Sequence[InstanceSet | None]) -> InstanceSet | None:
     found = [x for x in parts if x is not None]
     return reduce(InstanceSet.union, found) if found else None
 
-
-def _parts(expr: Expression) -> tuple[Expression, ...]:
-    return (expr.aggregate, *expr.index_tuple) if isinstance(expr, p.Subscript) else children(expr)
-
 # }}}
 
 
 # {{{ what is read at the new points
 
-def _outside(before: LoopKernel, after: LoopKernel, a: Access, beyond: InstanceSet, flow: Flow, step: str
-             ) -> Iterator[Refusal]:
+def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterator[Refusal]:
     """Refusals of elements without a value, or outside of the array, at access *a*; *beyond*: the new instances."""
+    before, after = step.before, step.after
     new = after.statement_by_id[a.statement]
     if a.array in after.temporaries:
         shape = after.temporaries[a.array].shape
         bad = None if shape is None else outside(a.relation, shape, after.assumptions)
         if bad is not None:
-            yield _refusal(after, step, new, bad, a.array, "missing",
-                           f"'{new.id}' would access an element outside of '{a.array}'", a)
+            yield step.of_points(new, bad, a.array, "missing",
+                                 f"'{new.id}' would access an element outside of '{a.array}'", a)
         if a.is_write:
             return
         missing = (beyond if a.domain is analysis_domain(after, new) else beyond.intersect(a.domain)).set
-        for (_, sink), relation in flow.items():
-            missing = missing.subtract(relation.range()) if sink == new.id else missing
+        missing = reduce(Set.subtract, (relation.range() for (_, sink), relation in flow.items() if sink == new.id),
+                         missing)
     else:
         reads = [b for b in accesses_by_array(before)[a.array] if not b.is_write]
         missing = read_beyond(a.relation, reached_elements(before, reads))
     if not missing.is_empty():
-        yield _refusal(after, step, new, missing, a.array, "missing",
-                       f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
-
-
-def _refusal(after: LoopKernel, step: str, s: Statement, points: Set, array: str, kind: str, what: str,
-             a: Access | None = None) -> Refusal:
-    element, doubt = (None, None) if a is None else (element_of_sink(a.subscript_relation), doubt_of(after, a))
-    return Refusal.of_points(after, s.id, s.id, points, f"{step}: {what}.", array, kind, element, doubt=doubt)
+        yield step.of_points(new, missing, a.array, "missing",
+                             f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
 
 # }}}
 
 
 # {{{ readers that were there
 
-def _another_flow(before: LoopKernel, after: LoopKernel, known: Flow, found: Flow, array: str, step: str,
-                  inames: Collection[str]) -> Iterator[Refusal]:
-    """Refusals of reads of *before* that get another value."""
-    doubt = doubt_of(before, *accesses_by_array(before)[array])
+def _another_flow(step: _Step, found: Flow, array: str) -> Iterator[Refusal]:
+    """Refusals of reads that were there and get another value."""
+    before = step.before
     now = {pair: relation.intersect_range(analysis_domain(before, before.statement_by_id[pair[1]]).set)
            for pair, relation in found.items()}
-    wrong = list(wrong_values(known, now))
+    wrong = list(wrong_values(_flow(before, array), now))
     # a lost value has a wrong one in its place
     for w in [w for w in wrong if not w.is_lost] or wrong:
         source, sink = (before.statement_by_id[s] for s in (w.source, w.sink))
-        leave = _others(inames, [x for x in source.inames if x not in sink.inames])
-        yield _flow_refusal(after, step, leave, source, sink, w.pairs, array,
-                            f"'{sink.id}' would get another value of '{array}'", doubt)
+        yield step.of_flow(source, sink, w.pairs, array, f"'{sink.id}' would get another value of '{array}'",
+                           [x for x in source.inames if x not in sink.inames])
 
 
-def _combined_beyond(before: LoopKernel, after: LoopKernel, node: ReductionNode, beyond: Mapping[str, InstanceSet],
-                     step: str, inames: Collection[str]) -> Iterator[Refusal]:
-    """Refusals of new updates, those *beyond* the ones of *before*, whose operand is not neutral and changes an old
-    result.
+def _combined_beyond(step: _Step, node: ReductionNode, beyond: Mapping[str, InstanceSet]) -> Iterator[Refusal]:
+    """Refusals of new updates, those *beyond* the old ones, whose operand is not neutral and changes an old result.
 
     An accumulator takes its value from all updates of its instance, so that no value is lost.
     """
+    before = step.before
     final = before.statement_by_id[node.final]
-    doubt = doubt_of(before, *accesses_by_array(before)[node.accumulator])
     for update in (u for u in node.updates if u in beyond):
         s = before.statement_by_id[update]
         new = identity_on(beyond[update], analysis_domain(before, final), before.statement_by_id[node.init].inames)
-        if not new.is_empty() and not _is_neutral(after, node, s.domain.named(new.domain())):
-            yield _flow_refusal(after, step, _others(inames, node.inames), s, final, new, node.accumulator,
-                                f"beyond the edge '{update}' would combine what is not the neutral element of its "
-                                f"{node.operation}", doubt)
-
-
-def _others(inames: Collection[str], own: Collection[str]) -> list[str]:
-    """The *inames* of the step that are in *own*, if the step has other inames too."""
-    return [x for x in inames if len(inames) > 1 and x in own]
-
-
-def _flow_refusal(after: LoopKernel, step: str, leave: Sequence[str], source: Statement, sink: Statement, pairs: Map,
-                  array: str, what: str, doubt: str | None) -> Refusal:
-    """:arg leave: inames without which the step would keep the flow, for hints."""
-    hints = [f"leave '{x}' out" for x in leave] or [f"name the statements that run on with within=, '{source.id}' not"]
-    return Refusal(after, source.id, sink.id, pairs, f"{step}: {what}.", array, "value", hints=hints, doubt=doubt)
+        if not new.is_empty() and not _is_neutral(step.after, node, s.domain.named(new.domain())):
+            yield step.of_flow(s, final, new, node.accumulator, f"beyond the edge '{update}' would combine what is not "
+                               f"the neutral element of its {node.operation}", node.inames)
 
 
 def _is_neutral(knl: LoopKernel, node: ReductionNode, points: InstanceSet) -> bool:

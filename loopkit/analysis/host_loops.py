@@ -27,9 +27,7 @@ def not_separable(knl: LoopKernel, d: Dependence, where: Meeting, pairs: Map) ->
             return None                     # no need to test the inner loops
         if why_not_on_host(knl, loop) is not None:
             return pairs
-        iname = loop[-1].iname
-        assert iname is not None
-        pairs = in_one_iteration(pairs, shared_loops(knl, d.source, d.sink, (iname,)))
+        pairs = in_one_iteration(pairs, shared_loops(knl, d.source, d.sink, loops_of(loop)[-1:]))
     return None if where.before or pairs.is_empty() else pairs
 
 
@@ -63,18 +61,13 @@ def require_barriers_in_place(knl: LoopKernel) -> None:
 
 def why_not_on_host(knl: LoopKernel, loop: Path) -> str | None:
     """The reason why the host cannot run the last loop of the path *loop*, if it runs the others; ``None``: it can."""
-    iname = loop[-1].iname
-    assert iname is not None
+    around = loops_of(loop)
+    iname = around[-1]
     tag = knl.tags.get(iname)
     if tag is not None and not isinstance(tag, ForTag):
         return f"'{iname}' is tagged {tag}"
-    around = loops_of(loop)
-    seen: set[int] = set()
-    for statement, path in execution_paths(knl).items():
-        domain = knl.statement_by_id[statement].domain
-        if path[:len(loop)] != loop or id(domain) in seen:
-            continue
-        seen.add(id(domain))
+    domains = (knl.statement_by_id[s].domain for s, path in execution_paths(knl).items() if path[:len(loop)] == loop)
+    for domain in {id(domain): domain for domain in domains}.values():
         data = data_params(knl, domain)
         if data and depends_on(domain.onto(around), data):
             return f"the bounds of '{iname}' are {origin(knl, data)} ({', '.join(data)})"

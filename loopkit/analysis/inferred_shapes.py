@@ -21,7 +21,9 @@ from loopkit.poly.sets import range_from
 def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
     """*knl* with each output that leaves a margin bound to an input accessed by the same inames, axis by axis."""
     by_array = accesses_by_array(knl)
-    patterns = {name: {_iname_pattern(a) for a in by_array.get(name, ()) if a.affine} for name in knl.array_args}
+    # the inames in each subscript
+    patterns = {name: {tuple(variables(s) & set(a.domain.inames) for s in a.subscripts)
+                       for a in by_array.get(name, ()) if a.affine} for name in knl.array_args}
 
     def like(arg: GlobalArg) -> str | None:
         if arg.name not in knl.written_names or arg.shape is not None or len(patterns[arg.name]) != 1:
@@ -80,7 +82,3 @@ def without_inferred_shapes(arguments: Iterable[Argument], *, but_linear: bool =
 def _is_linear(extent: Expression | None) -> bool:
     return extent is None or not any(isinstance(e, p.Min | p.Max | p.If | p.FloorDiv | p.Remainder)
                                      for e in subexpressions(extent))
-
-
-def _iname_pattern(access: Access) -> tuple[frozenset[str], ...]:
-    return tuple(variables(s) & set(access.domain.inames) for s in access.subscripts)

@@ -19,14 +19,13 @@ from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.ranges import constant_range, with_known_sizes
 from loopkit.analysis.values_preserved import clobbered_flows
-from loopkit.analysis.vectors import in_one_vector
 from loopkit.analysis.witnesses import Violation, smallest_violation, witness_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.updates import update_of
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
-from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
+from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, VecTag, is_parallel
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.limits import kept
@@ -57,7 +56,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
             broken = not_separable(knl, d, where, pairs) if reason == "blocks" else pairs
             if broken is not None:
                 yield Violation(d, broken, reason, reason != "blocks" or _places(knl, d) is not None)
-        meeting = in_one_vector(knl, d)
+        meeting = _in_one_vector(knl, d)
         if meeting is not None:
             yield Violation(d, meeting, "order")
 
@@ -95,9 +94,42 @@ def _grid_axes(knl: LoopKernel, d: Dependence) -> tuple[OnAxes, OnAxes, list[int
 
 
 def _places(knl: LoopKernel, d: Dependence) -> list[tuple[Expression, ...]] | None:
-    """Pairs of coordinates of the blocks of both statements, on the axes of both; ``None``: they are not known."""
+    """Pairs of coordinates of both statements' blocks, on the axes of both; ``None``: they are not known."""
     source, sink, axes = _grid_axes(knl, d)
-    return all_known([places_on_axis(knl, source[x], sink[x]) for x in axes if x in source and x in sink])
+    return _places_on(knl, source, sink, [x for x in axes if x in source and x in sink])
+
+
+def _places_on(knl: LoopKernel, source: OnAxes, sink: OnAxes, axes: Sequence[int]
+               ) -> list[tuple[Expression, ...]] | None:
+    found = [places_on_axis(knl, source[x], sink[x]) for x in axes]
+    known = [pair for places in found if places is not None for pair in places]
+    return None if None in found else known
+
+
+def _in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
+    """The pairs of *d* within one vector: the second instance reads an element that the first one writes, although all
+    reads of a vector come before all of its writes.
+
+    Vectors of several threads run at once too; between those any pair counts.
+    """
+    if d.source != d.sink or d.reorderable:
+        return None
+    inames = knl.statement_by_id[d.source].inames
+    elements = [x for x in inames if isinstance(knl.tags.get(x), VecTag)]
+    if not elements:
+        return None
+    others = [x for x in inames if x not in elements]
+    sequential = [x for x in others if not is_parallel(knl.tags.get(x))]
+    pairs = _agreeing(d.relation, inames, sequential)
+    if d.kind != "flow":
+        pairs = pairs.subtract(_agreeing(d.relation, inames, others))
+    return None if pairs.is_empty() else pairs
+
+
+def _agreeing(relation: Map, inames: tuple[str, ...], chosen: Sequence[str]) -> Map:
+    """The pairs of *relation* that agree in *chosen*."""
+    values = list(map(p.Variable, chosen))
+    return relation.intersect(equal_coordinates(inames, values, inames, values))
 
 
 def is_between_blocks(knl: LoopKernel, d: Dependence) -> bool:
@@ -119,18 +151,10 @@ def to_later_blocks(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
     """
     a, b = knl.statement_by_id[source].inames, knl.statement_by_id[sink].inames
     first, second = axis_inames(knl, a, GroupTag), axis_inames(knl, b, GroupTag)
-    if first.keys() != second.keys():
-        return Map.empty(pairs.get_space())
-    places = all_known([places_on_axis(knl, first[axis], second[axis]) for axis in sorted(first, reverse=True)])
+    places = _places_on(knl, first, second, sorted(first, reverse=True)) if first.keys() == second.keys() else None
     if places is None:
         return Map.empty(pairs.get_space())
     return pairs.intersect(smaller_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
-
-
-def all_known(places: Sequence[Sequence[tuple[Expression, ...]] | None]) -> list[tuple[Expression, ...]] | None:
-    """The coordinates of several axes, concatenated; ``None`` if those of one axis are not known."""
-    known = [x for x in places if x is not None]
-    return [pair for x in known for pair in x] if len(known) == len(places) else None
 
 
 def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> OnAxes:
@@ -202,19 +226,16 @@ def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
     """The least value of *iname* over all its statements, and its extent if that is constant, else 0."""
     if knl.whole is not None and iname in knl.whole.ranges:
         return knl.whole.ranges[iname]
-    return kept(knl.memo.setdefault("iname_range", {}), iname, lambda: _range_of(knl, iname))
 
-
-def _range_of(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
-    domains = _domains_of(knl, iname)
-    if not domains:
-        return 0, 1                         # no instances: any range will do
-    lows, highs = zip(*(constant_range(knl, d, iname) for d in domains), strict=True)
-    if all(v is not None for v in (*lows, *highs)):
-        return min(lows), max(highs) - min(lows) + 1
-    if all(v is not None for v in lows):
-        return min(lows), 0
-    return first_value(iname_span(knl, iname), knl.assumptions), 0
+    def found() -> tuple[Expression, int]:
+        domains = _domains_of(knl, iname)
+        if not domains:
+            return 0, 1                     # no instances: any range will do
+        lows, highs = zip(*(constant_range(knl, d, iname) for d in domains), strict=True)
+        if None in lows:
+            return first_value(iname_span(knl, iname), knl.assumptions), 0
+        return min(lows), 0 if None in highs else max(highs) - min(lows) + 1
+    return kept(knl.memo.setdefault("iname_range", {}), iname, found)
 
 
 def iname_extent(knl: LoopKernel, iname: str) -> Expression:
@@ -242,8 +263,6 @@ def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
     return [d.without_params(data) if (data := data_params(knl, d)) else d
             for d in found.values() if not with_known_sizes(knl, d).is_empty()]
 
-
-# {{{ raising
 
 def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """*knl*, if its order after *step* keeps all dependences, or if the caller allows the broken ones.
@@ -384,5 +403,3 @@ def _not_the_hosts(knl: LoopKernel, v: Violation) -> list[str]:
         return []
     why = obstacle(knl, d.source, meeting_of(execution_paths(knl), d.source, d.sink).loops)
     return [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
-
-# }}}

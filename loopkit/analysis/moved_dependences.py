@@ -4,12 +4,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import product
 
-from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.accesses import accesses_to
 from loopkit.analysis.dependences import with_assumed
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, kind_of, writing_ends
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.relations import carry
+from loopkit.poly.relations import carry, same_element
 from loopkit.poly.sets import Map
 
 
@@ -40,6 +41,11 @@ class Moved:
             pairs = pairs if end.move is None else apply(pairs, end.move.reverse())
         return self.d.relation.intersect(pairs)
 
+    def accessing(self, knl: LoopKernel, array: str) -> Map:
+        """The pairs of instances of both ends that access one element of *array* in *knl*."""
+        return same_element(*(accessed_elements(knl, end.statement, array, is_write=end.is_write)
+                              for end in (self.source, self.sink)))
+
 
 def moved_dependences(kernel: LoopKernel, arrays: Collection[str], ends: Callable[[Dependence, str, bool], list[End]]
                       ) -> Iterator[Moved]:
@@ -48,20 +54,16 @@ def moved_dependences(kernel: LoopKernel, arrays: Collection[str], ends: Callabl
     :arg ends: the new ends for an end of a dependence: a statement, and whether the end is a write.
     """
     for d in with_assumed(kernel):
-        wrote = d.kind in ("flow", "output"), d.kind in ("anti", "output")
         sources, sinks = (ends(d, s, w) if d.array in arrays else [End(s, w)]
-                          for s, w in zip((d.source, d.sink), wrote, strict=True))
-        for a in sources:
-            for b in sinks:
-                if a.move is None and b.move is None:
-                    yield Moved(d, d, a, b)
-                elif a.is_write or b.is_write:
-                    kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
-                    yield Moved(d, replace(d, kind=kind, source=a.statement, sink=b.statement,
-                                           relation=carry(d.relation, a.move, b.move)), a, b)
+                          for s, w in zip((d.source, d.sink), writing_ends(d.kind), strict=True))
+        for a, b in product(sources, sinks):
+            if a.move is None and b.move is None:
+                yield Moved(d, d, a, b)
+            elif a.is_write or b.is_write:
+                yield Moved(d, replace(d, kind=kind_of(a.is_write, b.is_write), source=a.statement, sink=b.statement,
+                                       relation=carry(d.relation, a.move, b.move)), a, b)
 
 
 def accessed_elements(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> Map:
     """The access relation of *statement* to *array*: its writes if *is_write*, else its reads."""
-    return reduce(Map.union, (a.relation for a in accesses_of(knl, knl.statement_by_id[statement])
-                              if a.array == array and a.is_write == is_write))
+    return reduce(Map.union, (a.relation for a in accesses_to(knl, statement, array, is_write=is_write)))

@@ -28,7 +28,7 @@ class Moves:
         return bool(self.sunk or self.distributed)
 
     def beside(self, given: Collection[tuple[str, str]]) -> Moves:
-        """These without the pairs that now nest as in *given*: pairs of inames, the outer one first."""
+        """These without the pairs that now nest as in *given*, the outer iname first."""
         return replace(self, sunk=tuple((x, y) for x, y in self.sunk if (y, x) not in given))
 
     def __str__(self) -> str:

@@ -41,11 +41,14 @@ def _implied(knl: LoopKernel, accesses: Sequence[Access], may: Mapping[int, Flag
     """May-writes that happen in every iteration in which a read happens, as the read is under the same flags."""
     for i, flags in may.items():
         writer = knl.statement_by_id[accesses[i].statement]
-        shared = [x for x in writer.inames if any(x in _set_in(knl, flag, writer) for flag in flags)]
+        setters = [_writer(knl, flag, writer) for flag in flags]
+        shared = [x for x in writer.inames if any(s is not None and x in s.inames for s in setters)]
         for j, read in enumerate(accesses):
             reader = knl.statement_by_id[read.statement]
-            if not read.is_write and _under(knl, reader, flags) \
-                    and all(_writer(knl, flag, writer) is _writer(knl, flag, reader) for flag in flags):
+            # the read runs only if all of the flags hold, each set in the same iteration
+            if not read.is_write and flags <= _conditions(knl, reader) \
+                    and all(_is_flag(knl, flag, reader) for flag in flags) \
+                    and all(s is _writer(knl, flag, reader) for flag, s in zip(flags, setters, strict=True)):
                 yield JointMustWrite((i,), j, tuple((writer.inames.index(x), reader.inames.index(x)) for x in shared))
 
 
@@ -82,8 +85,6 @@ def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
         and set(meeting(knl.paths[a.statement], knl.paths[b.statement]).loops) == set(loops)
 
 
-# {{{ flags
-
 def _flags(knl: LoopKernel, write: Access) -> frozenset[Expression]:
     """The conditions of *write* if all are flags, else none."""
     statement = knl.statement_by_id[write.statement]
@@ -91,11 +92,6 @@ def _flags(knl: LoopKernel, write: Access) -> frozenset[Expression]:
     if data_params(knl, statement.domain) or not all(_is_flag(knl, c, statement) for c in conditions):
         return frozenset()
     return conditions
-
-
-def _under(knl: LoopKernel, user: Statement, flags: frozenset[Expression]) -> bool:
-    """Does *user* run only if all of *flags* hold, each set in the same iteration?"""
-    return flags <= _conditions(knl, user) and all(_is_flag(knl, flag, user) for flag in flags)
 
 
 def _conditions(knl: LoopKernel, user: Statement) -> frozenset[Expression]:
@@ -159,13 +155,5 @@ def _shared_loops(knl: LoopKernel, a: Statement, b: Statement) -> set[str]:
     return set(meeting(knl.paths[a.id], knl.paths[b.id]).loops)
 
 
-def _set_in(knl: LoopKernel, flag: Expression, user: Statement) -> tuple[str, ...]:
-    """The inames of the statement that sets the *flag* of *user*."""
-    writer = _writer(knl, flag, user)
-    return () if writer is None else writer.inames
-
-
 def _negated(flag: Expression) -> Expression:
     return flag.child if isinstance(flag, p.LogicalNot) else p.LogicalNot(flag)
-
-# }}}

@@ -7,13 +7,9 @@ from typing import TypeVar
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import InameTag, VecTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Meeting, Path, Step, meeting
+from loopkit.poly.limits import kept
 
 T = TypeVar("T")
-
-
-def reference_paths(knl: LoopKernel) -> Mapping[str, Path]:
-    """The path to each statement in the tree, without regard to tags."""
-    return knl.paths
 
 
 def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
@@ -21,26 +17,21 @@ def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
 
     Leaves out parallel loops; ``ilp`` and ``vec`` loops are innermost.
     """
-    found: Mapping[str, Path] | None = knl.memo.get("execution_paths")
-    if found is None:
-        found = knl.memo["execution_paths"] = {
-            s: sequential_path(path, knl.tags) for s, path in knl.paths.items()}
-    return found
+    return kept(knl.memo, "execution_paths", lambda: {s: _sequential(path, knl.tags) for s, path in knl.paths.items()})
 
 
-def sequential_path(path: Path, tags: Mapping[str, InameTag]) -> Path:
-    """*path* without its parallel loops, and with ``ilp`` and then ``vec`` loops innermost."""
+def _sequential(path: Path, tags: Mapping[str, InameTag]) -> Path:
     if not tags:
         return path
-    kept: list[Step] = []
+    outer: list[Step] = []
     innermost: list[Step] = []
     for step in path:
         tag = None if step.iname is None else tags.get(step.iname)
         if is_innermost(tag):
             innermost.append(step)
         elif not is_parallel(tag):
-            kept.append(step)
-    return (*kept, *vectors_last(innermost, lambda step: step.iname, tags))
+            outer.append(step)
+    return (*outer, *vectors_last(innermost, lambda step: step.iname, tags))
 
 
 def vectors_last(loops: Sequence[T], iname: Callable[[T], str | None], tags: Mapping[str, InameTag]) -> list[T]:

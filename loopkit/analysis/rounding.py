@@ -1,7 +1,7 @@
 """Accumulation length: the number of roundings in an output, by the length of reductions and recurrences."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, data_params
@@ -22,9 +22,9 @@ def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
     for node in knl.reductions.values():
         for update in map(knl.statement, node.updates):
             total += prod(_extents(knl, update, tuple(x for x in node.inames if x in update.inames), sizes))
-    feeding = _feeding(knl)
+    sources = _sources(knl)
     for statement in knl.statements:
-        if statement.reduction is None and statement.written in feeding[statement.written]:
+        if statement.reduction is None and statement.written in _reached(sources[statement.written], sources):
             kept = _kept_inames(knl, statement)
             if kept is None:
                 total += sum(_extents(knl, statement, statement.inames, sizes))
@@ -39,17 +39,8 @@ def index_names(knl: LoopKernel) -> frozenset[str]:
     found = {name for accesses in accesses_by_array(knl).values() for a in accesses for s in a.subscripts
              for name in variables(s) & known}
     found.update(name for s in knl.statements for name in data_params(knl, s.domain))
-    pending = list(found)
-    while pending:
-        name = pending.pop()
-        if name not in knl.temporaries:
-            continue
-        for statement in knl.statements:
-            if statement.written == name:
-                new = {a.array for a in accesses_of(knl, statement) if not a.is_write} - found
-                found |= new
-                pending.extend(new)
-    return frozenset(found & knl.array_args.keys())
+    through = {name: read for name, read in _sources(knl).items() if name in knl.temporaries}
+    return frozenset(_reached(found, through) & knl.array_args.keys())
 
 
 def _extents(knl: LoopKernel, statement: Statement, inames: tuple[str, ...], sizes: Mapping[str, int]
@@ -70,20 +61,23 @@ def _kept_inames(knl: LoopKernel, statement: Statement) -> frozenset[str] | None
     return frozenset(name for s in written.subscripts for name in variables(s))
 
 
-def _feeding(knl: LoopKernel) -> Mapping[str, set[str]]:
-    """For each written name, the names whose values flow into it."""
-    reach: dict[str, set[str]] = {}
+def _sources(knl: LoopKernel) -> Mapping[str, set[str]]:
+    """For each written name, the names that its statements read."""
+    found: dict[str, set[str]] = {}
     for statement in knl.statements:
         reads = {a.array for a in accesses_of(knl, statement) if not a.is_write}
         if statement.reduction is not None:
             reads.discard(statement.written)          # the accumulation of a reduction counts as the reduction
-        reach.setdefault(statement.written, set()).update(reads)
-    changed = True
-    while changed:
-        changed = False
-        for names in reach.values():
-            more = set().union(*(reach.get(x, set()) for x in names)) - names
-            if more:
-                names |= more
-                changed = True
-    return reach
+        found.setdefault(statement.written, set()).update(reads)
+    return found
+
+
+def _reached(start: Iterable[str], further: Mapping[str, set[str]]) -> set[str]:
+    """The names *start* and those to which *further* leads from them."""
+    found, waiting = set[str](), list(start)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += further.get(name, ())
+    return found

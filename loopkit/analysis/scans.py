@@ -63,7 +63,11 @@ def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
         raise PreconditionError(f"The accumulator '{node.accumulator}' of '{node.final}' has a cell for each iteration "
                                 "of some loops, between which a scan carries it.", subject=node.accumulator,
                                 hint="make the scan before privatize and expand")
-    _require_free_of(knl, node, update, sweep)
+    parts = (expanded_expression(knl, update), *(expand_rules(e, knl.substitutions) for e in update.predicates))
+    if any(sweep in variables(e) for e in parts):
+        raise PreconditionError(f"The reduction of '{node.final}' is no scan along '{sweep}': its operand depends on "
+                                f"'{sweep}' itself, so that no result holds the one before it.", subject=node.name,
+                                hint=f"take what depends on '{sweep}' out of the reduction")
     if data_params(knl, update.domain) or data_params(knl, init.domain):
         raise UndecidedError(f"Whether the reduction of '{node.final}' is a scan along '{sweep}' cannot be decided.",
                              "its bounds are read from memory", hint="bound it by inames and parameters")
@@ -95,8 +99,6 @@ def require_alone(knl: LoopKernel, scan: Scan) -> None:
     rewrite(knl.tree, one)
 
 
-# {{{ the proof
-
 def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points: InstanceSet) -> PreconditionError:
     """The error for the smallest of *points*, instances of a part of *node*; ``{at}`` in *why* is replaced by the
     instance.
@@ -112,14 +114,6 @@ def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points:
         hint=f"a scan's lower bound is fixed and its upper one moves with '{sweep}': sum(j, x[j]) over 0<=j<={sweep}")
 
 
-def _require_free_of(knl: LoopKernel, node: ReductionNode, update: Statement, sweep: str) -> None:
-    parts = (expanded_expression(knl, update), *(expand_rules(e, knl.substitutions) for e in update.predicates))
-    if any(sweep in variables(e) for e in parts):
-        raise PreconditionError(f"The reduction of '{node.final}' is no scan along '{sweep}': its operand depends on "
-                                f"'{sweep}' itself, so that no result holds the one before it.", subject=node.name,
-                                hint=f"take what depends on '{sweep}' out of the reduction")
-
-
 def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
     """*points* moved by 1 along *sweep*."""
     values = tuple(add(p.Variable(x), -1) if x == sweep else p.Variable(x) for x in points.inames)
@@ -130,11 +124,10 @@ def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
 def _require_no_gap(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, sweep: str, rows: tuple[str, ...]) -> None:
     """:raises PreconditionError: a row has several instances without one before it."""
     first = sums.subtract(_one_further(sums, sweep))
-    dim = first.inames.index(sweep)
-    several, _ = apart_along(identity_on(first, first, rows), dim)
+    several, _ = apart_along(identity_on(first, first, rows), first.inames.index(sweep))
     if not several.is_empty():
-        second = InstanceSet(first.inames, several.range())
-        raise _refusal(knl, node, sweep, f"there is a gap before {{at}}, where '{sweep}' starts again", second)
+        raise _refusal(knl, node, sweep, f"there is a gap before {{at}}, where '{sweep}' starts again",
+                       first.named(several.range()))
 
 
 def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: InstanceSet, sweep: str) -> InstanceSet:
@@ -150,7 +143,7 @@ def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: Inst
     several = other_instance(identity_on(newest, newest, rest))
     if not several.is_empty():
         raise _refusal(knl, node, sweep, "{at} has two operands more than the one before it, or the first of all "
-                       "has two", InstanceSet(newest.inames, several.domain()))
+                       "has two", newest.named(several.domain()))
     return newest
 
 
@@ -168,11 +161,7 @@ def _shift(knl: LoopKernel, node: ReductionNode, newest: InstanceSet, sweep: str
 
 
 def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None:
-    """Each operand has one value, whichever instance of the sweep reads it.
-
-    :raises PreconditionError: one has several.
-    :raises UndecidedError: that depends on data.
-    """
+    """Each operand has one value, whichever instance of the sweep reads it."""
     into = [d for d in dependences(knl) if d.sink == update.id and d.source != update.id and d.array
             and d.array != update.written]
     for d in (*_changed_values(knl, into, update, sweep), *_overwritten(knl, into, update, sweep)):
@@ -213,5 +202,3 @@ def _overwritten(knl: LoopKernel, into: Sequence[Dependence], update: Statement,
             if not d.of_value and e.sink == d.source and e.array == d.array \
                     and not e.relation.apply_range(d.relation).intersect(same).is_empty():
                 yield replace(d, exact=d.exact and e.exact)
-
-# }}}

@@ -1,13 +1,14 @@
 """Shapes of arrays: as declared, or as the accesses need them."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.ranges import known_value
 from loopkit.errors import ShapeError
+from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import axis_extent, constant_extent, missed, reached_within
@@ -42,7 +43,8 @@ def _shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     by_array = accesses_by_array(knl)
     cache: dict[object, Expression | None] = {}
     shapes: dict[str, Shape] = {}
-    for name, declared in _declared(knl):
+    data: list[GlobalArg | TemporaryVariable] = [*knl.array_args.values(), *knl.temporaries.values()]
+    for name, declared in ((datum.name, datum.shape) for datum in data):
         accesses = by_array.get(name, ())
         _require_one_rank(name, declared, accesses)
         if declared is not None:
@@ -57,13 +59,6 @@ def _shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     return shapes
 
 
-def _declared(knl: LoopKernel) -> Iterable[tuple[str, Shape | None]]:
-    for arg in knl.array_args.values():
-        yield arg.name, arg.shape
-    for t in knl.temporaries.values():
-        yield t.name, t.shape
-
-
 def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Access]) -> None:
     ranks = {len(a.subscripts) for a in accesses}
     if declared is not None:
@@ -75,17 +70,14 @@ def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Acce
 
 def _inferred(knl: LoopKernel, accesses: Sequence[Access], cache: dict[object, Expression | None],
               temporary: bool) -> Shape:
-    rank = len(accesses[0].subscripts)
-    extents = (_extent(knl, accesses, axis, cache) for axis in range(rank))
-    return tuple(_constant(accesses, axis, e) if temporary else e for axis, e in enumerate(extents))
-
-
-def _constant(accesses: Sequence[Access], axis: int, extent: Expression | None) -> Expression | None:
-    """*extent*, or a constant upper bound of it of at most ``MOST_CONSTANT``."""
-    if extent is None or isinstance(extent, int):
-        return extent
-    most = constant_extent([(a.domain, a.subscripts[axis]) for a in accesses])
-    return most if most is not None and most <= MOST_CONSTANT else extent
+    extents: list[Expression | None] = []
+    for axis in range(len(accesses[0].subscripts)):
+        extent = _extent(knl, accesses, axis, cache)
+        if temporary and extent is not None and not isinstance(extent, int):
+            most = constant_extent([(a.domain, a.subscripts[axis]) for a in accesses])
+            extent = most if most is not None and most <= MOST_CONSTANT else extent
+        extents.append(extent)
+    return tuple(extents)
 
 
 def _extent(knl: LoopKernel, accesses: Sequence[Access], axis: int,

@@ -2,33 +2,25 @@
 
 A write instance identifies a value. The *wanted* flow relates each write instance to the instances that must read its
 value; the *found* flow is the one after the step. A wanted pair that is not found is a lost value; a found pair that
-is not wanted is a wrong value in its place. Each caller provides both:
-
-- storage allocation and contraction: the flow through cells, in execution order (:func:`clobbered_values`);
-- copy-in: the writes before the read, and the writes before the copy that serves it (:mod:`.copy_in`);
-- copy-out: the flow of elements and of a buffer's cells, in one iteration of the loops around it (:mod:`.copy_out`);
-- the buffer of a temporary: its flow, and the flow through copy-in and copy-out (:func:`over_copies`);
-- an extended domain: the flow, and the flow into the instances of the old domain (:mod:`.extension_proof`).
+is not wanted is a wrong value in its place.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import pymbolic.primitives as p
-
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.assumed_dependences import assumed_flows, clobbered_reads, without_assumed
-from loopkit.analysis.dependences import Pair, dependences, in_order, joined
-from loopkit.analysis.must_writes import is_must_write, joint_must_writes
+from loopkit.analysis.dependences import Pair, dependences, in_order, joined, timed
+from loopkit.analysis.must_writes import joint_must_writes
 from loopkit.analysis.order import execution_paths
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_parallel
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.relations import cells, differing, same_element
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.relations import differing, same_element
+from loopkit.poly.sets import Map
 
 #: From write instances to the instances that read their values, for each two statements.
 Flow = Mapping[Pair, Map]
@@ -36,11 +28,7 @@ Flow = Mapping[Pair, Map]
 
 @dataclass(frozen=True)
 class WrongValue:
-    """Instances of *sink* that read the values of *source* instances and must not.
-
-    :ivar pairs: the source instances to the sink instances.
-    :ivar is_lost: instead, the sink instances must read these values and do not.
-    """
+    """Instances of *sink* that read the values of *source* instances and must not; if *is_lost*, the reverse."""
 
     source: str
     sink: str
@@ -62,9 +50,14 @@ def beyond(first: Flow, second: Flow) -> Iterator[tuple[Pair, Map]]:
     """The pairs of *first* that are none of *second*."""
     for pair, relation in first.items():
         if pair not in second or not relation.is_subset(second[pair]):
-            rest = relation.subtract(second[pair]) if pair in second else relation
+            rest = without(relation, second, pair)
             if not rest.is_empty():
                 yield pair, rest
+
+
+def without(pairs: Map, flow: Flow, statements: Pair) -> Map:
+    """The *pairs* of instances of two *statements* that are none of *flow*."""
+    return pairs.subtract(flow[statements]) if statements in flow else pairs
 
 
 def same_flow(first: Flow, second: Flow) -> bool:
@@ -84,23 +77,21 @@ def over_copies(flow: Flow, copies: Collection[str]) -> dict[Pair, Map]:
     return joined(part for part in found if part[0][1] not in copies)
 
 
-# {{{ cells
-
 def clobbered_values(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence],
-                     timed: Callable[[Access], TimedAccess], *, trusting: bool = True) -> Iterator[WrongValue]:
+                     placed: Callable[[Access], TimedAccess], *, trusting: bool = True) -> Iterator[WrongValue]:
     """The wrong values in the cells of one temporary, whose wanted flow is *flows*.
 
-    :arg timed: an access to the cells, with its place in the order.
+    :arg placed: an access to the cells, with its place in the order.
     :arg trusting: leave out the wrong values that an assumed dependence allows; *flows* may then have assumed ones.
     """
     # an update continues the value of its reduction's init or of another write
     updates = {a.statement for a in accesses if _is_update(knl.statement_by_id[a.statement])}
     ends = [a for a in accesses if not (a.is_write and a.statement in updates)]
-    reads = _reads(ends)
-    wanted = joined(((d.source, d.sink), d.relation.intersect_range(reads[d.sink].set))
-                    for d in flows if d.sink in reads)
+    # not all instances of a reader read if the read is in a branch of an if
+    reads = joined((a.statement, a.domain.set) for a in ends if not a.is_write)
+    wanted = joined(((d.source, d.sink), d.relation.intersect_range(reads[d.sink])) for d in flows if d.sink in reads)
     found = joined(((ends[i].statement, ends[j].statement), relation)
-                   for i, j, relation in value_flow([timed(a) for a in ends], joint_must_writes(knl, ends)))
+                   for i, j, relation in value_flow([placed(a) for a in ends], joint_must_writes(knl, ends)))
     array = ends[0].array if ends else ""
     for wrong in wrong_values(wanted, found, updates):
         if trusting and knl.obligations:
@@ -128,19 +119,14 @@ def clobbered_flows(knl: LoopKernel, array: str, assumed: Sequence[Dependence]) 
     found = list(clobbered_values(knl, accesses, bound, lambda a: in_cells(knl, a, apart), trusting=False))
     for d in bound:
         lost = [m.pairs for m in found if m.is_lost and (m.source, m.sink) == (d.source, d.sink)]
-        for wrong in found if lost else ():
-            if wrong.is_lost or wrong.sink != d.sink:
-                continue
-            for other in assumed:
-                for statement, moved in ((other.source, other.relation.domain()), (other.sink, other.relation.range())):
-                    if statement == wrong.source:
-                        reads = wrong.pairs.intersect_domain(moved).range()
-                        pairs = d.relation.intersect(lost[0]).intersect_range(reads)
-                        if not pairs.is_empty():
-                            yield d, pairs
-        at_once = [relation for other in assumed for relation in _either_last(knl, accesses, other, d, apart)]
-        for writes in at_once:
-            pairs = d.relation.intersect(writes)
+        clobbered = [lost[0].intersect_range(wrong.pairs.intersect_domain(moved).range())
+                     for wrong in found if lost and not wrong.is_lost and wrong.sink == d.sink
+                     for other in assumed for statement, moved in ((other.source, other.relation.domain()),
+                                                                   (other.sink, other.relation.range()))
+                     if statement == wrong.source]
+        clobbered += (relation for other in assumed for relation in _either_last(knl, accesses, other, d, apart))
+        for relation in clobbered:
+            pairs = d.relation.intersect(relation)
             if not pairs.is_empty():
                 yield d, pairs
 
@@ -172,24 +158,8 @@ def copied_over(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dep
 
 def in_cells(knl: LoopKernel, a: Access, apart: Sequence[str]) -> TimedAccess:
     """The access to the cells in execution order, with a copy of each cell for each value of the inames *apart*."""
-    inames = a.domain.inames
-    copies = cells(inames, [p.Variable(x) for x in apart])
-    steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
-             for step in execution_paths(knl)[a.statement]]
-    return TimedAccess(a.relation.flat_range_product(copies), a.is_write, is_must_write(a),
-                       (*steps, ("at", 1 if a.is_write else 0)))
-
-
-def _reads(accesses: Sequence[Access]) -> dict[str, InstanceSet]:
-    """The instances of each statement that read: not all do if the read is in a branch of an ``if``."""
-    result: dict[str, InstanceSet] = {}
-    for a in accesses:
-        if not a.is_write:
-            result[a.statement] = result[a.statement].union(a.domain) if a.statement in result else a.domain
-    return result
+    return timed(a, execution_paths(knl)[a.statement], apart)
 
 
 def _is_update(s: Statement) -> bool:
     return s.combine is not None and (s.reduction is not None or s.commutes)
-
-# }}}

@@ -5,18 +5,19 @@ instance (its statement's place in the text, then its inames), then the second.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NoReturn
 
-from loopkit.analysis.accesses import accesses_of, expanded_expression
-from loopkit.analysis.evaluated_accesses import accesses_at
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import accesses_to, data_params, expand_rules, expanded_expression, references
 from loopkit.errors import IllegalTransformError, UndecidedError, Witness
+from loopkit.expr.evaluate import known_value
 from loopkit.expr.mappers import variables
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, writing_ends
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
+from loopkit.poly.limits import kept
 from loopkit.poly.relations import SmallestPair, element_at, pairs_in_order, points_as_pairs, smallest_pair
 from loopkit.poly.sets import Map, Set, range_from
 
@@ -43,60 +44,75 @@ def shared_element(knl: LoopKernel, array: str, kind: str, source: str, sink: st
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Pairs of instances that a step would break; at least one.
+class BrokenPairs:
+    """Pairs of instances, at least one, whose order or value flow is broken.
 
     :ivar knl: a kernel that has the statements *source* and *sink*.
     :ivar pairs: from inames of *source* to inames of *sink*; if *alone*, from the point without coordinates to those
         of *sink*.
-    :ivar sentence: the effect of the step; *array*, *kind* and *element* are those of the witness.
-    :ivar after: the kernel that the step would have made.
-    :ivar doubt: the reason why a pair may not be broken; ``None``: every pair is.
+    :ivar kind: as in :class:`loopkit.errors.Witness`.
     """
 
     knl: LoopKernel
     source: str
     sink: str
     pairs: Map
-    sentence: str
     array: str
     kind: str
     element: Element | None = None
-    hints: Sequence[str] = ()
-    after: LoopKernel | None = None
-    doubt: str | None = None
     alone: bool = False
 
     @classmethod
-    def of_points(cls, knl: LoopKernel, source: str, sink: str, points: Set, sentence: str, array: str,
-                  kind: str = "missing", element: Element | None = None, *, after: LoopKernel | None = None,
-                  doubt: str | None = None) -> Refusal:
-        """The refusal of single instances of *sink* that have no value from *source*."""
-        return cls(knl, source, sink, points_as_pairs(points), sentence, array, kind, element, after=after,
-                   doubt=doubt, alone=True)
+    def of_points(cls, knl: LoopKernel, source: str, sink: str, points: Set, array: str, kind: str = "missing",
+                  element: Element | None = None) -> BrokenPairs:
+        """Single instances of *sink* that have no value from *source*."""
+        return cls(knl, source, sink, points_as_pairs(points), array, kind, element, alone=True)
 
-    @cached_property
+    @property
     def smallest(self) -> SmallestPair:
         """The smallest of the pairs."""
-        inames = () if self.alone else self.knl.statement_by_id[self.source].inames
-        return smallest_pair(self.pairs, inames, self.knl.statement_by_id[self.sink].inames, parameters_of(self.knl))
+        knl = self.knl
+        source = () if self.alone else knl.statement_by_id[self.source].inames
+        sink = knl.statement_by_id[self.sink].inames
+        # statements of one instance set share their relations; the first of each entry keeps its id alive
+        return kept(knl.memo.setdefault("smallest_pairs", {}), (id(self.pairs), source, sink),
+                    lambda: (self.pairs, smallest_pair(self.pairs, source, sink, parameters_of(knl))))[1]
 
     @property
     def size(self) -> Size:
-        """The key by which refusals are compared."""
-        return size_of(self.knl, "" if self.alone else self.source, self.sink, self.smallest)
+        """The key by which broken pairs are compared."""
+        return self.size_of(self.smallest)
+
+    def size_of(self, pair: SmallestPair) -> Size:
+        places = kept(self.knl.memo, "places", lambda: {s.id: i for i, s in enumerate(self.knl.statements)})
+        params, first, second = pair
+        return ([params.get(x, 0) for x in parameters_of(self.knl)], -1 if self.alone else places.get(self.source, -1),
+                *first.values(), places[self.sink], *second.values())
 
     @property
     def witness(self) -> Witness:
-        """The smallest of the pairs, with its element."""
-        params, first, second = self.smallest
+        return self.witness_at(self.smallest)
+
+    def witness_at(self, pair: SmallestPair) -> Witness:
+        params, first, second = pair
         element = None if self.element is None else self.element(params, first, second)
         return Witness(params, (self.source, first), (self.sink, second), self.array, element, self.kind)
 
-    @property
-    def error(self) -> IllegalTransformError:
-        """The error that shows the smallest of the pairs."""
-        return IllegalTransformError(self.sentence, self.witness, self.hints, after=self.after)
+
+@dataclass(frozen=True)
+class Refusal:
+    """The refusal of a step because of *broken* pairs.
+
+    :ivar sentence: the effect of the step.
+    :ivar after: the kernel that the step would have made.
+    :ivar doubt: the reason why a pair may not be broken; ``None``: every pair is.
+    """
+
+    broken: BrokenPairs
+    sentence: str
+    hints: Sequence[str] = ()
+    after: LoopKernel | None = None
+    doubt: str | None = None
 
 
 def refuse_smallest(found: Iterable[Refusal], undecided: str) -> None:
@@ -106,27 +122,15 @@ def refuse_smallest(found: Iterable[Refusal], undecided: str) -> None:
     :raises IllegalTransformError: a pair is broken.
     :raises UndecidedError: all pairs are in doubt.
     """
-    refusals = [r for r in found if not r.pairs.is_empty()]
+    refusals = [r for r in found if not r.broken.pairs.is_empty()]
     sure = [r for r in refusals if r.doubt is None]
     if sure:
-        raise_smallest(sure)
+        least = min(sure, key=lambda r: r.broken.size)
+        raise IllegalTransformError(least.sentence, least.broken.witness, least.hints, after=least.after)
     if refusals:
         raise UndecidedError(f"{undecided} cannot be decided.", str(refusals[0].doubt),
                              hint="leave this statement out with within=, or write its subscripts and conditions in "
                                   "an affine form")
-
-
-def raise_smallest(sure: Iterable[Refusal]) -> NoReturn:
-    """:raises IllegalTransformError: that of the smallest pair."""
-    raise min(sure, key=lambda r: r.size).error
-
-
-def size_of(knl: LoopKernel, source: str, sink: str, pair: SmallestPair) -> Size:
-    """The key by which pairs of instances of two statements are compared."""
-    places: dict[str, int] = knl.memo.setdefault("places", {s.id: i for i, s in enumerate(knl.statements)})
-    params, first, second = pair
-    return ([params.get(x, 0) for x in parameters_of(knl)], places.get(source, -1), *first.values(),
-            places[sink], *second.values())
 
 
 def parameters_of(knl: LoopKernel) -> tuple[str, ...]:
@@ -134,16 +138,13 @@ def parameters_of(knl: LoopKernel) -> tuple[str, ...]:
     return tuple(a.name for a in knl.arguments)
 
 
-# {{{ broken dependences
-
 @dataclass(frozen=True)
 class Violation:
     """Pairs of a dependence that the order breaks.
 
-    :ivar pairs: the broken pairs, source inames to sink inames.
     :ivar reason: ``"order"`` (the sink may run first), ``"blocks"`` (they run in different blocks of one launch, and
         no launch can end between them), or ``"lost"`` (no storage keeps the value from the source to the sink).
-    :ivar placed: the blocks in which the two run are known.
+    :ivar placed: the blocks in which the two run are known; else a pair may be in one block.
     """
 
     dependence: Dependence
@@ -155,6 +156,11 @@ class Violation:
     def exact(self) -> bool:
         """Is each of the pairs really broken?"""
         return self.dependence.exact and self.placed
+
+    def broken(self, knl: LoopKernel) -> BrokenPairs:
+        d = self.dependence
+        return BrokenPairs(knl, d.source, d.sink, self.pairs, d.array, d.kind,
+                           shared_element(knl, d.array, d.kind, d.source, d.sink))
 
 
 #: The greatest number of pairs of instances that are evaluated to find whether they access one element.
@@ -168,60 +174,42 @@ def smallest_violation(knl: LoopKernel, found: Sequence[Violation], doubtful: Se
     :arg doubtful: violations whose pairs may not be broken, as a subscript or condition is not affine. Their smaller
         pairs are evaluated one by one; if these are too many, the witness states that it may not be the smallest.
     """
-    known: dict[tuple[int, str, str], SmallestPair] = {}
-
-    def smallest(v: Violation) -> SmallestPair:
-        # statements of one instance set share their relations
-        a, b = _ends(knl, v)
-        key = (id(v.pairs), a.id, b.id)
-        if key not in known:
-            known[key] = smallest_pair(v.pairs, a.inames, b.inames, parameters_of(knl))
-        return known[key]
-
-    def size(v: Violation) -> Size:
-        return size_of(knl, v.dependence.source, v.dependence.sink, smallest(v))
-    least = min(found, key=size)
-    pair, limit, open_from = smallest(least), size(least), list[Size]()
+    least = min(found, key=lambda v: v.broken(knl).size)
+    broken = least.broken(knl)
+    pair, limit, open_from = broken.smallest, broken.size, list[Size]()
     for v in doubtful:
-        if size(v) < limit:
-            smaller, left = _first_true(knl, v, limit)
+        other = v.broken(knl)
+        if other.size < limit:
+            smaller, left = _first_true(other, limit, v.dependence.of_value)
             open_from += [] if left is None else [left]
             if smaller is not None:
-                least, pair, limit = v, smaller, size_of(knl, v.dependence.source, v.dependence.sink, smaller)
-    d, (params, source, sink) = least.dependence, pair
-    witness = witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
-    return least, replace(witness, smallest=all(left >= limit for left in open_from))
+                least, broken, pair, limit = v, other, smaller, other.size_of(smaller)
+    return least, replace(broken.witness_at(pair), smallest=all(left >= limit for left in open_from))
 
 
-def _ends(knl: LoopKernel, v: Violation) -> tuple[Statement, Statement]:
-    return knl.statement_by_id[v.dependence.source], knl.statement_by_id[v.dependence.sink]
-
-
-def _first_true(knl: LoopKernel, v: Violation, limit: Size) -> tuple[SmallestPair | None, Size | None]:
-    """The smallest pair of *v* below *limit* that is broken whatever the data, and the size from which pairs are
-    undecided.
+def _first_true(broken: BrokenPairs, limit: Size, of_value: bool) -> tuple[SmallestPair | None, Size | None]:
+    """The smallest pair below *limit* that is broken whatever the data, and the size from which pairs are undecided.
 
     The second is ``None`` if all pairs below *limit* are decided.
     """
-    d = v.dependence
-    a, b = _ends(knl, v)
-    pairs = v.pairs
-    for x in sorted(knl.value_params & frozenset().union(*(_names(knl, s) for s in (a, b)))):
+    knl, pairs = broken.knl, broken.pairs
+    a, b = knl.statement_by_id[broken.source], knl.statement_by_id[broken.sink]
+    for x in sorted(knl.value_params & (_names(knl, a) | _names(knl, b))):
         pairs = pairs.intersect_params(range_from(x, 0))    # their elements depend on it, though no relation has it
-    first, second = d.kind in ("flow", "output"), d.kind in ("anti", "output")
     for i, pair in enumerate(pairs_in_order(pairs, a.inames, b.inames, parameters_of(knl))):
-        size = size_of(knl, a.id, b.id, pair)
+        size = broken.size_of(pair)
         if size >= limit:
             break
-        accessed = [accesses_at(knl, s, d.array, {**pair[0], **at}) for s, at in zip((a, b), pair[1:], strict=True)]
+        params, at_source, at_sink = pair
+        accessed = [accesses_at(knl, s, broken.array, {**params, **at}) for s, at in ((a, at_source), (b, at_sink))]
         if accessed[0] is None or accessed[1] is None:
             break                           # data decides
-        elements = [{e for e, is_write in accessed[0] if is_write is first},
-                    {e for e, is_write in accessed[1] if is_write is second}]
-        if elements[0] & elements[1] - {None}:
+        first, second = ({e for e, is_write in found or () if is_write is wanted}
+                         for found, wanted in zip(accessed, writing_ends(broken.kind), strict=True))
+        if first & second - {None}:
             # another write of the temporary may come between the two
-            return (None, size) if d.of_value else (pair, None)
-        if {None} in elements:
+            return (None, size) if of_value else (pair, None)
+        if {None} in (first, second):
             break
         if i == _MOST_TRIED:
             return None, size
@@ -241,8 +229,8 @@ def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
 def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],
                sink: tuple[str, dict[str, int]]) -> Witness:
     """The witness of two instances, with the element of *array* that both access."""
-    first = _elements(knl, source, array, kind in ("flow", "output"), params)
-    second = _elements(knl, sink, array, kind in ("anti", "output"), params)
+    first, second = (_elements(knl, instance, array, is_write, params)
+                     for instance, is_write in zip((source, sink), writing_ends(kind), strict=True))
     return Witness(params, source, sink, array, next((e for e in first if e in second), None), kind)
 
 
@@ -254,7 +242,43 @@ def _elements(knl: LoopKernel, instance: tuple[str, dict[str, int]], array: str,
     found = accesses_at(knl, statement, array, at)
     if found is not None:
         return sorted(element for element, written in found if written is is_write and element is not None)
-    return [element_at(a.subscript_relation, params, tuple(point.values())) for a in accesses_of(knl, statement)
-            if a.array == array and a.is_write == is_write and a.affine]
+    return [element_at(a.subscript_relation, params, tuple(point.values()))
+            for a in accesses_to(knl, statement.id, array, is_write=is_write) if a.affine]
 
-# }}}
+#: An element (``None``: it depends on data), and whether it is written.
+EvaluatedAccess = tuple[tuple[int, ...] | None, bool]
+
+
+def accesses_at(knl: LoopKernel, statement: Statement, array: str, point: Mapping[str, int]
+                ) -> frozenset[EvaluatedAccess] | None:
+    """The elements of *array* that one instance of *statement* reads and writes, by evaluation.
+
+    Subscripts and conditions need not be affine. Empty if a condition of the statement fails; ``None`` if data decides
+    whether the instance runs.
+
+    :arg point: the values of parameters and inames.
+    """
+    if data_params(knl, statement.domain):
+        return None
+    holds = [known_value(expand_rules(e, knl.substitutions), point) for e in statement.predicates]
+    if 0 in holds or None in holds:
+        return frozenset() if 0 in holds else None
+
+    def element(subscripts: tuple[Expression, ...]) -> tuple[int, ...] | None:
+        values = [known_value(s, point) for s in subscripts]
+        known = tuple(v for v in values if v is not None)
+        return known if len(known) == len(values) else None
+
+    def branch(condition: Expression, runs: bool | None, wanted: bool) -> bool | None:
+        value = known_value(condition, point)
+        return runs and (None if value is None else bool(value) is wanted)
+    start: bool | None = True
+    found = set[EvaluatedAccess]()
+    for e in (*statement.predicates, expanded_expression(knl, statement), *statement.subscripts):
+        found |= {(element(at) if runs else None, False)
+                  for name, at, runs in references(expand_rules(e, knl.substitutions), start, branch)
+                  if name == array and runs is not False}
+    if statement.written == array:
+        own = element(statement.subscripts)
+        found |= {(own, True)} if statement.combine is None else {(own, False), (own, True)}
+    return frozenset(found)

@@ -4,11 +4,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import axis_inames, packed_coordinate
-from loopkit.analysis.order import execution_paths, reference_paths
+from loopkit.analysis.order import execution_paths
 from loopkit.errors import PreconditionError, instance_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.dependence import Dependence
@@ -121,12 +122,12 @@ def _writers(knl: LoopKernel, name: str, reader: Statement, sizes: Mapping[str, 
 
 def reference_order(knl: LoopKernel, found: Sequence[Instance]) -> list[Instance]:
     """The instances in the order of the kernel's tree, with ascending parallel inames."""
-    return sorted(found, key=_clock(knl, reference_paths(knl)))
+    return sorted(found, key=_clock(knl, knl.paths))
 
 
 def execution_order(knl: LoopKernel, found: Sequence[Instance]) -> list[Instance]:
     """The instances in their execution order; concurrent ones in the order of the kernel's tree."""
-    tree, time = _clock(knl, reference_paths(knl)), _clock(knl, execution_paths(knl))
+    tree, time = _clock(knl, knl.paths), _clock(knl, execution_paths(knl))
     return sorted(found, key=lambda x: (time(x), tree(x)))
 
 
@@ -143,7 +144,7 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
     time, order = _clock(knl, execution_paths(knl)), execution_order(knl, found)
     first, second = order.index(source), order.index(sink)
     if second < first:
-        tree = _clock(knl, reference_paths(knl))
+        tree = _clock(knl, knl.paths)
         parallel = any(is_parallel(knl.tags.get(iname)) for x in (source, sink) for iname in x.inames(knl))
         free = parallel and tree(source) < tree(sink)
         yield Order(f"the second instance {'could' if free else 'would'} run before the first", order)
@@ -154,12 +155,12 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
         launch = _launch(knl)
         if launch(source) != launch(sink):
             return
-        apart = next((f for f in (_block, _thread) if f(knl, source, sizes) != f(knl, sink, sizes)), None)
-        if apart is None:
+        places = (partial(_coordinates, knl, sizes, kind) for kind in (GroupTag, LocalTag))
+        place = next((place for place in places if place(source) != place(sink)), None)
+        if place is None:
             yield from _vector_order(knl, order, source, sink)
             return
-        own = apart(knl, sink, sizes)
-        ahead = [x for x in order[first + 1:second + 1] if apart(knl, x, sizes) == own]
+        ahead = [x for x in order[first + 1:second + 1] if place(x) == place(sink)]
     moved = set(ahead)
     start, rest = [*order[:first], *ahead[:-1]], [x for x in order[first + 1:] if x not in moved]
     yield Order("the second instance could run before the first", [*start, sink, source, *rest])
@@ -202,21 +203,14 @@ def _launch(knl: LoopKernel) -> Callable[[Instance], tuple[int, ...]]:
     return launch
 
 
-def _block(knl: LoopKernel, x: Instance, sizes: Mapping[str, int]) -> dict[object, int]:
-    """The coordinates of an instance's block."""
-    return _coordinates(knl, x, sizes, GroupTag)
-
-
-def _thread(knl: LoopKernel, x: Instance, sizes: Mapping[str, int]) -> dict[object, int]:
-    """The coordinates of an instance's thread in its block; inames still to be distributed count one by one."""
-    found = _coordinates(knl, x, sizes, LocalTag)
-    found.update((iname, v) for iname, v in x.inames(knl).items() if isinstance(knl.tags.get(iname), AutoLocalTag))
-    return found
-
-
-def _coordinates(knl: LoopKernel, x: Instance, sizes: Mapping[str, int], kind: type[InameTag]) -> dict[object, int]:
-    values = {**sizes, **x.inames(knl)}
+def _coordinates(knl: LoopKernel, sizes: Mapping[str, int], kind: type[InameTag], x: Instance) -> dict[object, int]:
+    """The coordinates of an instance's block, or of its thread in the block, by the *kind* of tag."""
+    inames = x.inames(knl)
     axes = axis_inames(knl, knl.statement_by_id[x.statement].inames, kind)
-    return {axis: evaluate(packed_coordinate(knl, inames), values) for axis, inames in axes.items()}
+    found: dict[object, int] = {axis: evaluate(packed_coordinate(knl, own), {**sizes, **inames})
+                                for axis, own in axes.items()}
+    if kind is LocalTag:                    # inames still to be distributed count one by one
+        found.update((iname, v) for iname, v in inames.items() if isinstance(knl.tags.get(iname), AutoLocalTag))
+    return found
 
 # }}}

@@ -119,13 +119,11 @@ class Machine:
 
     def run(self, order: Iterable[Instance | Half]) -> None:
         for step in order:
-            if isinstance(step, Instance):
-                self._read_all(step)
-                self._finish(step)
-            elif step.writes:
-                self._finish(step.instance)
-            else:
-                self._read_all(step.instance)
+            instance = step if isinstance(step, Instance) else step.instance
+            if isinstance(step, Instance) or not step.writes:
+                self._read_all(instance)
+            if isinstance(step, Instance) or step.writes:
+                self._finish(instance)
 
     def cell(self, name: str, element: Element) -> Any:
         """The current value of an element of an argument."""
@@ -138,12 +136,13 @@ class Machine:
         self._now = instance
         self.accesses[instance] = []
         names = {**self.scalars, **instance.inames(self.knl)}
-        if not all(self._values.of(expand_rules(e, self.knl.substitutions), names) for e in s.predicates):
-            return
-        value = self._values.of(self._expression(s), names)
-        element = self._values.subscripts(s.assignee, names)
-        written = converted(value, self._dtype(s.written))
-        self._pending[instance] = LoggedAccess(s.written, element, written, is_write=True)
+        if all(self._values.of(expand_rules(e, self.knl.substitutions), names) for e in s.predicates):
+            expression = expanded_expression(self.knl, s)
+            if s.combine is not None:
+                expression = self.knl.operation(s.combine).apply(s.assignee, expression)
+            value = converted(self._values.of(expression, names), self._dtype(s.written))
+            element = self._values.subscripts(s.assignee, names)
+            self._pending[instance] = LoggedAccess(s.written, element, value, is_write=True)
 
     def _finish(self, instance: Instance) -> None:
         write = self._pending.pop(instance, None)
@@ -158,10 +157,6 @@ class Machine:
         else:
             self.cells[place] = write.value
             self.written.add(place)
-
-    def _expression(self, s: Statement) -> Any:
-        value = expanded_expression(self.knl, s)
-        return value if s.combine is None else self.knl.operation(s.combine).apply(s.assignee, value)
 
     def _dtype(self, name: str) -> np.dtype[Any]:
         datum = self.knl.temporaries[name] if name in self.knl.temporaries else self.knl.argument_by_name[name]

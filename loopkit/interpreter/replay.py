@@ -101,21 +101,16 @@ def replay_refusal(err: IllegalTransformError, *, seed: int = 0, **given: Any) -
         raise PreconditionError("There is nothing to replay: the error came up before a step had made an order.",
                                 subject="replay", hint="the witness names the two instances")
     with bounded(f"replaying a refusal of kernel '{err.before.name}'"):
-        return _replayed(err, err.before, err.after, seed, given)
-
-
-def _replayed(err: IllegalTransformError, before: LoopKernel, after: LoopKernel, seed: int, given: Mapping[str, Any]
-              ) -> Replay:
-    before, after = _typed(before, after, given)
-    scalars = _scalars(before, err.witness, seed, given)
-    arrays = {k: v for k, v in given.items() if k in before.array_args}
-    run = _Run(scalars, InitialData(seed, arrays, index_names(before)))
-    first = run.machine(before, reference_order(before, run.instances(before)))
-    order, second = _refused(after, run, err.witness, first)
-    expected, got = _passed_values(first, second, err.witness)
-    parameters = {k: run.sizes[k] for k in (*err.witness.parameters, *run.sizes) if k in before.value_params}
-    return Replay(err.witness, parameters, order, expected, got, tuple(_differences(first, second)),
-                  len(first.written | second.written), seed)
+        before, after = _typed(err.before, err.after, given)
+        scalars = _scalars(before, err.witness, seed, given)
+        arrays = {k: v for k, v in given.items() if k in before.array_args}
+        run = _Run(scalars, InitialData(seed, arrays, index_names(before)))
+        first = run.machine(before, reference_order(before, run.instances(before)))
+        order, second = _refused(after, run, err.witness, first)
+        expected, got = _passed_values(first, second, err.witness)
+        parameters = {k: run.sizes[k] for k in (*err.witness.parameters, *run.sizes) if k in before.value_params}
+        return Replay(err.witness, parameters, order, expected, got, tuple(_differences(first, second)),
+                      len(first.written | second.written), seed)
 
 
 # {{{ the two runs
@@ -218,17 +213,10 @@ def _refused(knl: LoopKernel, run: _Run, witness: Witness, reference: Machine) -
 # {{{ the differences
 
 def _differences(first: Machine, second: Machine) -> list[CellDifference]:
-    result = []
-    for name, element in sorted(first.written | second.written):
-        a, b = (m.cell(name, element) for m in (first, second))
-        if not _same(a, b, reordered=_any_order(first.knl)):
-            result.append(CellDifference(name, element, a, b))
-    return result
-
-
-def _any_order(knl: LoopKernel) -> bool:
-    """Are there sums with terms in arbitrary order?"""
-    return bool(knl.reductions) or any(s.commutes for s in knl.statements)
+    reordered = bool(first.knl.reductions) or any(s.commutes for s in first.knl.statements)
+    cells = [CellDifference(name, element, first.cell(name, element), second.cell(name, element))
+             for name, element in sorted(first.written | second.written)]
+    return [c for c in cells if not _same(c.expected, c.got, reordered=reordered)]
 
 
 def _same(a: Any, b: Any, *, reordered: bool = False) -> bool:

@@ -31,6 +31,7 @@ from loopkit.expr.evaluate import truncated_quotient, truncated_remainder
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
+from loopkit.expr.mappers import children
 from loopkit.expr.nodes import TypeCast
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 
@@ -78,10 +79,10 @@ class Values:
             case p.If(condition=condition, then=then, else_=else_):
                 taken = then if self._value(condition, names) else else_
                 return self._typed(expr, self._value(taken, names))
-            case p.LogicalAnd(children=children):
-                return np.bool_(all(self._value(c, names) for c in children))
-            case p.LogicalOr(children=children):
-                return np.bool_(any(self._value(c, names) for c in children))
+            case p.LogicalAnd():
+                return np.bool_(all(self._value(c, names) for c in expr.children))
+            case p.LogicalOr():
+                return np.bool_(any(self._value(c, names) for c in expr.children))
             case p.LogicalNot(child=child):
                 return np.bool_(not self._value(child, names))
             case p.Comparison(left=left, operator=op, right=right):
@@ -96,18 +97,11 @@ class Values:
                 return expr
 
     def _arithmetic(self, expr: p.ExpressionNode, names: Mapping[str, Any]) -> Any:
-        match expr:
-            case p.Sum(children=parts) | p.Product(children=parts) | p.Min(children=parts) | p.Max(children=parts):
-                operands: tuple[Expression, ...] = parts
-            case p.Quotient() | p.FloorDiv() | p.Remainder():
-                operands = (expr.numerator, expr.denominator)
-            case p.Power():
-                operands = (expr.base, expr.exponent)
-            case _:
-                raise PreconditionError(f"No value is known for {expr}.", subject=str(expr))
+        operation = _OPERATIONS.get(type(expr))
+        if operation is None:
+            raise PreconditionError(f"No value is known for {expr}.", subject=str(expr))
         dtype = _computed_in(self._type(expr))
-        values = [converted(self._value(e, names), dtype) for e in operands]
-        return self._typed(expr, reduce(_OPERATIONS[type(expr)], values))
+        return self._typed(expr, reduce(operation, [converted(self._value(e, names), dtype) for e in children(expr)]))
 
     def _compared(self, op: str, left: Expression, right: Expression, names: Mapping[str, Any]) -> Any:
         a, b = self._value(left, names), self._value(right, names)
@@ -176,8 +170,6 @@ def function_value(name: str, *arguments: Any) -> Any:
     return _FUNCTIONS[name](*arguments)
 
 
-# {{{ operations
-
 def _power(base: Any, exponent: Any) -> Any:
     if np.asarray(base).dtype.kind in "iu" and exponent < 0:
         return np.float64(base)**np.float64(exponent)
@@ -200,11 +192,6 @@ def _by_python(f: Callable[..., float]) -> Callable[..., Any]:
     return call
 
 
-def _rounded(x: Any) -> Any:
-    """Half away from zero, as C rounds."""
-    return x if np.asarray(x).dtype.kind in "iub" else np.copysign(np.floor(np.abs(x) + 0.5), x)
-
-
 def _whole(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A rounding that leaves integers unchanged."""
     return lambda x: x if np.asarray(x).dtype.kind in "iub" else f(x)
@@ -218,11 +205,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **{name: getattr(np, name) for name in _NUMPYS_OWN.split()},
     **{f"a{name}": getattr(np, f"arc{name}") for name in _ARCS.split()},
     "abs": np.abs, "floor": _whole(np.floor), "ceil": _whole(np.ceil), "trunc": _whole(np.trunc),
-    "rint": _whole(np.rint), "round": _rounded,
+    "rint": _whole(np.rint), "round": _whole(lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x)),
     "rsqrt": lambda x: 1/np.sqrt(x), "exp10": lambda x: np.power(x.dtype.type(10), x),
     "sinpi": lambda x: np.sin(np.pi*x), "cospi": lambda x: np.cos(np.pi*x),
     "erf": _by_python(math.erf), "erfc": _by_python(math.erfc), "lgamma": _by_python(math.lgamma),
     "tgamma": _by_python(math.gamma), "remainder": _by_python(math.remainder),
     "pow": _power, "fdim": lambda x, y: np.fmax(x - y, x.dtype.type(0)), "fma": lambda x, y, z: x*y + z}
-
-# }}}

@@ -32,15 +32,13 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     """*function* with a check of its arguments against its annotations."""
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        given, named = tuple(map(_read, args)), {name: _read(value) for name, value in kwargs.items()}
+        given, named = tuple(map(read, args)), {name: read(value) for name, value in kwargs.items()}
         require_kinds(function, given, named)
         return function(*given, **named)
+
+    def read(argument: Any) -> Any:                    # an iterator can be read only once
+        return tuple(argument) if isinstance(argument, Iterator) else argument
     return call
-
-
-def _read(argument: Any) -> Any:
-    """*argument*, read if it can be read only once."""
-    return tuple(argument) if isinstance(argument, Iterator) else argument
 
 
 def require_kinds(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
@@ -63,7 +61,7 @@ def require_kinds(function: Callable[..., object], args: Sequence[object], kwarg
 
 @functools.cache
 def _parameters(function: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
-    """The named parameters of *function* (neither ``*args`` nor ``**kwargs``), with their annotations as types."""
+    """The named parameters, with their annotations as types."""
     return tuple(p for p in inspect.signature(function, eval_str=True).parameters.values()
                  if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
 

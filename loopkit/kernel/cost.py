@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
+from math import prod
 
 from pymbolic.typing import Expression
 
@@ -37,14 +38,9 @@ class Cells:
 
     def __str__(self) -> str:
         """``64 bytes a thread``, ``4*n bytes a call``."""
-        unit = 1 if self.element_bytes is None else self.element_bytes
-        constant = unit
-        others = []
-        for e in self.shape:
-            if isinstance(e, int):
-                constant *= e
-            else:
-                others.append(f"({to_text(e)})" if "+" in to_text(e) or "-" in to_text(e) else to_text(e))
+        constant = prod((e for e in self.shape if isinstance(e, int)), start=self.element_bytes or 1)
+        texts = [to_text(e) for e in self.shape if not isinstance(e, int)]
+        others = [f"({text})" if "+" in text or "-" in text else text for text in texts]
         size = "*".join(others if others and constant == 1 else [str(constant), *others])
         what = "element" if self.element_bytes is None else "byte"
         return f"{size} {what}{'' if size == '1' else 's'} a {OWNERS[self.space]}"
@@ -58,10 +54,7 @@ class Cells:
         return any(self._count(sizes) > other._count(sizes) for sizes in _trials(names))
 
     def _count(self, sizes: Mapping[str, int]) -> int:
-        result = 1
-        for e in self.shape:
-            result *= max(int(evaluate(e, sizes)), 0)
-        return result
+        return prod(max(int(evaluate(e, sizes)), 0) for e in self.shape)
 
 
 def _trials(names: Collection[str]) -> Iterator[dict[str, int]]:
@@ -96,18 +89,11 @@ class Cost:
         if self.launches is not None and self.launches > 1:
             yield f"{self.launches} launches"
         for iname, count in self.hosts:
-            yield f"for {iname}: on the host, {launch_count(count)} per iteration"
+            yield f"for {iname}: on the host, {'one launch' if count == 1 else f'{count} launches'} per iteration"
 
     def scratch_lines(self) -> Iterator[str]:
         """The temporaries in global memory."""
-        for name, cells in self.cells.items():
-            if cells.space is AddressSpace.GLOBAL:
-                yield f"{name}: {cells}"
-
-
-def launch_count(number: int) -> str:
-    """``one launch``, ``2 launches``."""
-    return "one launch" if number == 1 else f"{number} launches"
+        return (f"{name}: {cells}" for name, cells in self.cells.items() if cells.space is AddressSpace.GLOBAL)
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,18 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Completion, Instruction, Swizzle
 
 
-class AddressSpace(Enum):
+class _Named(Enum):
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class AddressSpace(_Named):
     """The memory of a temporary: of a thread, of a block (loopy calls it local), or of the device."""
 
     PRIVATE = "private"
     SHARED = "shared"
     LOCAL = SHARED
     GLOBAL = "global"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 #: The names of address spaces, with synonyms.
@@ -34,7 +36,7 @@ def address_space(space: object) -> AddressSpace | None:
         return None
 
 
-class CachePolicy(Enum):
+class CachePolicy(_Named):
     """The cache policy of an array, by PTX's names.
 
     EVICT_LAST: caches evict elements loaded from the array last. STREAMING: caches evict elements stored to it first.
@@ -42,9 +44,6 @@ class CachePolicy(Enum):
 
     EVICT_LAST = "evict_last"
     STREAMING = "streaming"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class GlobalArg:
         ``make_kernel``.
     :ivar inferred: without *shape*: the smallest shape that holds all accesses, found by ``make_kernel``; no
         transformation changes it. ``None``: to be inferred from the current accesses.
-    :ivar cache_policy: the cache policy; ``None``: the default one.
+    :ivar cache_policy: ``None``: the default one.
     """
 
     name: str
@@ -82,7 +81,7 @@ Argument = GlobalArg | ValueArg
 class TemporaryVariable:
     """A temporary: a value carried between statements.
 
-    :ivar shape: extents of its subscripts; ``None``: inferred from the accesses, ``()``: a scalar.
+    :ivar shape: ``None``: inferred from the accesses, ``()``: a scalar.
     :ivar address_space: ``None``: storage allocation chooses it from the writers and readers. ``make_kernel`` takes
         names, too.
     :ivar fixed: the user declared shape and address space; lowering uses exactly these or refuses.
@@ -91,7 +90,6 @@ class TemporaryVariable:
     :ivar instruction: the instruction that stores and loads its elements; ``None``: plain stores and loads.
     :ivar note: a remark for readers of the generated code.
     :ivar order: its axes in memory, the slowest first; ``()``: in the order of its subscripts.
-    :ivar swizzle: the permutation of its columns in each row.
     """
 
     name: str

@@ -40,3 +40,13 @@ class Dependence:
 
 def _restored(kind: str, array: str, source: str, sink: str, relation: str, *others: bool) -> Dependence:
     return Dependence(kind, array, source, sink, parse_relation(relation), *others)
+
+
+def kind_of(source_writes: bool, sink_writes: bool) -> str:
+    """The kind of a dependence between accesses of which one is a write."""
+    return ("output" if sink_writes else "flow") if source_writes else "anti"
+
+
+def writing_ends(kind: str) -> tuple[bool, bool]:
+    """Whether the source of a dependence of *kind* is a write, and whether its sink is."""
+    return kind in ("flow", "output"), kind in ("anti", "output")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 _KIB = 1024
 
@@ -13,18 +14,15 @@ WARP = 32
 class DeviceLimits:
     """Limits of one launch and of one multiprocessor on one CUDA architecture, from the CUDA programming guide.
 
-    :ivar shared_bytes: bytes of shared memory per block with an opt-in by the launch; *static_shared_bytes*: without.
-    :ivar resident_threads: threads on one multiprocessor at a time.
-    :ivar resident_blocks: blocks on one multiprocessor at a time.
-    :ivar resident_shared_bytes: bytes of shared memory of one multiprocessor.
-    :ivar reserved_shared_bytes: bytes of it that the system reserves for each block.
+    :ivar shared_bytes: shared memory of a block with an opt-in by the launch; *static_shared_bytes*: without.
+    :ivar resident_threads: on one multiprocessor at a time, as *resident_blocks* and *resident_shared_bytes*.
+    :ivar reserved_shared_bytes: shared memory that the system reserves for each block.
     :ivar shared_unit: the allocation unit of shared memory, in bytes.
-    :ivar registers: 32-bit registers of one multiprocessor, and of a block; *thread_registers*: of a thread.
-    :ivar register_unit: the allocation unit of registers per warp.
-    :ivar partitions: parts of a multiprocessor; each has its share of the registers and runs its share of the warps.
-    :ivar threads: threads in a block; *block*: threads along x, y, z.
-    :ivar grid: blocks along x, y, z.
-    :ivar warp: threads of a warp.
+    :cvar registers: 32-bit registers of one multiprocessor, and of a block; *thread_registers*: of a thread.
+    :cvar register_unit: the allocation unit of registers per warp.
+    :cvar partitions: parts of a multiprocessor; each has its share of the registers and runs its share of the warps.
+    :cvar threads: threads in a block; *block*: threads along x, y, z.
+    :cvar grid: blocks along x, y, z.
     """
 
     arch: str
@@ -34,20 +32,21 @@ class DeviceLimits:
     resident_shared_bytes: int
     reserved_shared_bytes: int = _KIB
     shared_unit: int = 128
-    registers: int = 64 * _KIB
-    thread_registers: int = 255
-    register_unit: int = 256
-    partitions: int = 4
-    static_shared_bytes: int = 48 * _KIB
-    threads: int = 1024
-    block: tuple[int, int, int] = (1024, 1024, 64)
-    grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
-    warp: int = WARP
+
+    registers: ClassVar[int] = 64 * _KIB
+    thread_registers: ClassVar[int] = 255
+    register_unit: ClassVar[int] = 256
+    partitions: ClassVar[int] = 4
+    static_shared_bytes: ClassVar[int] = 48 * _KIB
+    threads: ClassVar[int] = 1024
+    block: ClassVar[tuple[int, int, int]] = (1024, 1024, 64)
+    grid: ClassVar[tuple[int, int, int]] = (2**31 - 1, 65535, 65535)
+    warp: ClassVar[int] = WARP
 
     @property
     def capability(self) -> int:
         """The compute capability as a number, 80 for sm_80."""
-        return int("".join(c for c in self.arch if c.isdigit()))
+        return int("".join(filter(str.isdigit, self.arch)))
 
     def warps(self, threads: int) -> int:
         """The warps of a block of *threads*."""

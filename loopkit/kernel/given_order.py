@@ -68,10 +68,9 @@ def _without(chains: Iterable[Chain], pairs: Collection[Pair]) -> list[Chain]:
     found = dict.fromkeys(chains)
     todo = list(found)
     for chain in todo:
-        pair = next((pair for pair in sorted(ordered_pairs([chain])) if pair in pairs), None)
-        if pair is not None:
+        if wrong := ordered_pairs([chain]).intersection(pairs):
             del found[chain]
-            parts = dict.fromkeys(tuple(y for y in chain if y != x) for x in reversed(pair))
+            parts = dict.fromkeys(tuple(y for y in chain if y != x) for x in reversed(min(wrong)))
             new = [part for part in parts if part not in found]
             found.update(dict.fromkeys(new))
             todo += new

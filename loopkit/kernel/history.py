@@ -4,8 +4,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from loopkit.errors import LoopkitError, PreconditionError, ReplayError
@@ -18,22 +19,11 @@ K = TypeVar("K")
 
 
 @dataclass(frozen=True)
-class Known:
-    """The effects of a step, computed already."""
-
-    effects: tuple[str, ...]
-
-    def __call__(self) -> tuple[str, ...]:
-        return self.effects
-
-
-@dataclass(frozen=True)
 class HistoryStep:
     """One transformation: its name, its arguments and the verdict on it.
 
     :ivar verdict: ``"structural"`` (no reordering), ``"proven"``, ``"assumed"`` or ``"unsafe"``.
-    :ivar seconds: the duration of the step; outside equality and hash.
-    :ivar found_effects: computes :attr:`effects`; outside equality and hash.
+    :ivar found_effects: computes :attr:`effects`.
     """
 
     name: str
@@ -55,7 +45,7 @@ class HistoryStep:
     def __getstate__(self) -> dict[str, Any]:
         """For pickling: the effects, without the kernels from which they are computed."""
         known = self.effects
-        return {**self.__dict__, "found_effects": Known(known) if known else None}
+        return {**self.__dict__, "found_effects": partial(tuple, known) if known else None}
 
     def __hash__(self) -> int:
         # arguments may be mappings and lists
@@ -102,7 +92,6 @@ class History(Sequence[HistoryStep]):
     knl = lk.make_kernel('{[i]: 0<=i<n}', 'y[i] = 2*x[i]')
     knl = lk.split_iname(knl, 'i', 16)
 
-    :ivar steps: the transformations.
     :ivar made: the call of ``make_kernel`` before them; ``None``: the kernel was made in another way.
     :ivar proven: the step that is being made took a proof of legality; ``False`` on every kernel that a user gets.
     """
@@ -110,8 +99,6 @@ class History(Sequence[HistoryStep]):
     steps: tuple[HistoryStep, ...] = ()
     made: HistoryStep | None = None
     proven: bool = False
-
-    # {{{ a sequence of steps
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -131,8 +118,6 @@ class History(Sequence[HistoryStep]):
     def then(self, step: HistoryStep) -> History:
         """This history with one more step."""
         return replace(self, steps=(*self.steps, step))
-
-    # }}}
 
     def __str__(self) -> str:
         """One line for each step, with its verdict and its time."""
@@ -156,7 +141,13 @@ class History(Sequence[HistoryStep]):
         if self.made is None:
             raise PreconditionError("The kernel was not made by make_kernel, so that no script can make it again.",
                                     subject="history", hint="history.replay(knl) makes its steps on a kernel")
-        lines = [_checked_line(number, step) for number, step in enumerate((self.made, *self.steps))]
+        lines: list[str] = []
+        for number, step in enumerate((self.made, *self.steps)):
+            try:
+                lines += [step.line(), *(f"#   {effect}" for effect in step.effects)]
+            except PreconditionError as err:
+                raise PreconditionError(f"Step {number} ({step.name}) cannot be written into a script. {err.message}",
+                                        subject=err.subject, hint=err.hint) from None
         body = "\n".join(lines)
         return "\n".join([*_imports(body), "", body])
 
@@ -186,15 +177,11 @@ class History(Sequence[HistoryStep]):
         + 2  knl = lk.split_iname(knl, 'i', 32, inner_iname='lane')
              inner_length: 16 -> 32; inner_iname: added 'lane'
         """
-        return difference(self, other)
-
-
-def _checked_line(number: int, step: HistoryStep) -> str:
-    try:
-        return "\n".join([step.line(), *(f"#   {effect}" for effect in step.effects)])
-    except PreconditionError as err:
-        raise PreconditionError(f"Step {number} ({step.name}) cannot be written into a script. {err.message}",
-                                subject=err.subject, hint=err.hint) from None
+        old, new = ([(i, s) for i, s in enumerate((h.made, *h.steps)) if s is not None] for h in (self, other))
+        if old and new and old[0] == new[0] and old[0][0] == 0:
+            del old[0], new[0]                          # an equal starting kernel is not listed
+        changes = tuple(_changes(old, new))
+        return HistoryDiff(changes, next((i for i, c in enumerate(changes) if c.kind != "kept"), len(changes)))
 
 
 def _imports(body: str) -> Iterator[str]:
@@ -207,32 +194,30 @@ def _imports(body: str) -> Iterator[str]:
     yield "import loopkit as lk"
 
 
-# {{{ comparing
+#: A step with its number in its history.
+_Numbered = tuple[int, HistoryStep]
+
 
 @dataclass(frozen=True)
 class Change:
     """One line of a comparison of two histories.
 
     :ivar kind: ``"kept"``, ``"changed"``, ``"removed"`` or ``"added"``.
-    :ivar old: the number of the step in the first history, and the step; ``None`` where it was added. Number 0 is the
-        making of the kernel.
-    :ivar new: the same in the second one; ``None`` where it was removed.
+    :ivar old: the step of the first history; ``None`` where it was added. Step 0 is the making of the kernel.
+    :ivar new: the step of the second one; ``None`` where it was removed.
     """
 
     kind: str
-    old: tuple[int, HistoryStep] | None
-    new: tuple[int, HistoryStep] | None
+    old: _Numbered | None
+    new: _Numbered | None
 
     def lines(self) -> Iterator[str]:
-        if self.kind == "kept":
-            assert self.new is not None
-            yield from _numbered(" ", self.new)
-            return
-        if self.old is not None:
-            yield from _numbered("-", self.old)
-        if self.new is not None:
-            yield from _numbered("+", self.new)
-        if self.old is not None and self.new is not None:
+        for mark, step in ((" ", self.new),) if self.kind == "kept" else (("-", self.old), ("+", self.new)):
+            if step is not None:
+                first, *rest = str(step[1]).splitlines()
+                yield f"{mark} {step[0]}  {first}"
+                yield from (f"{mark}    {line}" for line in rest)
+        if self.kind == "changed" and self.old is not None and self.new is not None:
             yield f"     {'; '.join(_changed_arguments(self.old[1], self.new[1]))}"
 
 
@@ -253,37 +238,23 @@ class HistoryDiff:
         return "\n".join(line for c in self.changes for line in c.lines()) if self else "The histories are equal."
 
 
-def difference(first: History, second: History) -> HistoryDiff:
-    """The changes from *first* to *second*."""
-    a, b = ([(i, s) for i, s in enumerate((h.made, *h.steps)) if s is not None] for h in (first, second))
-    if a and b and a[0] == b[0] and a[0][0] == 0:
-        del a[0], b[0]                                  # an equal starting kernel is not listed
-    changes: list[Change] = []
-    matcher = difflib.SequenceMatcher(None, [s for _, s in a], [s for _, s in b], autojunk=False)
+def _changes(old: Sequence[_Numbered], new: Sequence[_Numbered]) -> Iterator[Change]:
+    """The changes from *old* to *new*: among the steps that differ, those of one name are paired in their order."""
+    for equal, a, b in _blocks(old, new, lambda step: step):
+        for paired, x, y in [(True, a, b)] if equal else _blocks(a, b, lambda step: step.name):
+            if paired:
+                yield from (Change("kept" if equal else "changed", *both) for both in zip(x, y, strict=True))
+            else:
+                yield from (Change("removed", step, None) for step in x)
+                yield from (Change("added", None, step) for step in y)
+
+
+def _blocks(old: Sequence[_Numbered], new: Sequence[_Numbered], key: Callable[[HistoryStep], Hashable]
+            ) -> Iterator[tuple[bool, Sequence[_Numbered], Sequence[_Numbered]]]:
+    """Blocks of consecutive steps of both histories, alternately with equal and with different keys."""
+    matcher = difflib.SequenceMatcher(None, [key(s) for _, s in old], [key(s) for _, s in new], autojunk=False)
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if tag == "equal":
-            changes += [Change("kept", x, y) for x, y in zip(a[i1:i2], b[j1:j2], strict=True)]
-        else:
-            changes += _paired(a[i1:i2], b[j1:j2])
-    common = next((i for i, c in enumerate(changes) if c.kind != "kept"), len(changes))
-    return HistoryDiff(tuple(changes), common)
-
-
-def _paired(old: Sequence[tuple[int, HistoryStep]], new: Sequence[tuple[int, HistoryStep]]) -> Iterator[Change]:
-    """Pairs steps of one name as changed ones, in their order; the others count as removed or added."""
-    matcher = difflib.SequenceMatcher(None, [s.name for _, s in old], [s.name for _, s in new], autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if tag == "equal":
-            yield from (Change("changed", x, y) for x, y in zip(old[i1:i2], new[j1:j2], strict=True))
-        else:
-            yield from (Change("removed", x, None) for x in old[i1:i2])
-            yield from (Change("added", None, y) for y in new[j1:j2])
-
-
-def _numbered(mark: str, step: tuple[int, HistoryStep]) -> Iterator[str]:
-    first, *rest = str(step[1]).splitlines()
-    yield f"{mark} {step[0]}  {first}"
-    yield from (f"{mark}    {line}" for line in rest)
+        yield tag == "equal", old[i1:i2], new[j1:j2]
 
 
 def _changed_arguments(old: HistoryStep, new: HistoryStep) -> Iterator[str]:
@@ -296,5 +267,3 @@ def _changed_arguments(old: HistoryStep, new: HistoryStep) -> Iterator[str]:
             yield f"{name}: {a} -> {b}" if "\n" not in a + b else f"{name}: other text"
     if old.verdict != new.verdict:
         yield f"verdict: {old.verdict} -> {new.verdict}"
-
-# }}}

@@ -59,19 +59,12 @@ class LoopKernel:
     :mod:`loopkit.analysis.constructors`; :func:`dataclasses.replace` alone is refused.
 
     :ivar name: the name of the generated function.
-    :ivar arguments: in order; arrays and values.
-    :ivar temporaries: by name.
     :ivar statements: in textual order, reductions as their init, update and final statements.
     :ivar tree: the reference order, as transformed so far.
     :ivar given_order: the orders of loops that the user gave; steps without a reordering purpose keep them.
-    :ivar reductions: the reduction nodes by name.
-    :ivar tags: iname tags by iname.
-    :ivar operations: the user-defined reduction operations, by name.
-    :ivar barriers: the requested barriers; lowering adds others.
-    :ivar substitutions: substitution rules by name.
-    :ivar assumptions: the assumptions about the parameters.
-    :ivar options: choices of code generation.
-    :ivar history: the transformations that made it, and the initial text.
+    :ivar operations: those that the user defined.
+    :ivar barriers: those that the user requested; lowering adds others.
+    :ivar assumptions: about the parameters.
     :ivar obligations: assumptions in place of proofs.
     :ivar derived: the derivation of its dependences, or the dependences; ``None``: the kernel's order is the reference.
         The field has no default, so that each caller states the reference order of its dependences.
@@ -224,8 +217,7 @@ class LoopKernel:
         >>> [s.id for s in knl.statements]
         ['row.k.init', 'row.k.update', 'row', 'insn']
         """
-        found: tuple[Statement, ...] = ENTRY_POINTS["instructions"](self)
-        return found
+        return tuple(ENTRY_POINTS["instructions"](self))
 
     @property
     def args(self) -> tuple[Argument, ...]:

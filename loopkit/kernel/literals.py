@@ -36,8 +36,17 @@ def literal(value: object) -> str:
     :raises PreconditionError: it is no value that text could make again.
     """
     match value:
-        case None | bool() | float() | complex() | np.generic():
-            return _scalar(value)
+        case None | bool() | range():
+            return repr(value)
+        case np.generic():
+            if value.dtype.kind not in "biufc" or value.dtype.name not in DTYPE_NAMES:
+                raise _no_value(value)
+            return f"{_type(value.dtype)}({literal(value.item())})"
+        case float():
+            return repr(value) if math.isfinite(value) else f"float('{float(value)}')"
+        case complex():
+            # the repr of a complex number loses the sign of a zero
+            return f"complex({literal(value.real)}, {literal(value.imag)})"
         case AddressSpace():
             return f"lk.AddressSpace.{value.name}"
         case InameTag():
@@ -58,8 +67,17 @@ def literal(value: object) -> str:
             return _expression(value)
         case Set():
             return f"isl.Set({str(value)!r})"
+        case Mapping():
+            return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(literal, value)) + "]"
+        case tuple():
+            return "(" + ", ".join(map(literal, value)) + ("," if len(value) == 1 else "") + ")"
+        case set() | frozenset():
+            items = "{" + ", ".join(sorted(map(literal, value))) + "}" if value else "()"
+            return f"{type(value).__name__}({items})" if isinstance(value, frozenset) or not value else items
         case _:
-            return _container(value)
+            raise _no_value(value)
 
 
 def shown(value: object) -> str:
@@ -81,21 +99,6 @@ def _no_value(value: object) -> PreconditionError:
     what = getattr(value, "__qualname__", type(value).__qualname__)
     return PreconditionError(f"There is no text that makes {what!r} again.", subject=what,
                              hint="pass numbers, text, dtypes, and lists or mappings of them")
-
-
-def _scalar(value: object) -> str:
-    match value:
-        case np.generic():
-            if value.dtype.kind not in "biufc" or value.dtype.name not in DTYPE_NAMES:
-                raise _no_value(value)
-            return f"{_type(value.dtype)}({literal(value.item())})"
-        case float() if not math.isfinite(value):
-            return f"float('{float(value)}')"
-        case complex():
-            # the repr of a complex number loses the sign of a zero
-            return f"complex({literal(value.real)}, {literal(value.imag)})"
-        case _:
-            return repr(value)
 
 
 def _text(value: str) -> str:
@@ -140,20 +143,3 @@ def _expression(value: p.ExpressionNode) -> str:
         raise _no_value(value)
     parts = [getattr(value, f.name) for f in fields(value)]        # type: ignore[arg-type]
     return f"p.{node.__name__}({', '.join(repr(e.value) if isinstance(e, Enum) else literal(e) for e in parts)})"
-
-
-def _container(value: object) -> str:
-    match value:
-        case Mapping():
-            return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(literal, value)) + "]"
-        case tuple():
-            return "(" + ", ".join(map(literal, value)) + ("," if len(value) == 1 else "") + ")"
-        case set() | frozenset():
-            items = "{" + ", ".join(sorted(map(literal, value))) + "}" if value else "()"
-            return f"{type(value).__name__}({items})" if isinstance(value, frozenset) or not value else items
-        case range():
-            return repr(value)
-        case _:
-            raise _no_value(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -22,7 +23,7 @@ from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, Temporary
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
 from loopkit.kernel.tags import GroupTag
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves
+from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import affordable, bounded, coalesced
@@ -57,7 +58,7 @@ def kernel_text(knl: LoopKernel) -> str:
                  *_section("GIVEN ORDER", map(", ".join, knl.given_order)),
                  *_section("REDUCTIONS", map(_operation, knl.operations.values())),
                  *_section("RULES", map(_rule, knl.substitutions.values())),
-                 *_section("STATEMENTS", statement_lines(knl, folded, domains)),
+                 *_section("STATEMENTS", _statement_lines(knl, folded, domains)),
                  *_section("BARRIERS", map(str, knl.barriers)),
                  *_cost_sections(knl),
                  *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
@@ -80,7 +81,7 @@ def _cost_sections(knl: LoopKernel) -> Iterator[str]:
 def statements_text(knl: LoopKernel) -> str:
     """The statements of *knl* alone, with their loops."""
     with bounded(f"printing kernel '{knl.name}'"):
-        return "\n".join(statement_lines(knl, _folded(knl), _Domains.of(knl)))
+        return "\n".join(_statement_lines(knl, _folded(knl), _Domains.of(knl)))
 
 
 def instructions(knl: LoopKernel) -> tuple[Statement, ...]:
@@ -127,26 +128,22 @@ def _sizes(knl: LoopKernel) -> frozenset[str]:
 
 
 def _datum(datum: Argument | TemporaryVariable) -> str:
-    text = f"{datum.name}: {datum.dtype if datum.dtype is not None else '?'}"
+    parts = [f"{datum.name}: {datum.dtype if datum.dtype is not None else '?'}"]
     if not isinstance(datum, ValueArg) and datum.shape is not None:
-        text += f" [{', '.join(map(to_text, datum.shape))}]"
-    if isinstance(datum, TemporaryVariable) and datum.address_space is not None:
-        text += f" {datum.address_space}"
-    if isinstance(datum, TemporaryVariable) and datum.order:
-        text += f" axes {', '.join(map(str, datum.order))}"
-    if isinstance(datum, TemporaryVariable) and datum.swizzle is not None:
-        text += f" {datum.swizzle}"
-    if isinstance(datum, TemporaryVariable) and datum.between_blocks:
-        text += " between blocks"
+        parts.append(f"[{', '.join(map(to_text, datum.shape))}]")
+    if isinstance(datum, TemporaryVariable):
+        axes = f"axes {', '.join(map(str, datum.order))}" if datum.order else None
+        between = "between blocks" if datum.between_blocks else None
+        parts += [str(x) for x in (datum.address_space, axes, datum.swizzle, between) if x is not None]
     if isinstance(datum, GlobalArg) and datum.cache_policy is not None:
-        text += f" {datum.cache_policy}"
-    return text
+        parts.append(str(datum.cache_policy))
+    return " ".join(parts)
 
 
 def _temporaries(knl: LoopKernel, folded: _Folded) -> Iterator[str]:
     """The temporaries that the statements do not declare."""
     for t in knl.temporaries.values():
-        if t.name not in folded.accumulators and not _declared_inline(t):
+        if t.name not in folded.values and not _declared_inline(t):
             yield _datum(t)
 
 
@@ -188,7 +185,6 @@ class _Domains:
         conditions: dict[int, str] = {}
         # a set can only follow from one with as many dimensions, and from the larger of two
         for domain in sorted(distinct.values(), key=lambda d: (-len(d.inames), order[id(d)])):
-            found = None
             for i, other in enumerate(printed):
                 if not set(domain.inames) <= set(other.inames):
                     continue
@@ -201,17 +197,11 @@ class _Domains:
                     break
                 seen = restricted(other, domain.inames).onto(domain.inames)
                 if domain.is_subset(seen):
-                    found = seen
+                    conditions[id(domain)] = _beyond(domain, seen)
                     break
             else:
                 printed.append(domain)
-            if found is not None:
-                conditions[id(domain)] = _beyond(domain, found)
         return cls(tuple(sorted(printed, key=lambda d: order[id(d)])), conditions)
-
-    def condition(self, domain: InstanceSet) -> str:
-        """The constraints of *domain* that the printed sets do not imply; ``""`` for none."""
-        return self.conditions.get(id(domain), "")
 
 
 def _beyond(domain: InstanceSet, context: InstanceSet) -> str:
@@ -258,12 +248,9 @@ class _Folded:
     hidden: frozenset[str]
     inner: Mapping[str, tuple[str, ...]]
 
-    @property
-    def accumulators(self) -> frozenset[str]:
-        return frozenset(self.values)
-
     def written_out(self, expr: Expression) -> Expression:
-        return substitute(expr, {a: v for a, v in self.values.items() if _mentions(expr, a)})
+        names = variables(expr)
+        return substitute(expr, {a: v for a, v in self.values.items() if a in names})
 
 
 def _folded(knl: LoopKernel) -> _Folded:
@@ -271,20 +258,15 @@ def _folded(knl: LoopKernel) -> _Folded:
              if {r.init, r.update} <= knl.statement_by_id.keys() and not r.others}
     inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, _parts(nodes, r))) != r.inames}
     nodes = {a: r for a, r in nodes.items() if r.update not in inner}
-    values: dict[str, Expression] = {}
 
+    @cache
     def value(accumulator: str) -> Expression:
-        if accumulator not in values:
-            node = nodes[accumulator]
-            update = knl.statement_by_id[node.update]
-            values[accumulator] = Reduction(node.operation, node.inames, written_out(update.expression))
-        return values[accumulator]
-
-    def written_out(expr: Expression) -> Expression:
-        return substitute(expr, {a: value(a) for a in nodes if _mentions(expr, a)})
-    for accumulator in nodes:
-        value(accumulator)
-    return _Folded(values, frozenset(s for r in nodes.values() for s in (r.init, r.update)), inner)
+        node = nodes[accumulator]
+        operand = knl.statement_by_id[node.update].expression
+        return Reduction(node.operation, node.inames, substitute(
+            operand, {a: value(a) for a in nodes if a in variables(operand)}))
+    hidden = frozenset(s for r in nodes.values() for s in (r.init, r.update))
+    return _Folded({a: value(a) for a in nodes}, hidden, inner)
 
 
 def _parts(nodes: Mapping[str, ReductionNode], node: ReductionNode) -> frozenset[str]:
@@ -295,51 +277,27 @@ def _parts(nodes: Mapping[str, ReductionNode], node: ReductionNode) -> frozenset
 
 def _foldable(knl: LoopKernel, node: ReductionNode, own: frozenset[str]) -> tuple[str, ...]:
     """The inames of a reduction whose loops around the update hold nothing but the parts *own*."""
-    alone: set[str] = set()
-
-    def visit(tree: Tree) -> None:
-        match tree:
-            case Loop(iname, body):
-                inside = set(leaves(body))
-                if node.update in inside:
-                    if iname in node.inames and inside <= own:
-                        alone.add(iname)
-                    visit(body)
-            case Seq(children):
-                for c in children:
-                    visit(c)
-            case _:
-                pass
-    visit(knl.tree)
+    path = knl.paths[node.update]
+    alone = {step.iname for i, step in enumerate(path)
+             if all(s in own for s, other in knl.paths.items() if other[:i + 1] == path[:i + 1])}
     return tuple(x for x in node.inames if x in alone)
 
 
-def _mentions(expr: Expression, name: str) -> bool:
-    return name in variables(expr)
+def _statement_lines(knl: LoopKernel, folded: _Folded, domains: _Domains) -> Iterator[str]:
+    """The order tree as nested ``for`` blocks, without hidden statements and folded loops."""
+    nothing = Seq(())
 
-
-def statement_lines(knl: LoopKernel, folded: _Folded, domains: _Domains) -> Iterator[str]:
-    """The order tree as nested ``for`` blocks."""
-    tree = _without(knl.tree, folded.hidden, folded.inner)
-    if tree is not None:
-        yield from _Printer(knl, folded, domains, set()).lines(tree)
-
-
-def _without(tree: Tree, hidden: frozenset[str], inner: Mapping[str, tuple[str, ...]]) -> Tree | None:
-    """*tree* without the statements *hidden*, loops that hold nothing else, and the folded loops of *inner*."""
-    match tree:
-        case Leaf(statement):
-            return None if statement in hidden else tree
-        case Loop(iname, body):
-            rest = _without(body, hidden, inner)
-            if rest is None or (isinstance(rest, Leaf) and iname in inner.get(rest.statement, ())):
-                return rest
-            return Loop(iname, rest)
-        case Seq(children):
-            kept = [c for c in (_without(child, hidden, inner) for child in children) if c is not None]
-            return Seq(tuple(kept)) if len(kept) > 1 else kept[0] if kept else None
-        case Barrier():
-            return tree
+    def shown(tree: Tree) -> Tree:
+        match tree:
+            case Leaf(statement) if statement in folded.hidden:
+                return nothing
+            case Loop(_, Seq(()) as body):
+                return body
+            case Loop(iname, Leaf(statement) as body) if iname in folded.inner.get(statement, ()):
+                return body
+            case _:
+                return tree
+    return _Printer(knl, folded, domains, set()).lines(rewrite(knl.tree, shown))
 
 
 @dataclass(frozen=True)
@@ -369,13 +327,10 @@ class _Printer:
                 while isinstance(body, Loop):
                     inames.append(body.iname)
                     body = body.body
-                yield f"for {', '.join(map(self._iname, inames))}"
+                tags = self.knl.tags
+                yield f"for {', '.join(f'{x} [{tags[x]}]' if x in tags else x for x in inames)}"
                 yield from (f"  {line}" for line in self.lines(body))
                 yield "end"
-
-    def _iname(self, iname: str) -> str:
-        tag = self.knl.tags.get(iname)
-        return iname if tag is None else f"{iname} [{tag}]"
 
     def _statement(self, s: Statement) -> str:
         expression = _NEUTRAL.get(s.expression.operation, s.expression) if isinstance(s.expression, Neutral) \
@@ -398,19 +353,15 @@ class _Printer:
 
     def _options(self, s: Statement) -> Iterator[str]:
         yield f"id={s.id}"
-        condition = self.domains.condition(s.domain)
-        texts = [*([condition] if condition else []), *(to_text(self.folded.written_out(e)) for e in s.predicates)]
+        texts = [*filter(None, [self.domains.conditions.get(id(s.domain))]),
+                 *(to_text(self.folded.written_out(e)) for e in s.predicates)]
         if texts:
             yield f"if={' and '.join(f'({x})' if len(texts) > 1 and ' or ' in x else x for x in texts)}"
         scans = [x for r in self.knl.reductions.values() if r.final == s.id and r.sweep is not None for x in r.inames]
-        if scans:
-            yield f"scan={':'.join(scans)}"
-        if s.depends_on:
-            yield f"dep={':'.join(sorted(s.depends_on))}"
-        if s.no_sync_with:
-            yield f"nosync={':'.join(sorted(s.no_sync_with))}"
-        if s.tags:
-            yield f"tags={':'.join(sorted(s.tags))}"
+        for option, names in (("scan", scans), ("dep", sorted(s.depends_on)), ("nosync", sorted(s.no_sync_with)),
+                              ("tags", sorted(s.tags))):
+            if names:
+                yield f"{option}={':'.join(names)}"
         yield from (title for i in s.instructions for title in i.titles)
 
 # }}}

@@ -15,8 +15,6 @@ from loopkit.poly.sets import InstanceSet
 class Statement:
     """``assignee = expression`` (or ``assignee op= expression``), once for each point of *domain*.
 
-    :ivar id: its name, unique in the kernel.
-    :ivar assignee: a variable or a subscript.
     :ivar expression: free of :class:`loopkit.expr.nodes.Reduction`; may call substitution rules.
     :ivar domain: the instance set; ``domain.inames`` are the statement's inames. A parameter of the domain may be an
         integer temporary (a bound read from memory).
@@ -57,7 +55,6 @@ class Statement:
 
     @property
     def subscripts(self) -> tuple[Expression, ...]:
-        """The subscripts of the assignee; ``()`` of a variable."""
         return self.assignee.index_tuple if isinstance(self.assignee, p.Subscript) else ()
 
     @property
@@ -80,7 +77,6 @@ def with_expressions(statement: Statement, f: Callable[[Expression], Expression]
 class RequestedBarrier:
     """A barrier between two statements, requested by the user.
 
-    :ivar first: id of the statement before it; *second*: of the one behind it.
     :ivar kind: ``"local"`` (the threads of a block wait) or ``"global"`` (a launch ends).
     """
 
@@ -98,11 +94,10 @@ class ReductionNode:
 
     :ivar name: ``S.k`` for the reduction over ``k`` in statement ``S``.
     :ivar accumulator: the temporary for the partial result (``acc_k``).
-    :ivar init: id of the statement that sets the neutral element.
-    :ivar update: id of the statement that combines the operand.
-    :ivar final: id of the statement whose expression uses the accumulator.
     :ivar inames: the current reduction inames (``("k_outer", "k_inner")`` after a split).
-    :ivar others: ids of further update statements, for the peeled iterations.
+    :ivar init: id of the statement that sets the neutral element.
+    :ivar updates: ids of the statements that combine operands; those behind the first are for peeled iterations.
+    :ivar final: id of the statement whose expression uses the accumulator.
     :ivar sweep: the iname of a scan that the threads of a block compute together, else ``None``.
     """
 
@@ -111,17 +106,19 @@ class ReductionNode:
     accumulator: str
     inames: tuple[str, ...]
     init: str
-    update: str
+    updates: tuple[str, ...]
     final: str
-    others: tuple[str, ...] = ()
     sweep: str | None = None
 
     @property
-    def updates(self) -> tuple[str, ...]:
-        """The ids of all statements that combine operands."""
-        return (self.update, *self.others)
+    def update(self) -> str:
+        return self.updates[0]
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The updates of peeled iterations."""
+        return self.updates[1:]
 
     @property
     def parts(self) -> frozenset[str]:
-        """The ids of all statements that make it up."""
         return frozenset((self.init, *self.updates, self.final))

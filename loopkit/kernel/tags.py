@@ -1,28 +1,33 @@
 """Iname tags: how the instances along an iname are executed. A new tag is one frozen class."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
 class InameTag:
     """Base of all tags; ``str(tag)`` is its name in the language."""
 
+    name: ClassVar[str]
+
+    def __str__(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True)
 class ForTag(InameTag):
-    """``for``: a sequential loop, also where another choice could be made for it."""
+    """A sequential loop, also where another choice could be made for it."""
 
-    def __str__(self) -> str:
-        return "for"
+    name = "for"
 
 
 @dataclass(frozen=True)
 class UnrollTag(InameTag):
-    """``unr``: a loop of constant trip count under ``#pragma unroll``."""
+    """A loop of constant trip count under ``#pragma unroll``."""
 
-    def __str__(self) -> str:
-        return "unr"
+    name = "unr"
 
 
 @dataclass(frozen=True)
@@ -37,24 +42,22 @@ class IlpTag(InameTag):
 
 @dataclass(frozen=True)
 class VecTag(InameTag):
-    """``vec``: like ``ilp``, with vector loads and stores for accesses that are contiguous along the iname.
+    """Like ``ilp``, with vector loads and stores for accesses that are contiguous along the iname.
 
     The instances of a statement along the iname run at once: all reads are before all writes.
     """
 
-    def __str__(self) -> str:
-        return "vec"
+    name = "vec"
 
 
 @dataclass(frozen=True)
 class MmaTag(InameTag):
-    """``mma``: like ``ilp``, in a small matrix product that the threads of a warp compute together.
+    """Like ``ilp``, in a small matrix product that the threads of a warp compute together.
 
     The iname is the reduction iname of the product, or counts the rows of one thread.
     """
 
-    def __str__(self) -> str:
-        return "mma"
+    name = "mma"
 
 
 @dataclass(frozen=True)
@@ -79,23 +82,16 @@ class LocalTag(InameTag):
 
 @dataclass(frozen=True)
 class AutoLocalTag(InameTag):
-    """``l.auto``: over the block's threads; lowering chooses the thread distribution."""
+    """Over the block's threads; lowering chooses the thread distribution."""
 
-    def __str__(self) -> str:
-        return "l.auto"
-
-
-NAMES = ("g.0", "g.1", "g.2", "l.0", "l.1", "l.2", "l.auto", "unr", "ilp", "ilp.unr", "ilp.seq", "vec", "mma", "for")
+    name = "l.auto"
 
 
-def parse_tag(text: str) -> InameTag | None:
-    """The tag called *text*, if there is one."""
-    if text in ("g.0", "g.1", "g.2"):
-        return GroupTag(int(text[2]))
-    if text in ("l.0", "l.1", "l.2"):
-        return LocalTag(int(text[2]))
-    return {"l.auto": AutoLocalTag(), "unr": UnrollTag(), "ilp": IlpTag(), "ilp.unr": IlpTag(),
-            "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "mma": MmaTag(), "for": ForTag()}.get(text)
+#: The tags by name.
+TAGS: Mapping[str, InameTag] = {
+    "g.0": GroupTag(0), "g.1": GroupTag(1), "g.2": GroupTag(2), "l.0": LocalTag(0), "l.1": LocalTag(1),
+    "l.2": LocalTag(2), "l.auto": AutoLocalTag(), "unr": UnrollTag(), "ilp": IlpTag(), "ilp.unr": IlpTag(),
+    "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "mma": MmaTag(), "for": ForTag()}
 
 
 def is_parallel(tag: InameTag | None) -> bool:

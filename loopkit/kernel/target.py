@@ -14,8 +14,6 @@ class Machine:
     """The properties of a target that lowering uses; lowered kernels are kept by their machine.
 
     Targets of one machine share their loop programs: the loop program for a GPU runs as C on the host, too.
-
-    :ivar warp: threads of a warp.
     """
 
     warp: int = WARP
@@ -35,7 +33,6 @@ class Target:
 
     @property
     def machine(self) -> Machine:
-        """The properties that lowering uses."""
         return GPU
 
     @property

@@ -1,8 +1,10 @@
 """The order of a kernel: a frozen tree of loops and sequences over its statements."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from operator import is_
 
 from loopkit.ast.nodes import Instruction, Scope, sync_title
 from loopkit.errors import InternalError
@@ -59,12 +61,7 @@ Tree = Leaf | Loop | Seq | Barrier
 
 def seq(*children: Tree) -> Tree:
     """*children* in order: nested sequences flattened, a single child left as it is."""
-    flat: list[Tree] = []
-    for child in children:
-        if isinstance(child, Seq):
-            flat.extend(child.children)
-        else:
-            flat.append(child)
+    flat = [x for child in children for x in (child.children if isinstance(child, Seq) else (child,))]
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
@@ -77,26 +74,29 @@ def nest(inames: tuple[str, ...], body: Tree) -> Tree:
 
 def leaves(tree: Tree) -> Iterator[str]:
     """Statement ids in textual order."""
+    return (node.statement for node in nodes_in(tree) if isinstance(node, Leaf))
+
+
+def nodes_in(tree: Tree) -> Iterator[Tree]:
+    """*tree* and every node in it, in textual order: each before those in it."""
     stack: list[Tree] = [tree]
     while stack:
-        match stack.pop():
-            case Leaf(statement):
-                yield statement
+        node = stack.pop()
+        yield node
+        match node:
             case Loop(_, body):
                 stack.append(body)
             case Seq(children):
                 stack.extend(reversed(children))
-            case Barrier():
+            case Leaf() | Barrier():
                 pass
 
 
 def require_once(statements: Iterable[str]) -> None:
     """:raises InternalError: *statements*, the leaves of an order, contain one statement twice."""
-    seen: set[str] = set()
-    for s in statements:
-        if s in seen:
+    for s, count in Counter(statements).items():
+        if count > 1:
             raise InternalError(f"'{s}' stands in the order twice.")
-        seen.add(s)
 
 
 #: A loop of a tree: its iname, of which there may be several loops, and the first statement in it.
@@ -110,17 +110,8 @@ def loop_place(loop: Loop) -> LoopPlace:
 
 def has_barrier(tree: Tree) -> bool:
     """Do threads wait for each other anywhere in *tree*, at a barrier or for an instruction?"""
-    match tree:
-        case Barrier():
-            return True
-        case Leaf():
-            return tree.instruction is not None
-        case Loop(_, body):
-            return has_barrier(body)
-        case Seq(children):
-            return any(map(has_barrier, children))
-        case _:
-            return False
+    return any(isinstance(node, Barrier) or (isinstance(node, Leaf) and node.instruction is not None)
+               for node in nodes_in(tree))
 
 
 def rewrite(tree: Tree, f: Callable[[Tree], Tree]) -> Tree:
@@ -130,10 +121,8 @@ def rewrite(tree: Tree, f: Callable[[Tree], Tree]) -> Tree:
             new = rewrite(body, f)
             return f(tree if new is body else Loop(iname, new))
         case Seq(children):
-            news = tuple(rewrite(c, f) for c in children)
-            if all(a is b for a, b in zip(news, children, strict=True)):
-                return f(tree)
-            return f(seq(*news))
+            news = [rewrite(c, f) for c in children]
+            return f(tree if all(map(is_, news, children)) else seq(*news))
         case _:
             return f(tree)
 
@@ -186,7 +175,7 @@ class Meeting:
     """The node at which the paths to two statements diverge.
 
     :ivar loops: the inames of the loops they share, outermost first.
-    :ivar before: the first precedes the second textually (``False`` too for one and the same).
+    :ivar before: the first precedes the second textually; ``False`` for one statement.
     """
 
     loops: tuple[str, ...]
@@ -197,9 +186,8 @@ def meeting(first: Path, second: Path) -> Meeting:
     """The shared loops of two statements, and whether the first statement precedes the second."""
     loops: list[str] = []
     for a, b in zip(first, second, strict=False):
-        if a == b:
-            if a.iname is not None:
-                loops.append(a.iname)
-        else:
+        if a != b:
             return Meeting(tuple(loops), a.position < b.position)
+        if a.iname is not None:
+            loops.append(a.iname)
     return Meeting(tuple(loops), False)

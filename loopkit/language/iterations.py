@@ -8,7 +8,7 @@ from loopkit.analysis.accesses import Access, accesses_by_array, data_params
 from loopkit.analysis.axes import with_axes
 from loopkit.analysis.constructors import annotated, in_own_order
 from loopkit.analysis.dependences import flow_of_values, shared_loops
-from loopkit.analysis.order import meeting_of, reference_paths
+from loopkit.analysis.order import meeting_of
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.dependence import Dependence
@@ -54,7 +54,7 @@ def _crossed(kernel: LoopKernel, name: str, accesses: Sequence[Access]) -> tuple
 
 def _loops_over(kernel: LoopKernel, iname: str, accesses: Sequence[Access]) -> set[Path]:
     """The loops over *iname* around *accesses*, by the path to each."""
-    ways = {reference_paths(kernel)[a.statement] for a in accesses}
+    ways = {kernel.paths[a.statement] for a in accesses}
     return {way[:k + 1] for way in ways for k, step in enumerate(way) if step.iname == iname}
 
 
@@ -68,7 +68,7 @@ def _inames_of_values(kernel: LoopKernel, accesses: Sequence[Access]) -> frozens
 
 def _apart(kernel: LoopKernel, writer: str, reader: str, inames: Collection[str]) -> frozenset[str]:
     """The *inames* for which the two have separate loops."""
-    shared = meeting_of(reference_paths(kernel), writer, reader).loops
+    shared = meeting_of(kernel.paths, writer, reader).loops
     return frozenset(x for x in kernel.statement_by_id[reader].inames if x in inames and x not in shared) \
         if writer != reader else frozenset()
 

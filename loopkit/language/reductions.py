@@ -136,7 +136,7 @@ class Hoister:
         name = self._node_name(f"{template.id}.{joined}")
         accumulator = p.Variable(self.fresh(f"acc_{joined}"))
         self.temporaries[accumulator.name] = TemporaryVariable(accumulator.name, shape=())
-        node = ReductionNode(name, e.operation, accumulator.name, e.inames, f"{name}.init", f"{name}.update",
+        node = ReductionNode(name, e.operation, accumulator.name, e.inames, f"{name}.init", (f"{name}.update",),
                              place.owner)
         self.nodes[name] = node
         inner = replace(place, owner=node.update, inames=place.inames + e.inames,

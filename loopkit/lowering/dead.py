@@ -31,9 +31,9 @@ def _left(knl: LoopKernel, kept: frozenset[str]) -> dict[str, ReductionNode]:
     """The reductions of which a part combines something still."""
     result = {}
     for name, node in knl.reductions.items():
-        updates = [s for s in node.updates if s in kept]
+        updates = tuple(s for s in node.updates if s in kept)
         if updates and {node.init, node.final} <= kept:
-            result[name] = replace(node, update=updates[0], others=tuple(updates[1:]))
+            result[name] = replace(node, updates=updates)
     return result
 
 

@@ -169,14 +169,13 @@ class Buffer:
                 *([End(last.id, True, move)] if is_write and last is not None else ())]
 
     def _narrowed(self, result: LoopKernel, moved: Moved) -> Iterator[Dependence]:
-        relation, ends = moved.after.relation, (moved.source, moved.sink)
-        if all(end.move is not None for end in ends):
+        relation = moved.after.relation
+        if moved.source.move is not None and moved.sink.move is not None:
             if self.operation is not None:
                 return                      # among themselves the updates have no order
             # within an iteration the buffer's cells carry the dependence
             relation = relation.subtract(self.staged.in_one_iteration(self.staged.inames, self.staged.inames))
-        relation = relation.intersect(same_element(*(
-            accessed_elements(result, end.statement, self.name, is_write=end.is_write) for end in ends)))
+        relation = relation.intersect(moved.accessing(result, self.name))
         if not relation.is_empty():
             yield replace(moved.after, relation=relation)
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import pymbolic.primitives as p
@@ -13,9 +12,10 @@ from loopkit.analysis.axes import with_axes, without_axes
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import accepted, iname_range, proven, require_reason
 from loopkit.analysis.values_preserved import clobbered_values, copied_over, in_cells
-from loopkit.analysis.witnesses import Refusal, Violation, element_of_source
+from loopkit.analysis.witnesses import BrokenPairs, Violation, element_of_source
 from loopkit.errors import (
     ENTRY_POINTS,
+    IllegalTransformError,
     PreconditionError,
     StorageError,
     UndecidedError,
@@ -242,18 +242,19 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
     found = list(clobbered_values(after, accesses, flows, lambda a: in_cells(after, a, apart)))
     if not found:
         return
-    wrong = min((Refusal(after, w.source, w.sink, w.pairs, step, temporary, "flow")
-                 for w in [w for w in found if w.is_lost] or found), key=lambda r: r.size)
+    written = {a.statement: element_of_source(a.subscript_relation)
+               for a in reversed(accesses_by_array(before)[temporary]) if a.is_write}
+    wrong = min((BrokenPairs(after, w.source, w.sink, w.pairs, temporary, "flow", written[w.source])
+                 for w in [w for w in found if w.is_lost] or found), key=lambda broken: broken.size)
     params, at_write, at_read = wrong.smallest
     writer, reader = (wrong.source, at_write), (wrong.sink, at_read)
     overwrites = _overwriter(after, accesses, apart, writer, reader, params)
     between = f"{instance_text(*overwrites)} overwrites" if overwrites else "another thread may overwrite"
-    written = next(a for a in accesses_by_array(before)[temporary] if a.statement == wrong.source and a.is_write)
-    raise replace(
-        wrong, sentence=f"{step} would put two values that are alive at once into one cell: what "
-        f"{instance_text(*writer)} writes, {between} before {instance_text(*reader)} reads it.",
-        element=element_of_source(written.subscript_relation), after=after,
-        hints=["contract over inames whose loops hold both the writer and the reader, or fuse those loops first"]).error
+    raise IllegalTransformError(
+        f"{step} would put two values that are alive at once into one cell: what {instance_text(*writer)} writes, "
+        f"{between} before {instance_text(*reader)} reads it.", wrong.witness,
+        ["contract over inames whose loops hold both the writer and the reader, or fuse those loops first"],
+        after=after)
 
 
 def _overwriter(knl: LoopKernel, accesses: Sequence[Access], apart: Sequence[str], first: tuple[str, dict[str, int]],

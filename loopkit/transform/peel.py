@@ -269,9 +269,8 @@ def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
             accumulators[node.accumulator, part.end] = acc
             names[name, part.end] = new
             init, final = (parts[s][i].id for s in (node.init, node.final))
-            update, *others = (parts[s][i].id for s in node.updates)
-            nodes[new] = replace(node, name=new, accumulator=acc, init=init, update=update, final=final,
-                                 others=tuple(others))
+            nodes[new] = replace(node, name=new, accumulator=acc, init=init, final=final,
+                                 updates=tuple(parts[s][i].id for s in node.updates))
     return accumulators, nodes, names
 
 
@@ -279,7 +278,7 @@ def _with_updates(node: ReductionNode, parts: Mapping[str, Sequence[_Part]]) -> 
     """*node* with the parts of its updates; the middle of the loop keeps the old update."""
     found = [x for s in node.updates
              for x in ([(part.end, part.id) for part in parts[s]] if s in parts else [("", s)])]
-    update = next((s for end, s in found if not end), found[0][1])
-    return replace(node, update=update, others=tuple(s for _, s in found if s != update))
+    middle = next((x for x in found if not x[0]), found[0])
+    return replace(node, updates=tuple(s for _, s in (middle, *(x for x in found if x != middle))))
 
 # }}}

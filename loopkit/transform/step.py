@@ -19,7 +19,7 @@ from loopkit.kernel.data import ADDRESS_SPACES, AddressSpace, address_space
 from loopkit.kernel.given_order import given, given_anew, still_given
 from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.kernel.tags import NAMES, InameTag, parse_tag
+from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.language.names import fault, is_id
 from loopkit.poly.domains import set_text
 from loopkit.poly.limits import bounded
@@ -165,9 +165,9 @@ def as_address_space(space: str | AddressSpace) -> AddressSpace:
 
 def as_tag(tag: str | InameTag) -> InameTag:
     """An iname tag from its name; :raises PreconditionError: there is none."""
-    found = tag if isinstance(tag, InameTag) else parse_tag(tag)
+    found = tag if isinstance(tag, InameTag) else TAGS.get(tag)
     if found is None:
-        raise PreconditionError(f"'{tag}' is no iname tag.", subject=str(tag), hint=f"the tags are {', '.join(NAMES)}")
+        raise PreconditionError(f"'{tag}' is no iname tag.", subject=str(tag), hint=f"the tags are {', '.join(TAGS)}")
     return found
 
 

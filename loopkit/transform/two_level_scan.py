@@ -166,7 +166,7 @@ class _Levels:
         knl = self.old
         accumulator = knl.fresh_name(f"acc_{iname}")
         node = ReductionNode(f"{name}.{iname}", self.node.operation, accumulator, (iname,), f"{name}.{iname}.init",
-                             f"{name}.{iname}.update", name)
+                             (f"{name}.{iname}.update",), name)
         acc = p.Variable(accumulator)
         start = Statement(node.init, acc, Neutral(node.operation), blocks, reduction=node.name)
         combined = replace(update, id=node.update, assignee=acc, domain=terms, combine=node.operation,

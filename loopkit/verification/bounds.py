@@ -104,7 +104,7 @@ def _stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | N
                                                             ("<=", p.Variable(x) - int(info.max)))]
     points = a.domain.onto((*a.domain.inames, *ranges)).where(*conditions)
     allowed = integers.union(points.inames)
-    return all(_inside(knl, replace(a, domain=where, subscripts=chosen, affine=True, known=()), shape, storage)
+    return all(_inside(knl, replace(a, domain=where, subscripts=chosen, known=(True,)*len(chosen)), shape, storage)
                for where, chosen in _choices(points, tuple(subscripts), allowed))
 
 

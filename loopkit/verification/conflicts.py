@@ -123,7 +123,7 @@ class Conflicts:
     def _asked_for(self) -> Iterator[Candidate]:
         """The pairs that dep= orders, treated as conflicts without an array."""
         for i, d in enumerate(self._explicit):
-            a, b = (Access(s, "", (), is_first, self.launch.statements[s].statement.domain, affine=True, doubt=None)
+            a, b = (Access(s, "", (), is_first, self.launch.statements[s].statement.domain, known=(), doubt=None)
                     for s, is_first in ((d.source, True), (d.sink, False)))
             yield from self._levels("", a, b, (-1 - i,))
 

@@ -49,7 +49,7 @@ def test_recurrence() -> None:
 
 
 def test_reduction() -> None:
-    node = ReductionNode("S.j", "sum", "acc", ("j",), "S.j.init", "S.j.update", "S")
+    node = ReductionNode("S.j", "sum", "acc", ("j",), "S.j.init", ("S.j.update",), "S")
     knl = kernel(Statement("S.j.init", acc, 0, LINE, reduction="S.j"),
                  Statement("S.j.update", acc, a[i, j], SQUARE, combine="sum", reduction="S.j"),
                  Statement("S", y[i], acc, LINE), temporaries={"acc": REAL}, reductions=(node,))

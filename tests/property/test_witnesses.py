@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.evaluated_accesses import accesses_at
+from loopkit.analysis.witnesses import accesses_at
 from loopkit.errors import InternalError, Witness
 from tests.legality.trace import instances_of
 from tests.property.checks import COUNTS, crash
