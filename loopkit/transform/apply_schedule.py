@@ -1,8 +1,10 @@
 """apply_schedule: an order given whole, by a schedule for each statement."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -12,16 +14,23 @@ from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import InternalError, PreconditionError, ScheduleError, instance_text
 from loopkit.expr.mappers import substitute
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
-from loopkit.poly.affine import names_in, subtract
+from loopkit.expr.parsing import ExpressionParser, parse_expression
+from loopkit.expr.tokens import Source, tokenize
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, seq
+from loopkit.poly.affine import NotAffineError, add, names_in, subtract, to_aff
 from loopkit.poly.inverse import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.match import owner
-from loopkit.transform.reindex import Reindexing, reindex_each, require_whole_reductions
-from loopkit.transform.schedules import Given, Vector, read_schedules
+from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import transform, with_given_order
+from loopkit.transform.trees import loops_in, restricted
+
+#: The times of a statement's instances: constants, and affine forms of its inames and of value arguments.
+Vector = tuple[Expression, ...]
+
+Given = Mapping[str, str | Sequence[str | int]]
 
 
 @transform
@@ -64,14 +73,75 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
       a[t_i - 2*t - 1] = b[t_i - 2*t - 1]  {id=back}
     end
     """
-    vectors = read_schedules(kernel, schedules)
-    units = _units(kernel, vectors)
+    units = _units(kernel, _vectors(kernel, schedules))
     order = _Order(kernel)
     tree = order.of(units, 0)
     result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree)
     result = with_given_order(result, *map(loops_of, result.paths.values()))
-    require_whole_reductions(result, "apply_schedule")
+    require_shared_inames(result, "apply_schedule")
     return require_legal(result, "apply_schedule", assume=assume, unsafe=unsafe)
+
+
+# {{{ schedules as given
+
+def _vectors(kernel: LoopKernel, given: Given) -> dict[str, Vector]:
+    """The schedule of each statement that *given* names; :raises PreconditionError: a statement is named twice."""
+    if not given:
+        raise PreconditionError("apply_schedule needs the schedule of at least one statement.", subject="schedules",
+                                hint='for example {"S1": "[t, 0, i]", "S2": "[t, 1, i]"}')
+    result: dict[str, Vector] = {}
+    named: dict[str, str] = {}
+    for pattern, entry in given.items():
+        vector = tuple(_entries(pattern, entry))
+        for s in _matching(kernel, pattern):
+            if s in result:
+                raise PreconditionError(f"'{s}' has two schedules, of '{named[s]}' and of '{pattern}'.", subject=s,
+                                        hint="let each statement be named by one pattern")
+            result[s] = tuple(_affine(kernel, s, form) for form in vector)
+            named[s] = pattern
+    return result
+
+
+def _matching(kernel: LoopKernel, pattern: str) -> list[str]:
+    """The statements that *pattern* names; parts of reductions only where it has a dot."""
+    if pattern in kernel.statement_by_id:
+        return [pattern]
+    found = [s for s in kernel.statement_by_id if fnmatchcase(s, pattern) and (owner(s) == s or "." in pattern)]
+    if not found:
+        raise unknown("statement", pattern, kernel.statement_by_id)
+    return found
+
+
+def _entries(pattern: str, entry: str | Sequence[str | int]) -> Iterator[Expression]:
+    what = f"the schedule of '{pattern}'"
+    if not isinstance(entry, str):
+        yield from (parse_expression(item, what=what) if isinstance(item, str) else int(item) for item in entry)
+        return
+    parser = ExpressionParser(tokenize(Source(entry, what)))
+    parser.take("[", "'[', as in \"[t, 0, i]\"")
+    if not parser.accept("]"):
+        yield parser.expression()
+        while parser.accept(","):
+            yield parser.expression()
+        parser.take("]", "',', ']' or an operator")
+    parser.end()
+
+
+def _affine(kernel: LoopKernel, statement: str, form: Expression) -> Expression:
+    """*form* with like terms collected: an ``int`` where it is constant."""
+    inames = kernel.statement_by_id[statement].inames
+    try:
+        for name in sorted(names_in(form)):
+            if name not in inames and name not in kernel.value_params:
+                raise unknown("iname", name, inames, where=f"statement '{statement}'")
+        to_aff(form, inames)
+    except NotAffineError:
+        raise PreconditionError(f"'{form}' in the schedule of '{statement}' is no affine form of its inames.",
+                                subject=statement,
+                                hint="sums, multiples, // and % by numbers of inames and sizes are") from None
+    return add(form)
+
+# }}}
 
 
 # {{{ units: each has one schedule
@@ -109,10 +179,10 @@ def _units_of(kernel: LoopKernel, statement: str, parts: Sequence[str], vectors:
     named = [x for x in parts if x in vectors]
     if named == [statement]:
         inames = kernel.statement_by_id[statement].inames
-        body = _inside(kernel.tree, frozenset(parts))
+        body = restricted(kernel.tree, parts)
         while isinstance(body, Loop) and body.iname in inames:
             body = body.body
-        if body is None or any(x in inames for x in _loops(body)) or any(
+        if any(loop.iname in inames for loop in loops_in(body)) or any(
                 not set(inames) <= set(kernel.statement_by_id[x].inames) for x in parts):
             raise ScheduleError(f"The parts of '{statement}' stand in loops of their own.", subject=statement,
                                 hint=f"give each a schedule: {', '.join(parts)}")
@@ -124,32 +194,6 @@ def _units_of(kernel: LoopKernel, statement: str, parts: Sequence[str], vectors:
                                     hint=f"give schedules for all parts of '{statement}', or only for the statement")
         yield _Unit(x, (x,), kernel.statement_by_id[x].inames, vectors[x], Leaf(x))
 
-
-def _inside(tree: Tree, statements: Collection[str]) -> Tree | None:
-    """*tree* with these *statements* alone."""
-    match tree:
-        case Leaf(statement):
-            return tree if statement in statements else None
-        case Loop(iname, body):
-            rest = _inside(body, statements)
-            return None if rest is None else Loop(iname, rest)
-        case Seq(children):
-            kept = [c for c in (_inside(child, statements) for child in children) if c is not None]
-            return seq(*kept) if kept else None
-        case _:
-            return None
-
-
-def _loops(tree: Tree) -> Iterator[str]:
-    match tree:
-        case Loop(iname, body):
-            yield iname
-            yield from _loops(body)
-        case Seq(children):
-            for child in children:
-                yield from _loops(child)
-        case _:
-            pass
 
 # }}}
 
@@ -258,11 +302,8 @@ def _step(kernel: LoopKernel, unit: _Unit, dims: Dims, *, is_part: bool) -> Rein
 
 def _domain(kernel: LoopKernel, unit: _Unit) -> InstanceSet:
     """All instances of *unit*, as far as they do not depend on data."""
-    domains = [analysis_domain(kernel, kernel.statement_by_id[s]).onto(unit.inames) for s in unit.parts]
-    result = domains[0]
-    for domain in domains[1:]:
-        result = result.union(domain)
-    return result
+    return reduce(InstanceSet.union, (analysis_domain(kernel, kernel.statement_by_id[s]).onto(unit.inames)
+                                      for s in unit.parts))
 
 
 def _require_injective(unit: _Unit, dims: Dims, domain: InstanceSet) -> None:

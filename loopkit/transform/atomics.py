@@ -57,8 +57,8 @@ def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None,
 def _chosen(kernel: LoopKernel, within: str | Collection[str] | None) -> list[Statement]:
     chosen = matching_statements(kernel, within)
     # the init and the updates of a reduction belong to its statement, whose operand they make
-    named = [s for s in kernel.statements if (chosen is None or s.id in chosen) and s.reduction is None]
-    for s in named if chosen is not None else ():
+    named = [s for s in kernel.statements if s.id in chosen and s.reduction is None]
+    for s in named if within is not None else ():
         if not (s.commutes or _is_update(s)):
             target = to_text(s.assignee)
             raise PreconditionError(f"'{s.id}' is no update of '{target}'.", subject=s.id,

@@ -67,7 +67,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     sizes = {x: require_positive(length, f"the length of a tile along '{x}'") for x, length in lengths.items()}
     for x in sizes:
         require_iname(kernel, x)
-    chosen = _chosen(kernel, sizes, matching_statements(kernel, within))
+    chosen = _chosen(kernel, sizes, None if within is None else matching_statements(kernel, within))
     step = f"pad_domain({dict(sizes)})"
     fill = _number(value)
     domains = _filled_domains(chosen, sizes)

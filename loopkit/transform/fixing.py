@@ -27,8 +27,8 @@ from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.language.conditions import conjunction, split
 from loopkit.poly.domains import constrained
 from loopkit.poly.sets import InstanceSet, fix_params
-from loopkit.transform.data import reshaped, reshaped_temporaries, substituted_rules
-from loopkit.transform.reindex import substituted
+from loopkit.transform.data import reshaped, reshaped_temporaries
+from loopkit.transform.reindex import substituted, substituted_rules, with_domains
 from loopkit.transform.step import transform
 
 Number = bool | int | float | complex
@@ -60,18 +60,12 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
     assumptions = fix_params(kernel.assumptions, sizes)
     if assumptions.is_empty():
         raise PreconditionError(f"The kernel's assumptions exclude {values}.", subject=", ".join(values))
-    domains: dict[int, InstanceSet] = {}
     types = _Types(kernel, values, {name: found.type for name, found in given.items()})
-
-    def fixed(s: Statement) -> Statement:
-        if id(s.domain) not in domains:
-            domains[id(s.domain)] = s.domain.named(fix_params(s.domain.set, sizes))
-        return substituted(replace(types.kept(s), domain=domains[id(s.domain)]), values)
-
     rules = {r.name: replace(r, expr=types.compared(r.expr)) for r in kernel.substitutions.values()}
     plain = specialized(
         kernel, lambda found, _: (replace(d, relation=fix_params(d.relation, sizes)) for d in found),
-        statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
+        statements=with_domains((substituted(types.kept(s), values) for s in kernel.statements),
+                                lambda domain: domain.named(fix_params(domain.set, sizes))), assumptions=assumptions,
         arguments=without_inferred_shapes(reshaped(a, values) for a in kernel.arguments if a.name not in values),
         temporaries=reshaped_temporaries(kernel, values), substitutions=substituted_rules(rules, values))
     return _with_conditions_in_domains(plain)

@@ -11,12 +11,12 @@ from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import NameConflictError, PreconditionError, ScheduleError
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Loop, Seq, Tree, leaves, rewrite, seq
-from loopkit.language.names import name_list
 from loopkit.poly.relations import in_one_iteration
-from loopkit.transform.reindex import Reindexing, reindex_each, require_whole_reductions
-from loopkit.transform.step import matching_statements, require_fresh, require_iname, transform
+from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
+from loopkit.transform.step import iname_list, matching_statements, require_fresh, transform
 
 
 @transform
@@ -56,11 +56,9 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
       c[i] = b[i - 1]  {id=second}
     end
     """
-    names = tuple(dict.fromkeys(name_list(inames)))
+    names = tuple(dict.fromkeys(iname_list(kernel, inames)))
     if not names:
         raise PreconditionError("fuse_loops needs an iname.", subject="inames")
-    for x in names:
-        require_iname(kernel, x)
     _require_one_tag(kernel, names)
     new = new_iname if new_iname is not None else names[0]
     if new not in names:
@@ -70,7 +68,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
     if tree is kernel.tree:
         raise _not_side_by_side(names)
     result = _renamed(kernel, fusion, tree)
-    require_whole_reductions(result, f"fuse_loops({', '.join(names)})")
+    require_shared_inames(result, f"fuse_loops({', '.join(names)})")
     return require_legal(result, f"fuse_loops({', '.join(names)})", assume=assume, unsafe=unsafe)
 
 
@@ -84,53 +82,40 @@ class _Fusion:
     kernel: LoopKernel
     names: tuple[str, ...]
     new: str
-    chosen: frozenset[str] | None
+    chosen: frozenset[str]
     owners: dict[str, set[str]] = field(default_factory=dict)
 
     def at(self, node: Tree) -> Tree:
         """*node* with its loops fused, if it is a sequence with loops over all of *names*."""
         if not isinstance(node, Seq):
             return node
-        places = [i for i, child in enumerate(node.children) if self._is_meant(child)]
-        loops = [child for i, child in enumerate(node.children) if i in places and isinstance(child, Loop)]
+        loops = [c for c in node.children if isinstance(c, Loop) and c.iname in self.names
+                 and not self.chosen.isdisjoint(leaves(c))]
         if len(loops) < 2 or {loop.iname for loop in loops} != set(self.names):
             return node
         for loop in loops:
             self.owners.setdefault(loop.iname, set()).update(leaves(loop))
-        first, last = places[0], places[-1]
-        before, after = self._aside(node.children[first:last + 1], [i - first for i in places])
-        fused = Loop(self.new, seq(*(loop.body for loop in loops)))
-        return seq(*node.children[:first], *before, fused, *after, *node.children[last + 1:])
-
-    def _is_meant(self, child: Tree) -> bool:
-        return (isinstance(child, Loop) and child.iname in self.names
-                and (self.chosen is None or any(s in self.chosen for s in leaves(child))))
-
-    def _aside(self, children: Sequence[Tree], fused: Sequence[int]) -> tuple[list[Tree], list[Tree]]:
-        """The *children* to move in front of the loop fused from those at *fused*, and those to move behind it."""
-        before: list[Tree] = []
-        after: list[Tree] = []
-        waits: set[str] = set()                 # nodes no earlier than the new loop
-        for i, child in enumerate(children):
+        first, end = node.children.index(loops[0]), node.children.index(loops[-1]) + 1
+        before, after = list[Tree](), list[Tree]()
+        late = set[str]()                       # statements no earlier than the new loop
+        for child in node.children[first:end]:
             inside = frozenset(leaves(child))
-            if i in fused:
-                waits |= inside
-            elif self._depends(inside, waits):
-                after.append(child)
-                waits |= inside
-            else:
+            if child not in loops and not self._depends(inside, late):
                 before.append(child)
-        return before, after
+                continue
+            late |= inside
+            if child not in loops:
+                after.append(child)
+        fused = Loop(self.new, seq(*(loop.body for loop in loops)))
+        return seq(*node.children[:first], *before, fused, *after, *node.children[end:])
 
     def _depends(self, sinks: Collection[str], sources: Collection[str]) -> bool:
         """Must one of *sinks* run after one of *sources* in the same iteration of their shared loops?"""
-        ways = execution_paths(self.kernel)
-        for d in dependences(self.kernel):
-            if d.source in sources and d.sink in sinks:
-                loops = shared_loops(self.kernel, d.source, d.sink, meeting_of(ways, d.source, d.sink).loops)
-                if not in_one_iteration(d.relation, loops).is_empty():
-                    return True
-        return False
+        def binds(d: Dependence) -> bool:
+            where = meeting_of(execution_paths(self.kernel), d.source, d.sink)
+            loops = shared_loops(self.kernel, d.source, d.sink, where.loops)
+            return not in_one_iteration(d.relation, loops).is_empty()
+        return any(d.source in sources and d.sink in sinks and binds(d) for d in dependences(self.kernel))
 
 
 def _renamed(kernel: LoopKernel, fusion: _Fusion, tree: Tree) -> LoopKernel:

@@ -1,16 +1,26 @@
-"""Transformations of the order of loops: prioritize, interchange, tile."""
+"""Transformations of the order of loops: prioritize, interchange, tile, distribute, unroll and jam."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from loopkit.analysis.constructors import reordered
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite, seq
-from loopkit.language.names import name_list
+from loopkit.kernel.tags import UnrollTag
+from loopkit.kernel.tree import Loop, Tree, leaves, nest, rewrite, seq
 from loopkit.transform.iname import split_iname
-from loopkit.transform.step import require_iname, transform, with_given_order
+from loopkit.transform.match import owner
+from loopkit.transform.step import (
+    iname_list,
+    outer_and_inner,
+    require_iname,
+    require_positive,
+    transform,
+    with_given_order,
+)
+from loopkit.transform.trees import ordered, restricted, sunk, with_loop_sunk
 
 
 @transform
@@ -36,9 +46,7 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str], *, 
       y[i, j] = 2*x[i, j]  {id=insn}
     end
     """
-    order = name_list(loop_priority)
-    for x in order:
-        require_iname(kernel, x)
+    order = iname_list(kernel, loop_priority)
     if len(set(order)) != len(order):
         raise PreconditionError("An iname stands twice in the order of loops.", subject=", ".join(order))
     if len(order) > 1 and not any(len(set(order) & set(s.inames)) > 1 for s in kernel.statements):
@@ -71,14 +79,28 @@ def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | Non
     """
     for x in (outer, inner):
         require_iname(kernel, x)
-    swapped = rewrite(kernel.tree, lambda node: _swapped(node, outer, inner))
+    swapped = _swapped(kernel.tree, outer, inner)
     if swapped is kernel.tree:
-        swapped = rewrite(kernel.tree, lambda node: _swapped(node, inner, outer))
+        swapped = _swapped(kernel.tree, inner, outer)
     if swapped is kernel.tree:
         raise ScheduleError(f"Neither of the loops over '{outer}' and '{inner}' stands inside the other.",
                             subject=outer)
     result = with_given_order(reordered(kernel, swapped), (inner, outer))
     return require_legal(result, f"interchange({outer}, {inner})", assume=assume, unsafe=unsafe)
+
+
+def _swapped(tree: Tree, outer: str, inner: str) -> Tree:
+    """*tree* with the loops over *inner* in place of those over *outer* that enclose them."""
+    def one(node: Tree) -> Tree:
+        if not isinstance(node, Loop) or node.iname != outer:
+            return node
+        between: list[str] = []
+        body = node.body
+        while isinstance(body, Loop) and body.iname != inner:
+            between.append(body.iname)
+            body = body.body
+        return Loop(inner, nest((*between, outer), body.body)) if isinstance(body, Loop) else sunk(node, inner)
+    return rewrite(tree, one)
 
 
 @transform
@@ -100,7 +122,7 @@ def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int], *, assume: str | Non
     outers, inners = [], []
     for iname, size in tile_sizes.items():
         require_iname(kernel, iname)
-        outer, inner = kernel.fresh_name(f"{iname}_outer"), kernel.fresh_name(f"{iname}_inner")
+        outer, inner = outer_and_inner(kernel, iname)
         kernel = split_iname(kernel, iname, size, outer_iname=outer, inner_iname=inner)
         outers.append(outer)
         inners.append(inner)
@@ -110,87 +132,98 @@ def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int], *, assume: str | Non
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
-# {{{ trees
+@transform
+def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str | None = None,
+                    unsafe: bool = False) -> LoopKernel:
+    """Split the loop over *iname* in two, in front of the statement *before*.
 
+    The first loop keeps everything textually before the statement. The second loop gets the statement and the rest. If
+    the statement is nested in loops further inside, these loops are split too. Both loops keep their iname;
+    ``rename_iname`` with *within* gives them different names.
 
-def ordered(tree: Tree, order: tuple[str, ...]) -> Tree:
-    """*tree* with the loops of *order* nested in that order wherever one is nested inside another."""
-    for i, outer in enumerate(order):
-        for inner in order[i + 1:]:
-            tree = with_loop_sunk(tree, inner, outer)
-    return tree
+    :arg before: the id of a statement, which includes its reductions; ``S.k.update`` names a part of one.
+    :raises UnknownNameError: there is no such iname or statement.
+    :raises ScheduleError: the statement is in no loop over *iname*, or is the first in it.
+    :raises IllegalTransformError: the dependences between the two parts form a cycle; with the witness.
 
-
-def with_loop_sunk(tree: Tree, iname: str, below: str, around: Collection[str] | None = None) -> Tree:
-    """*tree* with the loops over *iname* moved inside the loops over *below* that they enclose.
-
-    :arg around: only loops around one of these statements; ``None``: all.
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", '''
+    ...     for i
+    ...         s[i] = 2*x[i]  {id=scale}
+    ...         for j
+    ...             y[i, j] = s[i]  {id=first}
+    ...             z[i, j] = y[i, j] + j  {id=second}
+    ...         end
+    ...     end
+    ...     ''')
+    >>> print(lk.distribute_loop(knl, "i", before="second").statements_text)
+    for i
+      s[i] = 2*x[i]  {id=scale}
+      for j
+        y[i, j] = s[i]  {id=first}
+      end
+    end
+    for i, j
+      z[i, j] = y[i, j] + j  {id=second}
+    end
     """
+    require_iname(kernel, iname)
+    kernel.statement(before)
+    if not any(step.iname == iname for step in kernel.paths[before]):
+        raise ScheduleError(f"'{before}' stands in no loop over '{iname}'.", subject=before,
+                            hint="name a statement of the loop that is to be split")
+
     def one(node: Tree) -> Tree:
-        if not isinstance(node, Loop) or node.iname != iname:
+        inside = list(leaves(node))
+        if not isinstance(node, Loop) or node.iname != iname or before not in inside:
             return node
-        return sunk(node, below) if around is None or any(x in around for x in leaves(node)) else node
-    return rewrite(tree, one)
+        # the parts of a reduction are textually before its statement
+        at = next(i for i, s in enumerate(inside) if before in (s, owner(s)))
+        if not at:
+            raise ScheduleError(f"Nothing stands before '{before}' in the loop over '{iname}'.", subject=before,
+                                hint="name the statement that the second loop is to begin with")
+        return seq(restricted(node, inside[:at]), restricted(node, inside[at:]))
+    result = reordered(kernel, rewrite(kernel.tree, one))
+    return require_legal(result, f"distribute_loop({iname}, before={before})", assume=assume, unsafe=unsafe)
 
 
-def sunk(loop: Loop, below: str) -> Tree:
-    """The loop moved just inside the loops over *below* that it encloses, distributed over the nodes between."""
-    if not contains_loop(loop.body, below):
-        return loop
-    match loop.body:
-        case Loop(iname, body) if iname == below:
-            return Loop(iname, Loop(loop.iname, body))
-        case Loop(iname, body):
-            return Loop(iname, sunk(Loop(loop.iname, body), below))
-        case Seq(children):
-            return seq(*(sunk(part, below) for part in distributed(loop.iname, children,
-                                                                  lambda c: contains_loop(c, below))))
-        case _:
-            return loop
+@transform
+def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: str | None = None,
+                   inner_iname: str | None = None, within: str | Collection[str] | None = None,
+                   assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Run *factor* iterations of *iname* at a time in the innermost loops, unrolled.
 
+    Split *iname* by *factor*, move the inner iname inside all loops in its loop, and tag it ``unr``. The inner loop is
+    distributed over statements and loops in sequence.
 
-def distributed(iname: str, children: tuple[Tree, ...], alone: Callable[[Tree], bool]) -> list[Loop]:
-    """One loop over *iname* around each child that is *alone*, and around each run of others."""
-    parts: list[Loop] = []
-    run: list[Tree] = []
-    for child in children:
-        if alone(child):
-            if run:
-                parts.append(Loop(iname, seq(*run)))
-                run = []
-            parts.append(Loop(iname, child))
-        else:
-            run.append(child)
-    if run:
-        parts.append(Loop(iname, seq(*run)))
-    return parts
+    :arg outer_iname: default ``i_outer`` for an iname ``i``; *inner_iname*: ``i_inner``.
+    :arg within: the statements whose loops are split; default: all.
+    :raises UnknownNameError: *iname* is not an iname of *kernel*.
+    :raises PreconditionError: *factor* is not a positive integer, or *iname* has a tag.
+    :raises IllegalTransformError: iterations of *iname* cannot run together; with the witness.
 
-
-def contains_loop(tree: Tree, iname: str) -> bool:
-    """Does *tree* contain a loop over *iname*?"""
-    match tree:
-        case Loop(x, body):
-            return x == iname or contains_loop(body, iname)
-        case Seq(children):
-            return any(contains_loop(c, iname) for c in children)
-        case Leaf() | Barrier():
-            return False
-
-
-def _swapped(node: Tree, outer: str, inner: str) -> Tree:
-    """The loop over *outer* with *inner* in its place, if *outer* encloses *inner*."""
-    if not isinstance(node, Loop) or node.iname != outer or not contains_loop(node.body, inner):
-        return node
-    between: list[str] = []
-    body = node.body
-    while isinstance(body, Loop) and body.iname != inner:
-        between.append(body.iname)
-        body = body.body
-    if isinstance(body, Loop):
-        result: Tree = Loop(outer, body.body)
-        for x in reversed(between):
-            result = Loop(x, result)
-        return Loop(inner, result)
-    return sunk(node, inner)
-
-# }}}
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", '''
+    ...     for i
+    ...         s[i] = 2*x[i]  {id=scale}
+    ...         for j
+    ...             y[i, j] = s[i] + j  {id=use}
+    ...         end
+    ...     end
+    ...     ''')
+    >>> print(lk.unroll_and_jam(knl, "i", 4).statements_text)
+    for i_outer
+      for i_inner [unr]
+        s[4*i_outer + i_inner] = 2*x[4*i_outer + i_inner]  {id=scale}
+      end
+      for j, i_inner [unr]
+        y[4*i_outer + i_inner, j] = s[4*i_outer + i_inner] + j  {id=use}
+      end
+    end
+    """
+    require_iname(kernel, iname)
+    length = require_positive(factor, "factor")
+    outer, inner = outer_and_inner(kernel, iname, outer_iname, inner_iname)
+    split = split_iname(kernel, iname, length, outer_iname=outer, inner_iname=inner, within=within)
+    result = reordered(split, with_loop_sunk(split.tree, inner, None), tags={**split.tags, inner: UnrollTag()})
+    nests = map(loops_of, result.paths.values())
+    result = with_given_order(result, *(loops[loops.index(outer):] for loops in nests if inner in loops))
+    return require_legal(result, f"unroll_and_jam({iname}, {length})", assume=assume, unsafe=unsafe)

@@ -23,7 +23,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import is_parallel
-from loopkit.kernel.tree import Leaf, Loop, LoopPlace, Seq, Tree, leaves, loop_place, rewrite, seq
+from loopkit.kernel.tree import Leaf, Loop, LoopPlace, Tree, leaves, loop_place, rewrite, seq
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, remainder, subtract
 from loopkit.transform.expansion import require_cells, require_not_carried
@@ -32,6 +32,7 @@ from loopkit.transform.reindex import Reindexing, reindex
 from loopkit.transform.side_effects import Allowed, without_side_effects
 from loopkit.transform.step import require_iname, require_positive, require_untagged, transform
 from loopkit.transform.thread_distribution import distribute_over_threads
+from loopkit.transform.trees import in_order_of, loops_in, parts_of, restricted
 
 
 @transform
@@ -104,7 +105,8 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
         kernel = _through_registers(kernel, found, loads)
     result = _moved_ahead(_in_stages(kernel, iname, names, count), found, loads, ahead := max(count - 1, 1))
     result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, loads, ahead)
-    return without_side_effects(before, result, step, Allowed(False, allow_global_storage, allow_launches), names)
+    allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
+    return without_side_effects(before, result, step, allowed, names)
 
 
 def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers: bool, asynchronous: bool) -> int:
@@ -148,7 +150,7 @@ def _found(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | No
     for t in names or ():
         if t not in kernel.temporaries:
             raise unknown("temporary", t, kernel.temporaries)
-    loops = list(_loops(kernel.tree, iname))
+    loops = [loop for loop in loops_in(kernel.tree) if loop.iname == iname]
     found: list[_Found] = []
     for loop in loops:
         copies = {}
@@ -177,19 +179,6 @@ def _found(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | No
             raise ScheduleError(f"The copy '{c}' stands in one loop with '{other}' inside of the loop over '{iname}'.",
                                 subject=iname, hint="distribute_loop puts it into a loop of its own")
     return found[0]
-
-
-def _loops(tree: Tree, iname: str) -> Iterator[Loop]:
-    match tree:
-        case Loop(x, body):
-            if x == iname:
-                yield tree
-            yield from _loops(body, iname)
-        case Seq(children):
-            for child in children:
-                yield from _loops(child, iname)
-        case _:
-            pass
 
 
 def _fillers(kernel: LoopKernel, temporary: str) -> list[Statement]:
@@ -232,15 +221,11 @@ def _is_load(kernel: LoopKernel, temporary: str, loop: Loop) -> bool:
 
 def _beside(loop: Loop, copy: str, copies: Mapping[str, str]) -> str | None:
     """A statement that is no copy and shares an inner loop with *copy*."""
-    for child in _parts(loop):
+    for child in parts_of(loop.body):
         inside = list(leaves(child))
         if copy in inside:
             return next((s for s in inside if s not in copies), None)
     return None
-
-
-def _parts(loop: Loop) -> tuple[Tree, ...]:
-    return loop.body.children if isinstance(loop.body, Seq) else (loop.body,)
 
 
 def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int) -> None:
@@ -336,8 +321,7 @@ def _moved_ahead(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ah
     iname = found.loop.iname
     later = Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), ahead)})
     result = reindex(kernel, later, _with_body(kernel, found, loads), frozenset([*found.copies, *loads.values()]))
-    at = {s: i for i, s in enumerate(leaves(result.tree))}
-    return rewritten(result, statements=tuple(sorted(result.statements, key=lambda s: at[s.id])))
+    return rewritten(result, statements=in_order_of(result.tree, result.statements))
 
 
 def _with_body(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> Tree:
@@ -345,12 +329,11 @@ def _with_body(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> T
     moved = found.copies.keys() | set(loads.values())
 
     def body(loop: Loop) -> Tree:
-        copies = [c for c in _parts(loop) if moved.issuperset(leaves(c))]
-        others = [c for c in _parts(loop) if not moved.issuperset(leaves(c))]
+        copies = [c for c in parts_of(loop.body) if moved.issuperset(leaves(c))]
+        others = [c for c in parts_of(loop.body) if not moved.issuperset(leaves(c))]
         if not loads:
             return seq(*copies, *others)
-        first, last = ([_only(c, ids) for c in copies if not ids.isdisjoint(leaves(c))]
-                       for ids in (frozenset(loads.values()), frozenset(found.copies)))
+        first, last = ([restricted(c, ids) for c in copies] for ids in (set(loads.values()), found.copies.keys()))
         return seq(*first, *others, *last)
     place = _place(found, loads)
     return rewrite(kernel.tree, lambda node: Loop(node.iname, body(node))
@@ -361,17 +344,6 @@ def _place(found: _Found, loads: Mapping[str, str]) -> LoopPlace:
     iname, first = loop_place(found.loop)
     return iname, loads.get(first, first)
 
-
-def _only(tree: Tree, ids: frozenset[str]) -> Tree:
-    """*tree* restricted to the leaves of *ids*, which share loops with other leaves."""
-    match tree:
-        case Loop(iname, body):
-            return Loop(iname, _only(body, ids))
-        case Seq(children):
-            kept = [_only(c, ids) for c in children if not ids.isdisjoint(leaves(c))]
-            return seq(*kept)
-        case _:
-            return tree
 
 # }}}
 
@@ -385,7 +357,8 @@ def _with_prologue(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], 
     """
     iname = found.loop.iname
     first = kernel.fresh_name(f"{iname}_first")
-    inside = next(loop for loop in _loops(kernel.tree, iname) if not found.copies.keys().isdisjoint(leaves(loop)))
+    inside = next(loop for loop in loops_in(kernel.tree)
+                  if loop.iname == iname and not found.copies.keys().isdisjoint(leaves(loop)))
     result = peel(kernel, iname, first=ahead, within=list(leaves(inside)))
     own = frozenset(s.id for s in result.statements if first in s.inames)
     back = Reindexing((first,), (first,), {first: add(p.Variable(first), -ahead)})
@@ -404,7 +377,7 @@ def _with_prologue(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], 
     return with_dependences(
         result, lambda known, _: between_images(
             (d for d in known if d.source not in direct or d.array not in registers), images),
-        statements=statements, tree=_only(result.tree, frozenset(s.id for s in statements)),
+        statements=statements, tree=restricted(result.tree, {s.id for s in statements}),
         temporaries={t: v for t, v in result.temporaries.items() if t not in registers or t in written})
 
 

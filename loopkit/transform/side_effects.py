@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.legality import require_legal
 from loopkit.analysis.moves import Moves, moves
 from loopkit.errors import ENTRY_POINTS, InternalError, LoopkitError, ScheduleError, StorageError
 from loopkit.kernel.cost import MEMORIES, SPACES, Cells, Cost, CostChange
@@ -22,16 +23,23 @@ Order = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Allowed:
-    """The side effects that the caller allows.
+    """The side effects and broken dependences that the caller allows.
 
     :ivar reordering: loops with a given order are reordered or distributed.
     :ivar global_storage: temporaries get more cells, or cells in a larger address space.
     :ivar launches: there are more launches, or more loops on the host.
+    :ivar assume: the reason why undecided pairs are legal; *unsafe*: refuted ones are accepted too.
     """
 
-    reordering: bool = False
-    global_storage: bool = False
-    launches: bool = False
+    reordering: bool
+    global_storage: bool
+    launches: bool
+    assume: str | None
+    unsafe: bool
+
+    def legal(self, kernel: LoopKernel, step: str) -> LoopKernel:
+        """*kernel*, if its order after *step* is legal; see :func:`loopkit.analysis.legality.require_legal`."""
+        return require_legal(kernel, step, assume=self.assume, unsafe=self.unsafe)
 
 
 def with_fewest_side_effects(kernel: LoopKernel, step: str, allowed: Allowed, places: Iterable[Order],

@@ -8,17 +8,9 @@ from loopkit.analysis.legality import require_legal
 from loopkit.analysis.ranges import with_known_sizes
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import (
-    GroupTag,
-    IlpTag,
-    InameTag,
-    LocalTag,
-    MmaTag,
-    UnrollTag,
-    VecTag,
-)
+from loopkit.kernel.tags import GroupTag, IlpTag, InameTag, LocalTag, MmaTag, UnrollTag, VecTag
 from loopkit.language.names import name_list
-from loopkit.transform.step import as_tag, require_iname, transform
+from loopkit.transform.step import as_tag, iname_list, require_iname, transform
 
 TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | str
 
@@ -58,9 +50,7 @@ def untag_inames(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str
     >>> dict(lk.untag_inames(lk.tag_inames(knl, "i:l.0"), "i").tags)
     {}
     """
-    names = name_list(inames)
-    for x in names:
-        require_iname(kernel, x)
+    names = iname_list(kernel, inames)
     result = annotated(kernel, tags={x: t for x, t in kernel.tags.items() if x not in names})
     return require_legal(result, f"untag_inames({', '.join(names)})", assume=assume, unsafe=unsafe)
 
@@ -102,6 +92,13 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *,
     shown = ", ".join(f"{x}: {t}" for x, t in new.items())
     return require_legal(result, f"{step} ({shown})" if step != "tag_inames" else f"tag_inames({shown})",
                          assume=assume, unsafe=unsafe)
+
+
+def tagged_if_given(kernel: LoopKernel, tags: Mapping[str, str | InameTag | None], step: str, *,
+                    assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """*kernel* with those *tags* that are given; itself if none is."""
+    given = {x: t for x, t in tags.items() if t is not None}
+    return tagged(kernel, given, step, assume=assume, unsafe=unsafe) if given else kernel
 
 
 def _pairs(tags: TagMap) -> dict[str, str | InameTag]:

@@ -5,20 +5,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-import pymbolic.primitives as p
-from pymbolic.typing import Expression
-
 from loopkit.analysis.constructors import reordered
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.strides import fastest_last
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag
-from loopkit.kernel.tree import nest
-from loopkit.poly.affine import add, multiply
-from loopkit.transform.order import ordered
-from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops
+from loopkit.transform.iname import split_into
 from loopkit.transform.tags import tagged
+from loopkit.transform.trees import ordered
 
 
 @dataclass(frozen=True)
@@ -89,17 +84,9 @@ def _with_digits(kernel: LoopKernel, iname: str, digits: Sequence[_Digit], step:
     names = [iname] if len(digits) == 1 else [
         kernel.fresh_name(f"{iname}_round" if d.axis is None else f"{iname}_l{d.axis}") for d in digits]
     if len(digits) > 1:
-        value: Expression = iname_range(kernel, iname)[0]
-        stride, conditions = 1, list[tuple[str, Expression]]()
-        for name, d in reversed(list(zip(names, digits, strict=True))):
-            at = p.Variable(name)
-            value = add(multiply(stride, at), value)
-            stride *= d.extent
-            if name != names[0]:
-                conditions += [(">=", at), ("<", add(at, -d.extent))]
-        relation = Reindexing((iname,), tuple(names), {iname: value}, tuple(conditions))
-        tree = rewrite_loops(kernel, (iname,), None, lambda loop: nest(tuple(names), loop.body))
-        kernel = reindex(kernel, relation, tree)
+        lengths = {name: d.extent for name, d in zip(names[1:], digits[1:], strict=True)}
+        kernel = split_into(kernel, iname, names[0], lengths, frozenset(kernel.statement_by_id),
+                            iname_range(kernel, iname)[0])
     tags: dict[str, InameTag] = {name: UnrollTag() if d.axis is None else LocalTag(d.axis)
                                  for name, d in zip(names, digits, strict=True)}
     return tagged(kernel, tags, step, assume=assume, unsafe=unsafe)
