@@ -9,21 +9,22 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
-from loopkit.analysis.constructors import Image, between_images, rewritten, with_dependences
+from loopkit.analysis.axes import with_axes
+from loopkit.analysis.constructors import rewritten, with_dependences
 from loopkit.analysis.dependences import identity_pairs
 from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.legality import iname_range, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
-from loopkit.expr.mappers import map_children, variables
+from loopkit.expr.mappers import map_children
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import is_parallel
-from loopkit.kernel.tree import Leaf, Loop, LoopPlace, Tree, leaves, loop_place, rewrite, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, remainder, subtract
 from loopkit.transform.expansion import require_cells, require_not_carried
@@ -37,7 +38,7 @@ from loopkit.transform.trees import in_order_of, loops_in, parts_of, restricted
 
 @transform
 def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: str | Iterable[str] | None = None,
-             registers: bool = True, asynchronous: bool = False, allow_global_storage: bool = False,
+             registers: bool | None = None, asynchronous: bool = False, allow_global_storage: bool = False,
              allow_launches: bool = False, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Overlap the copies for later iterations of the loop over *iname* with the computation of the current iteration.
 
@@ -56,11 +57,11 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
 
     :arg stages: the number of tiles held at once.
     :arg temporaries: default: all copied from arrays alone, by a copy that shares no inner loop with other statements.
-    :arg registers: hold a tile in registers from its load to its store; *asynchronous* ignores it.
+    :arg registers: hold a tile in registers from its load to its store; default: yes, unless *asynchronous*.
     :arg asynchronous: elements of 4, 8 or 16 bytes without conversion; transposition is possible.
     :arg allow_global_storage: as for :func:`add_prefetch`, of other temporaries; so is *allow_launches*.
-    :raises UnknownNameError, PreconditionError: no such iname or temporary; *iname* has a tag; or no copy can be
-        pipelined in the requested way.
+    :raises UnknownNameError, PreconditionError: no such iname or temporary; *iname* has a tag; no copy can be pipelined
+        in the requested way; or both *registers* and *asynchronous*.
     :raises ScheduleError: the copies are in several loops over *iname*, or in an inner loop with other statements.
     :raises StorageError: a temporary's shape and address space were declared, or another one would get more cells.
     :raises IllegalTransformError: an iteration that a copy would run ahead of writes the copied elements, or a value is
@@ -91,30 +92,35 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
       end
     end
     """
-    count = _require_stages(kernel, iname, stages, registers=registers, asynchronous=asynchronous)
+    count = _require_stages(kernel, iname, stages, registers, asynchronous)
     step, found = f"pipeline({iname}, stages={count})", _found(kernel, iname, temporaries)
     _require_open_storage(kernel, names := frozenset(found.copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
-    loads: dict[str, str] = {}
+    in_registers = not asynchronous and registers is not False
     if asynchronous:
         kernel = _asynchronous(kernel, found.copies)
-    elif registers:
-        loads = {c: kernel.fresh_name(f"{t}_load") for c, t in found.copies.items()}
+    elif in_registers:
         computing = frozenset(leaves(found.loop)) - found.copies.keys()
         kernel = distribute_over_threads(kernel, list(found.copies), computing, step, assume=assume, unsafe=unsafe)
-        kernel = _through_registers(kernel, found, loads)
-    result = _moved_ahead(_in_stages(kernel, iname, names, count), found, loads, ahead := max(count - 1, 1))
-    result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, loads, ahead)
+    ahead = max(count - 1, 1)
+    result = _moved_ahead(_in_stages(kernel, iname, names, count), found, ahead, last=in_registers)
+    result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, ahead)
+    if in_registers:
+        result = require_legal(_through_registers(result, found), step, assume=assume, unsafe=unsafe)
     allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
     return without_side_effects(before, result, step, allowed, names)
 
 
-def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers: bool, asynchronous: bool) -> int:
+def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: bool | None, asynchronous: bool) -> int:
     """The number of *stages*; :raises PreconditionError: the loop cannot be pipelined in the requested way."""
     require_iname(kernel, iname)
     require_untagged(kernel, iname, "pipelined")
     count = require_positive(stages, "stages")
-    if count == 1 and (asynchronous or not registers):
+    if registers and asynchronous:
+        raise PreconditionError("pipeline: an asynchronous copy passes no registers, so that registers=True and "
+                                "asynchronous=True exclude each other.", subject="registers",
+                                hint=f"pipeline(knl, '{iname}', stages={count}, asynchronous=True)")
+    if count == 1 and (asynchronous or registers is False):
         raise PreconditionError("With one stage and without registers no copy can be ahead of its use.",
                                 subject="stages", hint=f"pipeline(knl, '{iname}', stages=2)")
     return count
@@ -240,35 +246,38 @@ def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int
 
 # {{{ a load and a store
 
-def _through_registers(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> LoopKernel:
-    """*kernel* where each copy is a load into a private temporary of each thread, and a store from there.
-
-    Both statements are still at the place of the copy, the load right before its store.
+def _through_registers(kernel: LoopKernel, found: _Found) -> LoopKernel:
+    """*kernel* where each copy of the loop becomes a load into a private temporary at the beginning of an iteration,
+    and a store from there at the end.
     """
-    statements: list[Statement] = []
-    temporaries = dict(kernel.temporaries)
-    for s in kernel.statements:
-        if s.id not in loads:
-            statements.append(s)
-            continue
-        name = kernel.fresh_name(f"{found.copies[s.id]}_next")
-        own = _own_inames(kernel, s, found.loop)
-        element: p.Variable | p.Subscript = p.Variable(name)
-        if own:
-            element = p.Subscript(element, tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in own))
-        temporaries[name] = TemporaryVariable(name, None, tuple(iname_range(kernel, x)[1] for x in own),
-                                              AddressSpace.PRIVATE)
-        statements += [replace(s, id=loads[s.id], assignee=element), replace(s, expression=element)]
-    return with_dependences(
-        kernel, partial(_divided, found.copies, loads), statements=tuple(statements), temporaries=temporaries,
-        tree=rewrite(kernel.tree, lambda node: seq(Leaf(loads[node.statement]), node)
-                     if isinstance(node, Leaf) and node.statement in loads else node))
+    iname = found.loop.iname
+    copies = [s for s in kernel.statements if s.id in found.copies and iname in s.inames]
+    loads = {s.id: kernel.fresh_name(f"{s.written}_load") for s in copies}
+    registers = {s.id: kernel.fresh_name(f"{s.written}_next") for s in copies}
+
+    def loaded_first(node: Tree) -> Tree:
+        if not isinstance(node, Loop) or node.iname != iname:
+            return node
+        stores = restricted(node.body, loads)
+        return Loop(iname, seq(rewrite(stores, lambda leaf: Leaf(loads[leaf.statement]) if isinstance(leaf, Leaf)
+                                       else leaf), node.body))
+    tree = rewrite(kernel.tree, loaded_first)
+    new = {s.id: replace(s, expression=p.Variable(registers[s.id])) for s in copies}
+    result = with_dependences(
+        kernel, partial(_divided, found.copies, loads), tree=tree, statements=in_order_of(tree, [
+            *(replace(s, id=loads[s.id], assignee=p.Variable(registers[s.id])) for s in copies),
+            *(new.get(s.id, s) for s in kernel.statements)]),
+        temporaries={**kernel.temporaries, **{name: TemporaryVariable(name, None, (), AddressSpace.PRIVATE)
+                                              for name in registers.values()}})
+    for s in copies:
+        result = with_axes(result, [registers[s.id]], _own_inames(kernel, s, iname))
+    return result
 
 
-def _own_inames(kernel: LoopKernel, s: Statement, loop: Loop) -> list[str]:
+def _own_inames(kernel: LoopKernel, s: Statement, iname: str) -> tuple[str, ...]:
     """The inames that distinguish the elements of one thread's part of a tile."""
     around = loops_of(kernel.paths[s.id])
-    own = [x for x in around[around.index(loop.iname) + 1:] if not is_parallel(kernel.tags.get(x))]
+    own = tuple(x for x in around[around.index(iname) + 1:] if not is_parallel(kernel.tags.get(x)))
     for x in own:
         if not iname_range(kernel, x)[1]:
             raise PreconditionError(f"'{x}' has no constant range, so that what '{s.id}' copies fits in no registers.",
@@ -316,41 +325,26 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
                      temporaries={t: changed.get(t, v) for t, v in kernel.temporaries.items()})
 
 
-def _moved_ahead(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ahead: int) -> LoopKernel:
-    """*kernel* with its copies *ahead* iterations earlier, at their new places."""
-    iname = found.loop.iname
+def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -> LoopKernel:
+    """*kernel* with its copies *ahead* iterations earlier, at the start of the loop's body or as its *last* part."""
+    iname, ids = found.loop.iname, found.copies.keys()
+
+    def body(node: Tree) -> Tree:
+        if not isinstance(node, Loop) or node.iname != iname or ids.isdisjoint(leaves(node)):
+            return node
+        copies = [c for c in parts_of(node.body) if ids >= set(leaves(c))]
+        others = [c for c in parts_of(node.body) if c not in copies]
+        return Loop(iname, seq(*others, *copies) if last else seq(*copies, *others))
     later = Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), ahead)})
-    result = reindex(kernel, later, _with_body(kernel, found, loads), frozenset([*found.copies, *loads.values()]))
+    result = reindex(kernel, later, rewrite(kernel.tree, body), frozenset(ids))
     return rewritten(result, statements=in_order_of(result.tree, result.statements))
-
-
-def _with_body(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> Tree:
-    """The tree with the loads at the start of the loop's body and the stores at its end; without loads, the copies."""
-    moved = found.copies.keys() | set(loads.values())
-
-    def body(loop: Loop) -> Tree:
-        copies = [c for c in parts_of(loop.body) if moved.issuperset(leaves(c))]
-        others = [c for c in parts_of(loop.body) if not moved.issuperset(leaves(c))]
-        if not loads:
-            return seq(*copies, *others)
-        first, last = ([restricted(c, ids) for c in copies] for ids in (set(loads.values()), found.copies.keys()))
-        return seq(*first, *others, *last)
-    place = _place(found, loads)
-    return rewrite(kernel.tree, lambda node: Loop(node.iname, body(node))
-                   if isinstance(node, Loop) and loop_place(node) == place else node)
-
-
-def _place(found: _Found, loads: Mapping[str, str]) -> LoopPlace:
-    iname, first = loop_place(found.loop)
-    return iname, loads.get(first, first)
-
 
 # }}}
 
 
 # {{{ the first copies
 
-def _with_prologue(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ahead: int) -> LoopKernel:
+def _with_prologue(kernel: LoopKernel, found: _Found, ahead: int) -> LoopKernel:
     """*kernel* with the first *ahead* iterations of its loop, counted from its former start, in a separate loop.
 
     No computation overlaps loads there: each copy completes at once.
@@ -363,22 +357,7 @@ def _with_prologue(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], 
     own = frozenset(s.id for s in result.statements if first in s.inames)
     back = Reindexing((first,), (first,), {first: add(p.Variable(first), -ahead)})
     result = reindex(result, back, result.tree, own)
-    registers = {kernel.statement_by_id[load].written for load in loads.values()}
-    here = [s for s in result.statements if s.id in own]
-    stores = {register: s.id for s in here for register in variables(s.expression) & registers}
-    direct = {s.id: stores[s.written] for s in here if s.written in registers}
-    values = {direct[s.id]: s.expression for s in here if s.id in direct}
-    filled = set(found.copies.values())
-    statements = tuple(_in_plain_stage(replace(s, expression=values.get(s.id, s.expression)))
-                       if s.id in own and s.written in filled else s
-                       for s in result.statements if s.id not in direct)
-    written = {s.written for s in statements}
-    images = {load: [Image(store)] for load, store in direct.items()}
-    return with_dependences(
-        result, lambda known, _: between_images(
-            (d for d in known if d.source not in direct or d.array not in registers), images),
-        statements=statements, tree=restricted(result.tree, {s.id for s in statements}),
-        temporaries={t: v for t, v in result.temporaries.items() if t not in registers or t in written})
+    return rewritten(result, statements=tuple(_in_plain_stage(s) if s.id in own else s for s in result.statements))
 
 
 def _in_plain_stage(s: Statement) -> Statement:
