@@ -255,7 +255,6 @@ def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple
 
 
 def _distance(kernel: LoopKernel, by: int | str) -> Expression:
-    """How far to shift; :raises PreconditionError: it is no affine form in the parameters."""
     if not isinstance(by, str):
         return int(by)
     distance = parse_expression(by, what="the distance of a shift")
@@ -307,7 +306,6 @@ def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Ex
 
 def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...], new: tuple[str, ...],
             zeros: Sequence[Expression]) -> dict[str, Expression]:
-    """The old inames as forms of the new ones; :raises PreconditionError: the equations are not one-to-one."""
     relation = solutions(old, new, zeros)
     points = reduce(InstanceSet.union, (analysis_domain(kernel, s).onto(old) for s in owners))
     lost = without_image(relation, points)

@@ -195,11 +195,7 @@ def _units_of(kernel: LoopKernel, statement: str, parts: Sequence[str], vectors:
 
 @dataclass
 class _Order:
-    """Makes the tree of a schedule, and names its loops.
-
-    :ivar dims: for each unit the loops around it, outermost first: the iname and the unit's form.
-    :ivar made: the new inames.
-    """
+    """Makes the tree of a schedule, and names its loops; *dims*: for each unit its loops and forms, outermost first."""
 
     kernel: LoopKernel
     dims: dict[str, list[tuple[str, Expression]]] = field(default_factory=dict)
@@ -225,7 +221,6 @@ class _Order:
         return Loop(name, self.of(units, depth + 1))
 
     def _name(self, units: Sequence[_Unit], depth: int) -> str:
-        """The iname of the loop over dimension *depth* of *units*."""
         forms = [u.times[depth] for u in units]
         first = next(f for f in forms if not isinstance(f, int))
         if isinstance(first, p.Variable) and first.name in self.kernel.inames \
@@ -303,7 +298,6 @@ def _step(kernel: LoopKernel, unit: _Unit, dims: Dims, *, is_part: bool) -> Rein
 
 
 def _require_injective(name: str, times: Map, domain: InstanceSet) -> None:
-    """:raises ScheduleError: *times* sends two instances of *domain* to one time."""
     found = two_with_one_image(times, domain) if domain.inames else None
     if found is not None:
         sizes, first, second = found

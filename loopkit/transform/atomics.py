@@ -81,7 +81,6 @@ def _made_atomic(s: Statement) -> Statement:
 
 
 def _require_flow_in_order(kernel: LoopKernel, name: str) -> None:
-    """:raises PreconditionError: the current order does not determine the value flow of *name*."""
     if not same_flow(relations_of(kernel, name, "flow"), joined_relations(flow_of_values(kernel, name))):
         raise PreconditionError(
             f"The steps so far have given '{name}' an order that one cell for each element does not keep.",

@@ -191,7 +191,6 @@ class Buffer:
 
     @property
     def of_value(self) -> bool:
-        """Is the array a temporary, whose values flow through the buffer?"""
         return self.name in self.kernel.temporaries
 
     @cached_property
@@ -202,7 +201,6 @@ class Buffer:
 
     @cached_property
     def used(self) -> InstanceSet:
-        """The cells of all elements that its users access."""
         return self.staged.cells(m for own in self.moves.values() for _, m in own)
 
     def _cell_of(self, a: Access) -> Map:
@@ -217,7 +215,6 @@ class Buffer:
         return restrict(cells(a.domain.inames, known), a.domain).intersect_range(inside.set)
 
     def points(self) -> Points:
-        """The elements of an argument that are copied."""
         written = self.staged.cells(m for own in self.moves.values() for a, m in own if a.is_write).set
         return Points(written if self.operation is not None else self.used.set, written)
 
@@ -242,7 +239,6 @@ class Buffer:
                         for each in (load, store)))
 
     def put_in(self, points: Points) -> LoopKernel:
-        """The kernel with the buffer, with copies of *points*."""
         first = None if points.load is None else self._copy("init", points.load)
         last = None if points.store is None else self._copy("store", points.store)
         return self.staged.put_in(first, last, lambda s: with_expressions(s, self.staged.used),
@@ -326,10 +322,7 @@ class Buffer:
 
 def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection[str] | None, is_special: bool
               ) -> tuple[list[Statement], str | None]:
-    """The users of *name*, and the operation if they are atomic updates.
-
-    :arg is_special: a whole box is requested, or an expression other than the array's element.
-    """
+    """The users of *name*, and the operation of atomic updates; *is_special*: the caller wants more than elements."""
     chosen = matching_statements(kernel, within)
     users = [s for s in kernel.statements if s.id in chosen and any(a.array == name for a in accesses_of(kernel, s))]
     operation = _operation_of(kernel, step, name, users)
@@ -427,7 +420,6 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
 
 
 def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> None:
-    """The preconditions for the buffer of a temporary, beyond those for an argument."""
     if any(name == node.accumulator for node in kernel.reductions.values()):
         raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
                                 hint="buffer what the reduction is written to")

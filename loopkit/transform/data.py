@@ -66,7 +66,7 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
 
 
 def with_dtypes(kernel: LoopKernel, wanted: Mapping[str, np.dtype]) -> LoopKernel:
-    """*kernel* with the dtypes *wanted* for those of its arguments and temporaries that are named there."""
+    """*kernel* with the dtypes *wanted*."""
     values = [a.name for a in kernel.arguments if isinstance(a, ValueArg) and a.name in wanted]
     arguments = tuple(replace(a, dtype=wanted[a.name]) if a.name in wanted else a for a in kernel.arguments)
     temporaries = {t.name: replace(t, dtype=wanted[t.name]) if t.name in wanted else t
@@ -158,10 +158,7 @@ def _converted(kernel: LoopKernel, node: ReductionNode, operand: Expression, wan
 
 
 def _is_narrower(name: str, known: np.dtype | None, wanted: np.dtype) -> bool:
-    """Is the dtype *known* of *name* real and not yet *wanted*?
-
-    :raises PreconditionError: the dtype is unknown, or does not fit into *wanted*.
-    """
+    """Is the dtype *known* of *name* real and not yet *wanted*? :raises PreconditionError: it does not fit."""
     dtype = require_dtype(name, known)
     if kind_of(dtype) != "f" or dtype == wanted:
         return False
@@ -350,7 +347,6 @@ def _shape(shape: tuple[E, ...] | None, values: Mapping[str, Expression]) -> tup
 
 
 def _renamed_parameter(kernel: LoopKernel, old: str, new: str) -> LoopKernel:
-    """The size parameter *old* called *new* in domains, assumptions and dependences."""
     return with_dependences(
         kernel, lambda found, _: (replace(d, relation=rename_param(d.relation, old, new)) for d in found),
         statements=with_domains(kernel.statements, lambda d: d.named(rename_param(d.set, old, new))),

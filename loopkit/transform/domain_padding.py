@@ -93,7 +93,6 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
 # {{{ padded statements
 
 def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], named: frozenset[str] | None) -> list[Statement]:
-    """The statements to pad; :raises PreconditionError: there are none, or one writes an array."""
     chosen = [s for s in kernel.statements if not sizes.keys().isdisjoint(s.inames)
               and (s.id in named if named is not None else s.written in kernel.temporaries)]
     if not chosen:

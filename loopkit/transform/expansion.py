@@ -223,7 +223,6 @@ def _is_offset(kernel: LoopKernel, subscript: Expression, iname: str) -> bool:
 
 
 def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: str, step: str) -> None:
-    """:raises IllegalTransformError: in the order of *after* a value is clobbered before its reader."""
     flows = [d for d in dependences(after) if d.array == temporary and d.kind == "flow"]
     accesses = accesses_by_array(after).get(temporary, ())
     apart = copied_over(after, accesses, flows)

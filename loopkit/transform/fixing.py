@@ -106,8 +106,6 @@ def _with_conditions_in_domains(kernel: LoopKernel) -> LoopKernel:
 
 @dataclass(frozen=True)
 class _Fixed:
-    """A number, and the type of the replaced argument."""
-
     value: Number
     type: Type
 
@@ -116,7 +114,6 @@ _KINDS = ("a truth value", "an integer", "a real number", "a complex number")
 
 
 def _fixed(kernel: LoopKernel, name: str, value: object) -> _Fixed:
-    """:raises UnknownNameError, PreconditionError: as :func:`fix_parameters`."""
     argument = kernel.argument_by_name.get(name)
     if not isinstance(argument, ValueArg):
         raise unknown("value argument", name, [a.name for a in kernel.arguments if isinstance(a, ValueArg)])
@@ -160,10 +157,7 @@ def _number(value: object) -> tuple[Number | None, np.dtype | None]:
 
 @dataclass(frozen=True)
 class _Types:
-    """The types of expressions before *values* are substituted.
-
-    :ivar own: the types of the arguments that are fixed.
-    """
+    """The types of expressions before *values* are substituted; *own*: those of the fixed arguments."""
 
     kernel: LoopKernel
     values: Mapping[str, Expression]
@@ -214,7 +208,6 @@ class _Types:
                 hint="write cast(int64, ...) in the kernel, or pass the values to each call")
 
     def _fits(self, e: Expression) -> bool:
-        """Are 32 bits enough for *e* with literals substituted?"""
         return interval(substitute(expand_rules(e, self.kernel.substitutions), self.values),
                         lambda leaf: of_dtype(INT32)).inside(INT32)
 

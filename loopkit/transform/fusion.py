@@ -74,10 +74,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
 
 @dataclass
 class _Fusion:
-    """The fusion of the loops over *names* around *chosen* statements into loops over *new*.
-
-    :ivar owners: the statements in fused loops, by their former iname.
-    """
+    """The fusion of loops into loops over *new*; *owners*: the statements in fused loops, by their former iname."""
 
     kernel: LoopKernel
     names: tuple[str, ...]

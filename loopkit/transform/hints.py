@@ -41,13 +41,11 @@ class Way:
 
 
 def _call(transformation: Callable[..., LoopKernel], *args: object, **kwargs: object) -> Way:
-    """A call of *transformation*."""
     text = call_text(transformation.__name__, "knl", *map(repr, args), **{k: repr(v) for k, v in kwargs.items()})
     return Way(text, lambda kernel: transformation(kernel, *args, **kwargs))
 
 
 def _then(*ways: Way) -> Way:
-    """Several *ways*, one after the other."""
     *ahead, last = (way.text for way in ways)
     return Way(f"{', '.join(ahead)} and {last}",
                lambda kernel: reduce(lambda found, way: way.first(found), ways, kernel))
@@ -55,10 +53,7 @@ def _then(*ways: Way) -> Way:
 
 def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTransformError, known: Sequence[str]
                 ) -> tuple[str, ...]:
-    """Hints for a refused *step* on *kernel*: the tried ones that make it legal, then *known*.
-
-    :arg name: of the transformation.
-    """
+    """Hints for a refused *step* of this *name*: the tried ones that make it legal, then *known*."""
     told: list[str] = []
     try:
         with bounded(f"looking for what would make {name} on kernel '{kernel.name}' legal", BUDGET):

@@ -53,7 +53,6 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
 
 
 def _order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:
-    """The axes of *name*, the slowest first."""
     if dim_tags == "C":
         return tuple(range(axes))
     if dim_tags == "F":
@@ -191,11 +190,7 @@ def _temporary(kernel: LoopKernel, name: str) -> TemporaryVariable:
 
 
 def _shape(kernel: LoopKernel, temporary: TemporaryVariable, done: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The extents of *temporary*, and its axes in their order in memory, the slowest first.
-
-    :arg done: names the operation that needs constant extents.
-    :raises PreconditionError: an extent is not constant.
-    """
+    """The extents of *temporary*, which must be constant to be *done*, and its axes in memory, the slowest first."""
     shape = array_shapes(kernel).get(temporary.name, ())
     extents = tuple(e for e in shape if isinstance(e, int))
     if len(extents) != len(shape):
@@ -205,7 +200,6 @@ def _shape(kernel: LoopKernel, temporary: TemporaryVariable, done: str) -> tuple
 
 
 def _axis_number(temporary: TemporaryVariable, shape: Sequence[int], axis: int) -> int:
-    """The number of *axis*, counted from the front; :raises PreconditionError: there is none."""
     if not -len(shape) <= axis < len(shape):
         raise PreconditionError(f"'{temporary.name}' has {len(shape)} axes and none that is {axis!r}.",
                                 subject=temporary.name)

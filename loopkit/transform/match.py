@@ -31,14 +31,7 @@ _MOST_DEPTH = 100
 
 
 def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
-    """The statements that the match expression *within* selects; a list selects the union of its expressions.
-
-    The parts of a reduction belong to their statement: their writes, reads and inames count as the statement's.
-
-    :raises ParseError: *within* is no match expression.
-    :raises UnknownNameError: a pattern matches nothing of the kernel.
-    :raises PreconditionError: no statement is left.
-    """
+    """The statements that *within* selects; the parts of a reduction belong to their statement."""
     texts = [within] if isinstance(within, str) else list(within)
     found = frozenset().union(*(_Parser(kernel, Source(text, "within="), _tokens(text)).whole() for text in texts))
     if not found:

@@ -86,12 +86,7 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
 
 @dataclass(frozen=True)
 class _Part:
-    """A statement in one part of its loop.
-
-    :ivar end: ``"first"``, ``"last"``, or ``""`` between them.
-    :ivar id: its id in that part.
-    :ivar where: the iterations.
-    """
+    """A statement *where* it runs in the part *end* (``"first"``, ``"last"``, or ``""`` between them) of its loop."""
 
     end: str
     id: str
@@ -149,10 +144,7 @@ def _require_whole_reductions(kernel: LoopKernel, iname: str, ids: Sequence[str]
 
 def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, last: int
              ) -> tuple[InstanceSet, InstanceSet, InstanceSet]:
-    """The first iterations of a loop, those between, and the last.
-
-    If isl exceeds its budget for the exact ends of a union with strides, the ends of an enclosing polyhedron serve.
-    """
+    """The first iterations of a loop, those between, and the last."""
     loops = loops_of(kernel.paths[ids[0]])
     inames = (*loops[:loops.index(iname)], iname)
     points = reduce(InstanceSet.union, (analysis_domain(kernel, kernel.statement(s)).onto(inames) for s in ids))
@@ -171,7 +163,6 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
 
 def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str], parts: Mapping[str, Sequence[_Part]]
                  ) -> LoopKernel:
-    """Each statement as its parts, in consecutive loops over *iname*."""
     accumulators, nodes, names = _reductions(kernel, parts)
 
     def ids(old: frozenset[str]) -> frozenset[str]:
@@ -211,11 +202,7 @@ def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str], parts: 
 
 def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
                 ) -> tuple[dict[tuple[str, str], str], dict[str, ReductionNode], dict[tuple[str, str], str]]:
-    """Reductions that are peeled, or nested in a peeled loop.
-
-    :returns: the accumulators by their old name and the part of the loop, the nodes with one for each part of a whole
-        reduction, and the names of these by the old name and the part.
-    """
+    """Reductions in peeled loops: accumulators by old name and part, nodes, and their names by old name and part."""
     accumulators: dict[tuple[str, str], str] = {}
     nodes: dict[str, ReductionNode] = {}
     names: dict[tuple[str, str], str] = {}

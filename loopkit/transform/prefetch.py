@@ -172,11 +172,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
 
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None) -> Expression:
-    """The body of *rule* as its cells hold it: an index if the rule is part of a subscript.
-
-    :raises PreconditionError: its value in subscripts differs from its value elsewhere; or its dtype depends on the
-        context, which a cell does not support.
-    """
+    """The body of *rule* as its cells hold it: an index if the rule is part of a subscript."""
     def typed(e: Expression) -> Type | None:
         return type_of(e, partial(declared, kernel))
     expr = expand_rules(rule.expr, kernel.substitutions)
@@ -247,7 +243,6 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
 
 
 def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionError:
-    """The error for a copy without readers among the statements *chosen*."""
     kernel, name = buffer.kernel, buffer.name
     for s in kernel.statements:
         if s.id in chosen and buffer.staged.uses_of(s.predicates):

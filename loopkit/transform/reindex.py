@@ -55,7 +55,6 @@ class Reindexing:
     whole: tuple[InstanceSet, InstanceSet] | None = None
 
     def relation(self, inames: tuple[str, ...]) -> Map:
-        """``{ [inames] -> [new inames] }`` for a statement with *inames*."""
         new = self.inames(inames)
         result: Map | None = None
         for case in self.cases or (Case(self.values, self.conditions),):
@@ -160,7 +159,6 @@ def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree
 
 
 def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reindexing]) -> tuple[str, ...]:
-    """The inames of a reduction after each of its updates moved."""
     result: dict[str, None] = {}
     for update in node.updates:
         own = node.inames if not node.others else tuple(
@@ -247,10 +245,7 @@ def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset
 
 
 def with_nest(kernel: LoopKernel, old: tuple[str, ...], new: tuple[str, ...], within: frozenset[str]) -> Tree:
-    """The tree with loops over *new* in the place of those over *old*, which are nested in any order.
-
-    :raises ScheduleError: they are not perfectly nested.
-    """
+    """The tree with loops over *new* in the place of those over *old*, which must be perfectly nested, in any order."""
     def replaced(loop: Loop) -> Tree:
         body, found = loop.body, [loop.iname]
         while isinstance(body, Loop) and body.iname in old:
@@ -265,7 +260,7 @@ def with_nest(kernel: LoopKernel, old: tuple[str, ...], new: tuple[str, ...], wi
 
 
 def not_nested(inames: Sequence[str], subject: str) -> ScheduleError:
-    """The error for loops over *inames* that are not perfectly nested."""
+    """The error for loops that are not perfectly nested."""
     return ScheduleError(f"The loops over {', '.join(inames)} are not nested directly in one another.",
                          subject=subject, hint="bring them together with prioritize_loops first")
 

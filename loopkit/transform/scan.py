@@ -82,7 +82,6 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
 
 
 def _sweep(kernel: LoopKernel, node: ReductionNode, named: str | None) -> str:
-    """The iname with which the bounds of *node* move."""
     init, update = kernel.statement_by_id[node.init], kernel.statement_by_id[node.update]
     if named is not None:
         return named
@@ -172,7 +171,6 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
 
 
 def _tree(kernel: LoopKernel, scan: Scan, inside: tuple[str, ...], behind: bool) -> Tree:
-    """The order with the sweep behind the init, and the update without its loop."""
     node = scan.node
 
     def one(tree: Tree) -> Tree:
@@ -267,10 +265,7 @@ def _node(kernel: LoopKernel, insn_id: str, scan_iname: str) -> ReductionNode:
 
 @dataclass(frozen=True)
 class _Level:
-    """A new reduction, with the statement that stores its results.
-
-    :ivar loops: the inames of its results and of its loops, from outside in.
-    """
+    """A new reduction, with the statement that stores its results; *loops* over these, from outside in."""
 
     node: ReductionNode
     statements: tuple[Statement, Statement, Statement]
@@ -284,11 +279,7 @@ class _Level:
 
 @dataclass(frozen=True)
 class _Levels:
-    """The parts of a scan in two levels.
-
-    :ivar old: the kernel whose sweep is split.
-    :ivar places: the operands in rows, by the block and the place in it; the place has the name of the scan's iname.
-    """
+    """The parts of a scan; *places*: operands in rows, by block and place, which has the name of the scan's iname."""
 
     old: LoopKernel
     scan: Scan
@@ -328,7 +319,6 @@ class _Levels:
             subtract(p.Variable(block if x == of else x), lows[x]) for x in self.inames(of)))
 
     def operand_at(self, place: str) -> Expression:
-        """The value of the scan's iname for the operand at *place* in the block."""
         return add(multiply(self.length, p.Variable(self.outer)), p.Variable(place), self.scan.shift)
 
     def level(self, name: str, block: str, iname: str, blocks: InstanceSet, terms: InstanceSet, update: Statement

@@ -24,13 +24,7 @@ Order = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Allowed:
-    """The side effects and broken dependences that the caller allows.
-
-    :ivar reordering: loops with a given order are reordered or distributed.
-    :ivar global_storage: temporaries get more cells, or cells in a larger address space.
-    :ivar launches: there are more launches, or more loops on the host.
-    :ivar assume: the reason why undecided pairs are legal; *unsafe*: refuted ones are accepted too.
-    """
+    """The side effects and broken dependences that the caller allows, each under its argument's name."""
 
     reordering: bool
     global_storage: bool
@@ -39,7 +33,6 @@ class Allowed:
     unsafe: bool
 
     def legal(self, kernel: LoopKernel, step: str) -> LoopKernel:
-        """*kernel*, if its order after *step* is legal; see :func:`loopkit.analysis.legality.require_legal`."""
         return require_legal(kernel, step, assume=self.assume, unsafe=self.unsafe)
 
 
@@ -67,7 +60,7 @@ def with_fewest_side_effects(kernel: LoopKernel, step: str, allowed: Allowed, pl
 
 def without_side_effects(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed,
                          growing: Collection[str]) -> LoopKernel:
-    """*after*; :raises ScheduleError, StorageError: it has a side effect, as in :func:`side_effect`."""
+    """*after*; :raises ScheduleError, StorageError: it has a side effect."""
     found = side_effect(before, after, step, allowed, growing)
     if found is not None:
         raise found
@@ -105,8 +98,6 @@ def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allow
 
 @dataclass(frozen=True)
 class _Change:
-    """The kernels before and after *step*, and the loops that it moved."""
-
     before: LoopKernel
     after: LoopKernel
     step: str
@@ -159,7 +150,6 @@ class _Change:
         return not _accessed(self.after, s).isdisjoint(self.before.written_names)
 
     def reordering(self) -> LoopkitError | None:
-        """The error for loops with a given order that are reordered or distributed."""
         given = ordered_pairs(self.before.given_order)
         broken = [(x, y) for x, y in self.moved.sunk if (x, y) in given]
         if broken:
@@ -173,7 +163,6 @@ class _Change:
             "statements.", subject=torn, hint=f"{self.steps_first(torn)}allow_reordering=True")
 
     def growth(self, grown: Mapping[str, tuple[Cells, Cells]]) -> LoopkitError:
-        """The error for temporaries with more cells, or with cells in a larger address space."""
         elsewhere = [f"'{x}' to {MEMORIES[new.space]}: {old} -> {new}" for x, (old, new) in grown.items()
                      if _is_moved(old, new)]
         larger = [f"'{x}': {old} -> {new}" for x, (old, new) in grown.items() if not _is_moved(old, new)]
@@ -208,7 +197,6 @@ def _is_moved(old: Cells, new: Cells) -> bool:
 
 
 def _in_global_memory(after: LoopKernel, step: str, change: CostChange) -> LoopkitError | None:
-    """The error for a copy in global memory, if neither global storage nor a further launch is allowed."""
     for name, cells in change.scratch.items() if not change.adds_launches() else ():
         if after.temporaries[name].address_space is not AddressSpace.GLOBAL:
             return StorageError(

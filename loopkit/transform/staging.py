@@ -47,10 +47,7 @@ IsUse = Callable[[Expression], Arguments | None]
 
 @dataclass(frozen=True)
 class Staged:
-    """The elements of an array or the values of a rule, in the place of which statements use cells.
-
-    :ivar value: the value of a cell, as a function of its arguments.
-    """
+    """The elements of an array or the values of a rule; *value*: of a cell, as a function of its arguments."""
 
     name: str
     is_use: IsUse
@@ -65,7 +62,6 @@ class Staged:
         return cls(name, is_use, partial(element, name))
 
     def uses_of(self, expressions: Iterable[Expression]) -> tuple[Arguments, ...]:
-        """The arguments of the uses in *expressions*, each once."""
         found: dict[Arguments, None] = {}
 
         def walk(expr: Expression) -> None:
@@ -79,20 +75,12 @@ class Staged:
         return tuple(found)
 
     def uses_in(self, s: Statement) -> tuple[Arguments, ...]:
-        """The arguments of the uses in a statement's expression and in the subscripts of its assignee, each once."""
         return self.uses_of((s.expression, *s.subscripts))
 
 
 @dataclass(frozen=True)
 class BoxRequest:
-    """The box of a copy as the caller requests it.
-
-    :ivar sweep: the inames over which it spans.
-    :ivar tag: the tag of the inames of the copy.
-    :ivar whole: copy in all of the box, as far as the operands lie inside of their arrays.
-    :ivar dim_names: names for the inames of the copy.
-    :ivar multiples: numbers to whose multiples the lengths of the axes are rounded up.
-    """
+    """The box of a copy as the caller requests it, over the inames *sweep*; *tag*: of the inames of the copy."""
 
     sweep: tuple[str, ...]
     tag: InameTag | None
@@ -103,7 +91,6 @@ class BoxRequest:
     @classmethod
     def of(cls, sweep: tuple[str, ...], tag: str | InameTag | None, whole: bool,
            dim_names: str | Iterable[str] | None = None, multiples: int | Sequence[int] = 1) -> BoxRequest:
-        """The request from the arguments of a call."""
         return cls(sweep, None if tag is None else as_tag(tag), whole,
                    None if dim_names is None else name_list(dim_names), multiples)
 
@@ -116,7 +103,6 @@ class Box:
     inames: tuple[str | None, ...]
 
     def offsets(self, args: Sequence[Expression]) -> tuple[Expression, ...]:
-        """The subscripts in the copy of the element at *args*."""
         return tuple(subtract(a, v.base) for a, v, x in zip(args, self.intervals, self.inames, strict=True)
                      if x is not None)
 
@@ -135,7 +121,6 @@ class Box:
 
     @property
     def conditions(self) -> list[Condition]:
-        """The bounds of the inames of the copy."""
         return [c for x, length in zip(self.dims, self.shape, strict=True) for c in bounded_by(x, length)]
 
 
@@ -158,12 +143,10 @@ class StagingBuffer:
 
     @property
     def name(self) -> str:
-        """The array or the rule."""
         return self.staged.name
 
     @cached_property
     def box(self) -> Box:
-        """The bounding box of all uses, with the requested names and lengths."""
         intervals = list(_intervals(self))
         spanned = [axis for axis, v in enumerate(intervals) if v.extent > 1]
         names: list[str | None] = [None]*len(intervals)
@@ -173,7 +156,6 @@ class StagingBuffer:
         return Box(tuple(intervals), tuple(names))
 
     def _dim_names(self, axes: Sequence[int]) -> list[str]:
-        """The names of the inames over *axes* of the box; :raises PreconditionError: too few are given."""
         given = self.request.dim_names
         if given is None:
             return [self.kernel.fresh_name(f"{self.name}_dim_{axis}") for axis in axes]
@@ -185,10 +167,6 @@ class StagingBuffer:
         return list(given[:len(axes)])
 
     def _multiples(self, axes: int) -> tuple[int, ...]:
-        """The multiples for the lengths of the box.
-
-        :raises PreconditionError: not a positive integer for each axis, or the box is not copied as a whole.
-        """
         given = self.request.multiples
         several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]*axes
         if len(several) != axes:
@@ -203,10 +181,7 @@ class StagingBuffer:
         return numbers
 
     def placed_best(self, made: Callable[[StagingBuffer], LoopKernel], *, fixed: bool = False) -> LoopKernel:
-        """*made* of the buffer in its loops, or in further loops around them if those give fewer side effects.
-
-        :arg fixed: in its loops only.
-        """
+        """*made* in its loops, or, unless *fixed*, in further loops around them if those give fewer side effects."""
         wider = self.outer if fixed else with_loops_kept(self.kernel, self.uses, self.outer,
                                                               self.request.sweep)
         return with_fewest_side_effects(self.kernel, self.step, self.allowed, (self.outer, wider),
@@ -216,7 +191,6 @@ class StagingBuffer:
 
     @property
     def inames(self) -> tuple[str, ...]:
-        """The inames of a cell: those of the loops around the buffer, and those of the place in the box."""
         return (*self.outer, *self.box.dims)
 
     def cell_of(self, domain: InstanceSet, arguments: Arguments) -> Map:
@@ -244,10 +218,7 @@ class StagingBuffer:
         return replace(copy, domain=self._whole(copy, box)) if whole else copy
 
     def _whole(self, copy: Statement, box: Box) -> InstanceSet:
-        """All of the box wherever some of it is used, except where *copy* would read outside of an array.
-
-        :raises PreconditionError: the extents of an array are unknown.
-        """
+        """All of the box wherever some of it is used, except where *copy* would read outside of an array."""
         every = copy.domain.onto(self.outer).onto(copy.inames).where(*box.conditions)
         names = self.kernel.value_params.union(copy.inames)
         inside, ends = every, dict[Expression, None]()
@@ -301,11 +272,7 @@ class StagingBuffer:
 
     def put_in(self, first: Statement | None, last: Statement | None, rewritten: Callable[[Statement], Statement],
                derive: Derive, writers: frozenset[str] = frozenset()) -> LoopKernel:
-        """The kernel with copy-in and copy-out, as far as they exist, around its users, which are *rewritten*.
-
-        :arg derive: gives the dependences of the result; see :func:`loopkit.analysis.constructors.with_dependences`.
-        :arg writers: statements that must stay before the copy-in.
-        """
+        """The kernel with copy-in and copy-out, if any, around the *rewritten* users, and behind *writers*."""
         kernel, users = self.kernel, frozenset(self.uses)
         copies = [s for s in (first, last) if s is not None]
         before, after = (seq() if s is None else nest(s.inames[len(self.outer):], Leaf(s.id)) for s in (first, last))
@@ -323,7 +290,7 @@ class StagingBuffer:
 
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
                   space: str | AddressSpace | None) -> TemporaryVariable:
-    """The temporary of a buffer from the arguments of a call; its name is *name* or *like* this one."""
+    """The temporary of a buffer, called *name* or *like* this one."""
     return TemporaryVariable(given_or_fresh(kernel, name, like), dtype, None,
                              None if space is None else as_address_space(space))
 
@@ -336,10 +303,7 @@ def require_inames(inames: Sequence[str], known: Collection[str], where: str) ->
 
 def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[str]], sweep: Collection[str],
                  others: str = "") -> tuple[str, ...]:
-    """The loops around a buffer, the same for all its users: those that *stay* for each, but for those of *sweep*.
-
-    :raises ScheduleError: they differ between users.
-    """
+    """The loops around a buffer: those that *stay* for each user, but for *sweep*, the same for all users."""
     found: dict[tuple[str, ...], str] = {}
     for s, inames in stay.items():
         found[tuple(x for x in loops_of(kernel.paths[s]) if x not in sweep and (
@@ -356,10 +320,7 @@ def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[st
 # {{{ the box
 
 def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
-    """The bounding box of all uses while the swept inames vary and the outer inames are fixed.
-
-    :raises PreconditionError: there is none of constant size.
-    """
+    """The bounding box of all uses while the swept inames vary and the outer inames are fixed."""
     rows: list[list[BoxAxis | None]] = []
     for statement, arguments in buffer.uses.items():
         domain = buffer.kernel.statement_by_id[statement].domain

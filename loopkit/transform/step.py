@@ -72,10 +72,7 @@ def _verdict(before: LoopKernel, after: LoopKernel) -> str:
 
 
 def settled(argument: Any) -> Any:
-    """*argument* for the history: an iterator becomes a sequence, a mutable value is copied.
-
-    An isl set becomes its text, which a script can contain.
-    """
+    """*argument* for the history: an iterator becomes a sequence, a mutable value is copied, an isl set is text."""
     match argument:
         case dict():
             return {k: settled(v) for k, v in argument.items()}
@@ -93,10 +90,7 @@ def settled(argument: Any) -> Any:
 
 @dataclass
 class Effects:
-    """The effects of the step from one kernel to another, each in a line of text.
-
-    The object drops both kernels once the effects are computed.
-    """
+    """The effects of a step in lines of text, computed once; then it drops both kernels."""
 
     kernels: tuple[LoopKernel, LoopKernel] | None
     lines: tuple[str, ...] = field(default=())
@@ -256,11 +250,7 @@ def given_or_fresh(kernel: LoopKernel, name: str | None, like: str) -> str:
 
 def outer_and_inner(kernel: LoopKernel, iname: str, outer: str | None = None, inner: str | None = None
                     ) -> tuple[str, str]:
-    """The names of the parts of *iname*, which are ``i_outer`` and ``i_inner`` unless others are given.
-
-    :raises NameConflictError: one is taken.
-    :raises PreconditionError: both are the same.
-    """
+    """The names of the parts of *iname*: ``i_outer`` and ``i_inner`` unless others are given."""
     outer = given_or_fresh(kernel, outer, f"{iname}_outer")
     inner = given_or_fresh(kernel, inner, f"{iname}_inner")
     for name in (outer, inner):
@@ -294,7 +284,7 @@ def as_tag(tag: str | InameTag) -> InameTag:
 
 
 def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
-    """*kernel* with the order of the inames of each of *chains* recorded as given by the user, as in its tree."""
+    """*kernel* with the order of the inames of each of *chains* recorded as given by the user."""
     return annotated(kernel, given_order=given_anew(kernel.given_order, given(kernel.tree, chains)))
 
 

@@ -127,7 +127,6 @@ def _require_no_reduction(kernel: LoopKernel, iname: str, tag: InameTag) -> None
 
 
 def _require_sum(kernel: LoopKernel, iname: str) -> None:
-    """:raises PreconditionError: no statement with *iname* is a sum."""
     if not any(iname in kernel.statement_by_id[s].inames for node in kernel.reductions.values() for s in node.updates):
         raise PreconditionError(f"'{iname}' is an iname of no sum, which the tag 'mma' is for.", subject=iname,
                                 hint="tensorize gives the tags of a matrix product; ilp runs iterations side by side")

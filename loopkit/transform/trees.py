@@ -56,11 +56,7 @@ def ordered(tree: Tree, order: Sequence[str]) -> Tree:
 
 
 def with_loop_sunk(tree: Tree, iname: str, below: str | None, around: Collection[str] | None = None) -> Tree:
-    """*tree* with the loops over *iname* moved inside the loops over *below* that they enclose.
-
-    :arg below: ``None``: inside all loops.
-    :arg around: only loops around one of these statements; ``None``: all.
-    """
+    """*tree* with loops over *iname*, all or those *around* statements, inside loops over *below*, or inside all."""
     return rewrite(tree, lambda node: sunk(node, below) if isinstance(node, Loop) and node.iname == iname and (
         around is None or any(x in around for x in leaves(node))) else node)
 
@@ -87,10 +83,7 @@ def sunk(loop: Loop, below: str | None) -> Tree:
 
 def placed(kernel: LoopKernel, step: str, name: str, users: frozenset[str], outer: tuple[str, ...],
            put: Callable[[Tree], Tree]) -> Tree:
-    """The tree with *put* applied to the body of the innermost loop of *outer*; other loops are moved inside.
-
-    :raises ScheduleError: no one body of these loops holds all *users*.
-    """
+    """The tree with *put* applied to the body of the innermost loop of *outer*; other loops are moved inside."""
     def inside(node: Tree, loops: frozenset[str]) -> Tree:
         match node:
             case _ if not loops:
