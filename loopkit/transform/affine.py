@@ -31,7 +31,6 @@ from loopkit.poly.relations import smallest_pair
 from loopkit.poly.sets import InstanceSet, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops, with_nest
 from loopkit.transform.step import (
-    iname_list,
     matching_statements,
     owners_of_all,
     require_fresh,
@@ -184,7 +183,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
         if not names or len(set(names)) != len(names):
             raise PreconditionError(f"affine_map_inames needs one or more different inames as {what}.", subject=what)
     chosen = matching_statements(kernel, within)
-    for x in iname_list(kernel, old):
+    for x in old:
         require_untagged(kernel, x, "mapped")
         require_whole_reductions(kernel, x, chosen)
     for x in new:
@@ -203,14 +202,11 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
                          unsafe=unsafe)
 
 
-# {{{ preconditions
-
 def _chosen(kernel: LoopKernel, iname: str, within: str | Collection[str] | None, what: str) -> frozenset[str]:
     """The statements that *within* selects, at least one of them with *iname*; *what* names the refused operation."""
-    require_iname(kernel, iname)
+    require_untagged(kernel, iname, what)
     chosen = matching_statements(kernel, within)
     require_owners(kernel, iname, chosen)
-    require_untagged(kernel, iname, what)
     require_whole_reductions(kernel, iname, chosen)
     return chosen
 
@@ -265,10 +261,6 @@ def _distance(kernel: LoopKernel, by: int | str) -> Expression:
                                 subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')") from None
     return distance
 
-# }}}
-
-
-# {{{ equations
 
 def _one_by_one(equations: str | Sequence[Equation]) -> Iterator[Equation]:
     """Each of *equations*, of which a text may hold several; :raises PreconditionError: there are none."""
@@ -333,5 +325,3 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
 def _at(statement: str, params: Mapping[str, int], point: Mapping[str, int]) -> str:
     sizes = ", ".join(f"{name} = {value}" for name, value in params.items())
     return f"{instance_text(statement, point)}{f' (with {sizes})' if sizes else ''}"
-
-# }}}

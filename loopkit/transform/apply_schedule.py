@@ -83,8 +83,6 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
     return require_legal(result, "apply_schedule", assume=assume, unsafe=unsafe)
 
 
-# {{{ schedules as given
-
 def _vectors(kernel: LoopKernel, given: Given) -> dict[str, Vector]:
     """The schedule of each statement that *given* names; :raises PreconditionError: a statement is named twice."""
     if not given:
@@ -142,10 +140,6 @@ def _affine(kernel: LoopKernel, statement: str, form: Expression) -> Expression:
                                 hint="sums, multiples, // and % by numbers of inames and sizes are") from None
     return add(form)
 
-# }}}
-
-
-# {{{ units: each has one schedule
 
 @dataclass(frozen=True)
 class _Unit:
@@ -188,10 +182,6 @@ def _units_of(kernel: LoopKernel, statement: str, parts: Sequence[str], vectors:
                                     hint=f"give schedules for all parts of '{statement}', or only for the statement")
         yield _Unit(kernel.statement_by_id[x], (x,), vectors[x], Leaf(x))
 
-# }}}
-
-
-# {{{ the tree
 
 @dataclass
 class _Order:
@@ -239,10 +229,6 @@ class _Order:
         own = {x for s in unit.parts for x in self.kernel.statement_by_id[s].inames}
         return name in own and unit.times[depth] != p.Variable(name)
 
-# }}}
-
-
-# {{{ new inames
 
 Dims = Sequence[tuple[str, Expression]]
 
@@ -306,5 +292,3 @@ def _require_injective(name: str, times: Map, domain: InstanceSet) -> None:
             f"The schedule of '{name}' would run {instance_text(name, first)} and {instance_text(name, second)} at one "
             f"time{f', with {where}' if where else ''}.", subject=name,
             hint=f"add {' and '.join(x for x in first if first[x] != second[x])}, or a form of it, as one more time")
-
-# }}}

@@ -35,14 +35,7 @@ from loopkit.poly.relations import cells, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, loops_around, require_inames, temporary_for
-from loopkit.transform.step import (
-    given_or_fresh,
-    matching_statements,
-    require_fresh,
-    require_fresh_id,
-    require_no_rule,
-    transform,
-)
+from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
 
 
 @transform
@@ -105,14 +98,11 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
                                  bool(fetch_bounding_box or init_expression or store_expression))
     require_inames(inames, {x for s in users for x in s.inames}, f"the users of '{var_name}'")
     temporary = temporary_for(kernel, temporary_name, f"{var_name}_buf", array.dtype, temporary_address_space)
-    require_fresh(kernel, temporary.name)
     staged = _spanning(StagingBuffer(
         kernel, step, Staged.of_array(var_name), temporary, BoxRequest.of(inames, default_tag, fetch_bounding_box),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)), users, operation)
-    load_id = given_or_fresh(kernel, init_insn_id, f"init_{var_name}")
-    store_id = given_or_fresh(kernel, store_insn_id, f"store_{var_name}")
-    require_fresh_id(kernel, load_id)
-    require_fresh_id(kernel, store_id, load_id)
+    load_id = new_id(kernel, init_insn_id, f"init_{var_name}")
+    store_id = new_id(kernel, store_insn_id, f"store_{var_name}", load_id)
     init = _template(kernel, "init_expression", init_expression, "base") if operation is None else Neutral(operation)
     store = _template(kernel, "store_expression", store_expression, "base", "buffer")
     return staged.placed_best(lambda at: at.allowed.legal(

@@ -318,8 +318,6 @@ def set_options(kernel: LoopKernel, /, **options: object) -> LoopKernel:
     return annotated(kernel, options=replace(kernel.options, **options))   # type: ignore[arg-type]
 
 
-# {{{ parts
-
 def _renamed(arg: Argument, old: str, new: str, values: Mapping[str, Expression]) -> Argument:
     renamed = replace(arg, name=new) if arg.name == old else arg
     if isinstance(renamed, GlobalArg) and renamed.shape_like == old:
@@ -351,6 +349,3 @@ def _renamed_parameter(kernel: LoopKernel, old: str, new: str) -> LoopKernel:
         kernel, lambda found, _: (replace(d, relation=rename_param(d.relation, old, new)) for d in found),
         statements=with_domains(kernel.statements, lambda d: d.named(rename_param(d.set, old, new))),
         assumptions=rename_param(kernel.assumptions, old, new))
-
-# }}}
-

@@ -90,8 +90,6 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     return proven(result)
 
 
-# {{{ padded statements
-
 def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], named: frozenset[str] | None) -> list[Statement]:
     chosen = [s for s in kernel.statements if not sizes.keys().isdisjoint(s.inames)
               and (s.id in named if named is not None else s.written in kernel.temporaries)]
@@ -132,10 +130,6 @@ def _padded(sizes: Mapping[str, int], domain: InstanceSet) -> InstanceSet:
         found = padded_to_tiles(found, x, length) if x in found.inames else found
     return domain if found.is_equal(domain) else found
 
-# }}}
-
-
-# {{{ reads beyond the edge
 
 def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[str], fill: complex) -> LoopKernel:
     """*grown* where the statements *moved* read arrays through rules with *fill* for elements without a reader."""
@@ -185,10 +179,6 @@ def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: frozenset[st
                                 hint="give another value=")
     return SubstitutionRule(name, axes, expr)
 
-# }}}
-
-
-# {{{ the order of values
 
 def _in_its_order(kernel: LoopKernel, names: frozenset[str], step: str) -> LoopKernel:
     """*kernel* with the dependences of the values of *names* recomputed from its tree, in fewer pieces.
@@ -213,5 +203,3 @@ def _dependences(names: frozenset[str], found: Sequence[Dependence], after: Loop
             yield from reduction_dependences(after, node)
         if not nodes:
             yield from order_of_values(after, name)
-
-# }}}

@@ -137,8 +137,6 @@ def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str
     return proven(result)
 
 
-# {{{ conditions for other axes
-
 def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...], only: str | Iterable[str] | None,
                       what: str = "privatized") -> frozenset[str]:
     def inside(name: str) -> bool:
@@ -187,10 +185,6 @@ def require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: froz
         lambda _, v: f"{step} would lose a value of '{v.dependence.array}' that one iteration leaves for another.",
         lambda *_: [f"{step.split('(')[0]} over the inames that the value does not cross"], assume, unsafe)
 
-# }}}
-
-
-# {{{ fewer cells
 
 def _axes_of(kernel: LoopKernel, temporary: str, inames: Sequence[str]) -> frozenset[int]:
     """The axis of *temporary* that each of *inames* subscripts, alone or plus a constant, in every access."""
@@ -258,5 +252,3 @@ def _overwriter(knl: LoopKernel, accesses: Sequence[Access], apart: Sequence[str
             if point is not None:
                 return a.statement, point[1]
     return None
-
-# }}}

@@ -102,8 +102,6 @@ def _ways_to_cells(kernel: LoopKernel, temporary: str) -> Iterator[Way]:
         yield _call(expand, temporary, loops)
 
 
-# {{{ the tried steps, the simplest first
-
 def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Iterator[Way]]:
     ids = [s for s, _ in (witness.source, witness.sink) if s in kernel.statement_by_id]
     if not ids:
@@ -150,8 +148,6 @@ def _wavefronts(shared: Sequence[str]) -> Iterator[Way]:
             swapped = _call(interchange, outer, inner)
             yield _then(_call(skew, inner, by={outer: factor}), swapped)
             yield _then(swapped, _call(skew, outer, by={inner: factor}), _call(interchange, inner, outer))
-
-# }}}
 
 
 def _accumulation(kernel: LoopKernel, refusal: IllegalTransformError) -> str | None:

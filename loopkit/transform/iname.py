@@ -39,9 +39,9 @@ from loopkit.transform.reindex import (
     with_nest,
 )
 from loopkit.transform.step import (
-    given_or_fresh,
     iname_list,
     matching_statements,
+    new_name,
     outer_and_inner,
     owners_of_all,
     require_fresh,
@@ -80,7 +80,6 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     >>> print(lk.split_iname(knl, "i", 4).domains_text)
     [n] -> { [i_outer, i_inner] : i_outer >= 0 and 0 <= i_inner <= 3 and i_inner < n - 4i_outer }
     """
-    require_iname(kernel, split_iname)
     length = require_positive(inner_length, "inner_length")
     require_untagged(kernel, split_iname, "split")
     outer, inner = outer_and_inner(kernel, split_iname, outer_iname, inner_iname)
@@ -115,7 +114,6 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
       y[128*block + 32*warp + lane] = 2*x[128*block + 32*warp + lane]  {id=insn}
     end
     """
-    require_iname(kernel, split_iname)
     require_untagged(kernel, split_iname, "split")
     names = tuple(factors)
     if len(names) < 2 or factors[names[0]] is not None:
@@ -229,13 +227,12 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
     >>> print(lk.join_inames(knl, ["i", "j"]).domains_text)
     [n] -> { [i_j] : 0 <= i_j < 8n }
     """
-    inames = iname_list(kernel, inames)
+    inames = name_list(inames)
     for x in inames:
         require_untagged(kernel, x, "join")
     if len(inames) < 2 or len(set(inames)) != len(inames):
         raise PreconditionError("join_inames needs two or more different inames.", subject=", ".join(inames))
-    new = given_or_fresh(kernel, new_iname, "_".join(inames))
-    require_fresh(kernel, new)
+    new = new_name(kernel, new_iname, "_".join(inames))
     chosen = matching_statements(kernel, within)
     for s in owners_of_all(kernel, inames, chosen, "join"):
         loops = loops_of(kernel.paths[s.id])

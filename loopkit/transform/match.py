@@ -46,8 +46,6 @@ def owner(statement_id: str) -> str:
     return statement_id.split(".")[0]
 
 
-# {{{ parsing
-
 @dataclass
 class _Parser:
     """A position in the tokens of one expression, each with the place where it starts."""
@@ -123,10 +121,6 @@ class _Parser:
 def _tokens(text: str) -> list[tuple[str, int]]:
     return [(found[1], found.start(1)) for found in _TOKEN.finditer(text)]
 
-# }}}
-
-
-# {{{ patterns
 
 def _by_id(kernel: LoopKernel, glob: str) -> Ids:
     found = frozenset(s for s in kernel.statement_by_id if any(fnmatchcase(x, glob) for x in (s, owner(s))))
@@ -159,5 +153,3 @@ _KINDS: dict[str, Callable[[LoopKernel, str], Ids]] = {
     "tag": _by_what_it_has("statement tag", lambda _, s: s.tags,
                            lambda kernel: {tag for s in kernel.statements for tag in s.tags}),
 }
-
-# }}}

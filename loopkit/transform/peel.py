@@ -25,7 +25,7 @@ from loopkit.poly.sets import InstanceSet
 from loopkit.transform.iname import renamed
 from loopkit.transform.match import owner
 from loopkit.transform.reindex import rewrite_loops, substituted
-from loopkit.transform.step import matching_statements, require_iname, require_owners, require_untagged, transform
+from loopkit.transform.step import matching_statements, require_owners, require_untagged, transform
 from loopkit.transform.trees import in_order_of, loops_in, restricted
 
 
@@ -65,7 +65,6 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
     >>> print(knl.statement("insn").domain.text)
     [n] -> { [i] : 0 < i <= -2 + n }
     """
-    require_iname(kernel, iname)
     require_untagged(kernel, iname, "peeled")
     for count, what in ((first, "first"), (last, "last")):
         if count < 0:
@@ -159,8 +158,6 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
     return regions
 
 
-# {{{ copies
-
 def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str], parts: Mapping[str, Sequence[_Part]]
                  ) -> LoopKernel:
     accumulators, nodes, names = _reductions(kernel, parts)
@@ -231,5 +228,3 @@ def _with_updates(node: ReductionNode, parts: Mapping[str, Sequence[_Part]]) -> 
              for x in ([(part.end, part.id) for part in parts[s]] if s in parts else [("", s)])]
     update = next((s for end, s in found if not end), found[0][1])
     return replace(node, update=update, others=tuple(s for _, s in found if s != update))
-
-# }}}

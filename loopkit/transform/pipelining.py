@@ -33,7 +33,7 @@ from loopkit.transform.iname import split_into
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
 from loopkit.transform.side_effects import Allowed, without_side_effects
-from loopkit.transform.step import require_iname, require_positive, require_untagged, temporary_list, transform
+from loopkit.transform.step import require_positive, require_untagged, temporary_list, transform
 from loopkit.transform.tags import tagged
 from loopkit.transform.trees import in_order_of, loops_in, ordered, parts_of, restricted
 
@@ -115,7 +115,6 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
 
 def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: bool | None, asynchronous: bool) -> int:
     """The number of *stages*; :raises PreconditionError: the loop cannot be pipelined in the requested way."""
-    require_iname(kernel, iname)
     require_untagged(kernel, iname, "pipelined")
     count = require_positive(stages, "stages")
     if registers and asynchronous:

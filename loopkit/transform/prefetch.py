@@ -39,13 +39,7 @@ from loopkit.transform.staging import (
     require_inames,
     temporary_for,
 )
-from loopkit.transform.step import (
-    given_or_fresh,
-    matching_statements,
-    require_fresh,
-    require_fresh_id,
-    transform,
-)
+from loopkit.transform.step import matching_statements, new_id, transform
 from loopkit.transform.subst import require_rule, rules_using, without_rules
 
 
@@ -229,15 +223,12 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
     readers = {s.id: uses for s in kernel.statements if s.id in chosen and (uses := buffer.staged.uses_in(s))}
     if not readers:
         raise _no_reader(buffer, chosen)
-    require_fresh(kernel, buffer.temporary.name)
-    if copy_id is not None:
-        require_fresh_id(kernel, copy_id)
+    own_id = new_id(kernel, copy_id, f"{buffer.temporary.name}_rule")
     require_inames(buffer.request.sweep, {x for s in readers for x in kernel.statement_by_id[s].inames},
                    f"the readers of '{buffer.name}'")
     for s, uses in readers.items():
         _require_affine(buffer, kernel.statement_by_id[s], uses)
     place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
-    own_id = given_or_fresh(kernel, copy_id, f"{buffer.temporary.name}_rule")
     return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id),
                                                                   fixed=outer is not None)
 

@@ -36,7 +36,7 @@ from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.reindex import Condition, bounded_by, element
 from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
-from loopkit.transform.step import as_address_space, as_tag, given_or_fresh, require_fresh, require_positive
+from loopkit.transform.step import as_address_space, as_tag, new_name, require_fresh, require_positive
 from loopkit.transform.trees import around_users, in_order_of, placed, with_loops_kept
 
 Arguments = tuple[Expression, ...]
@@ -290,8 +290,8 @@ class StagingBuffer:
 
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
                   space: str | AddressSpace | None) -> TemporaryVariable:
-    """The temporary of a buffer, called *name* or *like* this one."""
-    return TemporaryVariable(given_or_fresh(kernel, name, like), dtype, None,
+    """The temporary of a buffer, called *name* or *like* this one; :raises NameConflictError: the name is taken."""
+    return TemporaryVariable(new_name(kernel, name, like), dtype, None,
                              None if space is None else as_address_space(space))
 
 

@@ -141,8 +141,6 @@ def replay(kernel: LoopKernel, history: History | LoopKernel) -> LoopKernel:
     return (history.history if isinstance(history, LoopKernel) else history).replay(kernel)
 
 
-# {{{ preconditions
-
 def require_iname(kernel: LoopKernel, iname: str) -> None:
     """:raises UnknownNameError: *iname* is not an iname of *kernel*."""
     if iname not in kernel.inames:
@@ -198,6 +196,7 @@ def require_owners(kernel: LoopKernel, iname: str, chosen: frozenset[str]) -> li
 
 def require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
     """:raises PreconditionError: *iname* has a tag; *what* names the refused operation (``"split"``)."""
+    require_iname(kernel, iname)
     if iname in kernel.tags:
         raise PreconditionError(f"'{iname}' has the tag '{kernel.tags[iname]}' and cannot be {what} any more.",
                                 subject=iname, hint=f"untag_inames(knl, '{iname}') first")
@@ -232,32 +231,33 @@ def require_fresh(kernel: LoopKernel, name: str, *, called: bool = False) -> Non
                                 hint="choose another name, or rename the one that has it")
 
 
-def require_fresh_id(kernel: LoopKernel, statement_id: str, *others: str) -> None:
-    """:raises NameConflictError: the kernel, or one of *others*, has a statement of this id, or the id is invalid."""
-    if not is_id(statement_id):
-        raise NameConflictError(f"'{statement_id}' cannot be the id of a statement.", subject=statement_id,
+def new_name(kernel: LoopKernel, name: str | None, like: str) -> str:
+    """*name*, or without it a fresh name *like* this one; :raises NameConflictError: *name* is taken."""
+    if name is not None:
+        require_fresh(kernel, name)
+    return kernel.fresh_name(like) if name is None else name
+
+
+def new_id(kernel: LoopKernel, statement_id: str | None, like: str, *others: str) -> str:
+    """*statement_id*, or without it a fresh id *like* this one; :raises NameConflictError: it is taken."""
+    found = kernel.fresh_name(like) if statement_id is None else statement_id
+    if not is_id(found):
+        raise NameConflictError(f"'{found}' cannot be the id of a statement.", subject=found,
                                 hint="an id is letters, digits and underscores, not beginning with a digit, and no "
                                      "word of the language")
-    if statement_id in kernel.statement_by_id or statement_id in others:
-        raise NameConflictError(f"'{statement_id}' is the id of a statement already.", subject=statement_id,
+    if found in kernel.statement_by_id or found in others:
+        raise NameConflictError(f"'{found}' is the id of a statement already.", subject=found,
                                 hint="choose another id")
-
-
-def given_or_fresh(kernel: LoopKernel, name: str | None, like: str) -> str:
-    """*name*, or without it a fresh name *like* this one."""
-    return name if name is not None else kernel.fresh_name(like)
+    return found
 
 
 def outer_and_inner(kernel: LoopKernel, iname: str, outer: str | None = None, inner: str | None = None
                     ) -> tuple[str, str]:
     """The names of the parts of *iname*: ``i_outer`` and ``i_inner`` unless others are given."""
-    outer = given_or_fresh(kernel, outer, f"{iname}_outer")
-    inner = given_or_fresh(kernel, inner, f"{iname}_inner")
-    for name in (outer, inner):
-        require_fresh(kernel, name)
-    if outer == inner:
-        raise PreconditionError("The outer and the inner iname need two names.", subject=outer)
-    return outer, inner
+    first, second = new_name(kernel, outer, f"{iname}_outer"), new_name(kernel, inner, f"{iname}_inner")
+    if first == second:
+        raise PreconditionError("The outer and the inner iname need two names.", subject=first)
+    return first, second
 
 
 def require_positive(value: object, what: str) -> int:
@@ -296,5 +296,3 @@ def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None
     :raises PreconditionError: no statement is left.
     """
     return frozenset(kernel.statement_by_id) if within is None else matching(kernel, within)
-
-# }}}

@@ -13,7 +13,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tags import InameTag, LocalTag, MmaTag, VecTag
 from loopkit.transform.iname import split_iname
-from loopkit.transform.step import require_iname, require_untagged, transform
+from loopkit.transform.step import require_untagged, transform
 from loopkit.transform.tags import tagged
 
 
@@ -58,7 +58,6 @@ def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, a
         mma_m8n8k4_f64(acc_k[0], acc_k[1], a[4*i + j_lane], b[8*j_lane + i]);
     """
     for x in (i_iname, j_iname, k_iname):
-        require_iname(kernel, x)
         require_untagged(kernel, x, "computed by matrix instructions")
     sums = [node for node in kernel.reductions.values() if k_iname in node.inames and node.operation == "sum"]
     if not sums:

@@ -45,8 +45,6 @@ def in_order_of(tree: Tree, statements: Iterable[Statement]) -> tuple[Statement,
     return tuple(sorted(statements, key=lambda s: at[s.id]))
 
 
-# {{{ loops moved inside others
-
 def ordered(tree: Tree, order: Sequence[str]) -> Tree:
     """*tree* with the loops of *order* nested in that order wherever one is nested inside another."""
     for i, outer in enumerate(order):
@@ -76,10 +74,6 @@ def sunk(loop: Loop, below: str | None) -> Tree:
                 parts += [sunk(Loop(loop.iname, child), below) for child in (run if alone else [seq(*run)])]
             return seq(*parts)
 
-# }}}
-
-
-# {{{ copies
 
 def placed(kernel: LoopKernel, step: str, name: str, users: frozenset[str], outer: tuple[str, ...],
            put: Callable[[Tree], Tree]) -> Tree:
@@ -149,5 +143,3 @@ def _ahead(tree: Tree, readers: frozenset[str], writers: frozenset[str]) -> list
             return [*before, *inner] if inner or not writers.isdisjoint(before) else []
         case _:
             return []
-
-# }}}
