@@ -52,7 +52,6 @@ from loopkit.transform.data import (
 from loopkit.transform.domain_padding import pad_domain
 from loopkit.transform.expansion import contract, expand, privatize
 from loopkit.transform.fixing import fix_parameters
-from loopkit.transform.fusion import fuse_loops
 from loopkit.transform.iname import (
     chunk_iname,
     duplicate_inames,
@@ -63,7 +62,14 @@ from loopkit.transform.iname import (
     split_levels,
 )
 from loopkit.transform.layout import add_padding, swizzle, tag_array_axes
-from loopkit.transform.order import distribute_loop, interchange, prioritize_loops, tile, unroll_and_jam
+from loopkit.transform.order import (
+    distribute_loop,
+    fuse_loops,
+    interchange,
+    prioritize_loops,
+    tile,
+    unroll_and_jam,
+)
 from loopkit.transform.peel import peel
 from loopkit.transform.pipelining import pipeline
 from loopkit.transform.prefetch import add_prefetch, precompute

@@ -278,7 +278,7 @@ def _one_by_one(equations: str | Sequence[Equation]) -> Iterator[Equation]:
 
 def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Expression:
     """The difference of the sides of *equation*; :raises PreconditionError: it is no affine equation."""
-    sides: Sequence[object] = [part.strip() for part in equation.replace("==", "=").split("=")] \
+    sides: Sequence[str | Expression] = [part.strip() for part in equation.replace("==", "=").split("=")] \
         if isinstance(equation, str) else equation
     shown = equation if isinstance(equation, str) else " = ".join(map(str, equation))
     if len(sides) != 2 or "" in sides:
@@ -289,11 +289,11 @@ def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Ex
     try:
         # each side by itself: a non-affine term may cancel in the difference
         for side in (left, right):
-            to_aff(side, inames, kernel.value_params)                           # type: ignore[arg-type]
+            to_aff(side, inames, kernel.value_params)
     except NotAffineError:
         raise PreconditionError(f"The equation '{shown}' is not affine in {', '.join(inames)} and the parameters.",
                                 subject=shown) from None
-    return subtract(left, right)                                                # type: ignore[arg-type]
+    return subtract(left, right)
 
 
 def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...], new: tuple[str, ...],

@@ -258,14 +258,13 @@ def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy:
         known = ", ".join(map(str, CachePolicy))
         raise PreconditionError(f"'{policy}' is no cache policy.", subject=str(policy),
                                 hint=f"the policies are {known}, and None for none") from None
-    written = next((x for x in names if x in kernel.written_names), None)
-    if chosen is CachePolicy.EVICT_LAST and written is not None:
-        raise PreconditionError(f"The kernel writes to '{written}': a load that the compiler may move could miss that.",
-                                subject=written, hint="name arrays that the kernel only reads")
-    unwritten = next((x for x in names if x not in kernel.written_names), None)
-    if chosen is CachePolicy.STREAMING and unwritten is not None:
-        raise PreconditionError(f"Nothing writes to '{unwritten}'.", subject=unwritten,
-                                hint="name arrays that the kernel writes to")
+    for x in names:
+        if chosen is CachePolicy.EVICT_LAST and x in kernel.written_names:
+            raise PreconditionError(f"The kernel writes to '{x}': a load that the compiler may move could miss that.",
+                                    subject=x, hint="name arrays that the kernel only reads")
+        if chosen is CachePolicy.STREAMING and x not in kernel.written_names:
+            raise PreconditionError(f"Nothing writes to '{x}'.", subject=x,
+                                    hint="name arrays that the kernel writes to")
     return annotated(kernel, arguments=tuple(
         replace(a, cache_policy=chosen) if isinstance(a, GlobalArg) and a.name in names else a
         for a in kernel.arguments))

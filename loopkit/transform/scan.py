@@ -299,24 +299,15 @@ class _Levels:
         inside = InstanceSet.universe(new).where(*bounded_by(scan.iname, length))
         return cls(split, scan, length, outer, inner, whole.apply(reindexing(new, values, inside.set), new))
 
-    # {{{ new reductions
-
-    @property
-    def node(self) -> ReductionNode:
-        return self.scan.node
-
-    def named(self, what: str) -> str:
-        return self.old.fresh_name(f"{self.node.final}_{what}")
-
     def inames(self, block: str) -> tuple[str, ...]:
         """The inames of a block's values; *block* counts the blocks."""
         return tuple(block if x == self.outer else x for x in self.places.inames if x != self.scan.iname)
 
     def element(self, array: str, block: str, of: str) -> p.Subscript:
         """The element of *array* for *block*, one of those that *of* counts in its rows."""
-        lows = {x: iname_range(self.old, self.outer if x == of else x)[0] for x in self.inames(of)}
         return p.Subscript(p.Variable(array), tuple(
-            subtract(p.Variable(block if x == of else x), lows[x]) for x in self.inames(of)))
+            subtract(p.Variable(block), iname_range(self.old, self.outer)[0]) if x == of else
+            subtract(p.Variable(x), iname_range(self.old, x)[0]) for x in self.inames(of)))
 
     def operand_at(self, place: str) -> Expression:
         return add(multiply(self.length, p.Variable(self.outer)), p.Variable(place), self.scan.shift)
@@ -326,21 +317,21 @@ class _Levels:
         """*name* for each of *blocks*, reduced over *iname* in *terms*."""
         knl = self.old
         accumulator = knl.fresh_name(f"acc_{iname}")
-        node = ReductionNode(f"{name}.{iname}", self.node.operation, accumulator, (iname,), f"{name}.{iname}.init",
+        node = ReductionNode(f"{name}.{iname}", self.scan.node.operation, accumulator, (iname,), f"{name}.{iname}.init",
                              f"{name}.{iname}.update", name)
         acc = p.Variable(accumulator)
         start = Statement(node.init, acc, Neutral(node.operation), blocks, reduction=node.name)
         combined = replace(update, id=node.update, assignee=acc, domain=terms, combine=node.operation,
                            reduction=node.name)
         stored = Statement(name, self.element(name, block, block), acc, blocks)
-        loops = loops_of(knl.paths[self.node.init])
+        loops = loops_of(knl.paths[self.scan.node.init])
         inside = loops[loops.index(self.inner) + 1:]
         return _Level(node, (start, combined, stored), (block, *inside))
 
     def kernel(self) -> LoopKernel:
-        knl, scan, node, places = self.old, self.scan, self.node, self.places
+        knl, scan, node, places = self.old, self.scan, self.scan.node, self.places
         init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
-        part, before = self.named("part"), self.named("before")
+        part, before = (knl.fresh_name(f"{final.id}_{what}") for what in ("part", "before"))
         term, block, other = (knl.fresh_name(x) for x in (
             f"{scan.iname}_part", f"{self.outer}_before", f"{scan.iname}_before"))
         with_operands = places.onto(self.inames(self.outer))
@@ -370,12 +361,10 @@ class _Levels:
                          **{x.node.accumulator: TemporaryVariable(x.node.accumulator, shape=()) for x in levels}},
             reductions={**knl.reductions, **{x.node.name: x.node for x in levels}})
 
-    # }}}
-
     def _dependences(self, levels: Sequence[_Level], arrays: Sequence[str], found: Sequence[Dependence],
                      new: LoopKernel) -> Iterator[Dependence]:
         """The former dependences of each operand, now read twice, and those of the new reductions and their results."""
-        node = self.node
+        node = self.scan.node
         first = levels[0].statements[1].id
         own = self._moved(new, node.update, self.scan.iname, (self.outer, self.inner))
         whole = self._moved(new, first, levels[0].node.inames[0], ())
@@ -388,10 +377,10 @@ class _Levels:
 
     def _moved(self, new: LoopKernel, update: str, place: str, same: Sequence[str]) -> Map:
         """From the old update to the one called *update*, whose operand is at *place* in its block."""
-        old, to = self.old.statement_by_id[self.node.update], new.statement_by_id[update]
+        old, to = self.old.statement_by_id[self.scan.node.update], new.statement_by_id[update]
         rows = [*map(p.Variable, self.scan.rows), *map(p.Variable, same)]
-        at = self.operand_at(place)
-        pairs = equal_coordinates(old.inames, [p.Variable(self.scan.iname), *rows], to.inames, [at, *rows])
+        pairs = equal_coordinates(old.inames, [p.Variable(self.scan.iname), *rows], to.inames,
+                                  [self.operand_at(place), *rows])
         return pairs.intersect_range(to.domain.set)
 
 
