@@ -34,7 +34,15 @@ from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.relations import cells, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, loops_around, require_inames, temporary_for
+from loopkit.transform.staging import (
+    BoxRequest,
+    Staged,
+    StagingBuffer,
+    loops_around,
+    on_one_element,
+    require_inames,
+    temporary_for,
+)
 from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
 
 
@@ -279,16 +287,15 @@ class Buffer:
                 *([End(last.id, True, move)] if is_write and last is not None else ())]
 
     def _narrowed(self, result: LoopKernel, moved: Moved) -> Iterator[Dependence]:
-        relation, ends = moved.after.relation, (moved.source, moved.sink)
-        if all(end.move is not None for end in ends):
-            if self.operation is not None:
-                return                      # among themselves the updates have no order
-            # within an iteration the buffer's cells carry the dependence
-            relation = relation.subtract(self.staged.in_one_iteration(self.staged.inames, self.staged.inames))
-        relation = relation.intersect(same_element(*(
-            accessed_elements(result, end.statement, self.name, is_write=end.is_write) for end in ends)))
-        if not relation.is_empty():
-            yield replace(moved.after, relation=relation)
+        are_users = moved.source.move is not None and moved.sink.move is not None
+        if are_users and self.operation is not None:
+            return                          # among themselves the updates have no order
+        d = on_one_element(result, moved)
+        if are_users:                       # within an iteration the buffer's cells carry the dependence
+            inames = self.staged.inames
+            d = replace(d, relation=d.relation.subtract(self.staged.in_one_iteration(inames, inames)))
+        if not d.relation.is_empty():
+            yield d
 
     def _of_others(self, result: LoopKernel, load: Statement, store: Statement) -> Iterator[Dependence]:
         """The order of copy-in and the writers, for elements that no user of the iteration accesses."""

@@ -8,7 +8,7 @@ from functools import partial, reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, analysis_domain, declared, expand_rules, uses_at
+from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, uses_at
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.moved_dependences import End, moved_dependences
@@ -24,9 +24,9 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import NotAffineError, names_in
-from loopkit.poly.enumerated import affine_on, subscripts_on
+from loopkit.poly.enumerated import affine_on
 from loopkit.poly.footprint import box_hull
-from loopkit.poly.relations import restrict, same_element
+from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
@@ -36,6 +36,7 @@ from loopkit.transform.staging import (
     Staged,
     StagingBuffer,
     loops_around,
+    on_one_element,
     require_inames,
     temporary_for,
 )
@@ -213,8 +214,6 @@ def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection
     return found
 
 
-# {{{ the copy
-
 def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None,
             within: str | Collection[str] | None) -> LoopKernel:
     """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy."""
@@ -293,7 +292,7 @@ def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
     def reading(s: Statement) -> Statement:
         return replace(s, expression=buffer.used(s.expression),
                        assignee=element(s.written, tuple(map(buffer.used, s.subscripts))))
-    made = buffer.put_in(copy, None, reading, lambda *_: _dependences(buffer, copy, moves),
+    made = buffer.put_in(copy, None, reading, partial(_dependences, buffer, copy, moves),
                          frozenset(s.id for s in kernel.statements if s.written in sources))
     result = allowed.legal(made, buffer.step)
     owed = require_copied_in(kernel, made, buffer.temporary.name, buffer.step, assume=allowed.assume,
@@ -328,7 +327,8 @@ def _require_not_written(buffer: StagingBuffer) -> None:
             hint="leave fetch_bounding_box out")
 
 
-def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]]) -> Iterator[Dependence]:
+def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]],
+                 _: Sequence[Dependence], result: LoopKernel) -> Iterator[Dependence]:
     """The dependences of the readers, moved to the copy for the elements that it reads, and the flow to the readers.
 
     The readers access an array only through its copy; they may read the arrays of a rule otherwise, too.
@@ -345,7 +345,7 @@ def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Seq
         return [*([End(statement, is_write)] if stays else ()), End(copy.id, is_write, move[statement])]
     for moved in moved_dependences(kernel, sources, ends):
         is_copied = moved.after is not moved.d and moved.d.array == buffer.name
-        yield _on_one_element(kernel, moved.after, copy) if is_copied else moved.after
+        yield on_one_element(result, moved) if is_copied else moved.after
     for s, relation in move.items():
         # a reader that overwrites its element now does so after the copy; before, one instance did both in order
         written = kernel.statement_by_id[s].written
@@ -355,22 +355,7 @@ def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Seq
         yield Dependence("flow", buffer.temporary.name, copy.id, s, relation.reverse(), of_value=True)
 
 
-def _on_one_element(kernel: LoopKernel, d: Dependence, copy: Statement) -> Dependence:
-    """*d* restricted to the element that the copy reads: a reader's other references are not the copy's."""
-    writer = d.source if d.kind == "flow" else d.sink
-    writes = [a for a in accesses_of(kernel, kernel.statement_by_id[writer]) if a.is_write and a.array == d.array]
-    value = copy.expression
-    if not writes or not all(a.affine for a in writes):
-        return d
-    read = subscripts_on(analysis_domain(kernel, copy), value.index_tuple if isinstance(value, p.Subscript) else ())
-    written = writes[0].subscript_relation
-    pairs = same_element(written, read) if d.kind == "flow" else same_element(read, written)
-    return replace(d, relation=d.relation.intersect(pairs))
-
-
 def _read_elsewhere(kernel: LoopKernel, s: Statement) -> frozenset[str]:
     """The arrays that a reader still reads directly: the copy serves its expression and its subscripts."""
     others = (expand_rules(e, kernel.substitutions) for e in s.predicates)
     return frozenset(s.domain.params).union(*map(variables, others))
-
-# }}}

@@ -121,8 +121,6 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
             return in_order(kernel, scan)
 
 
-# {{{ in the order of the sweep
-
 def in_order(kernel: LoopKernel, scan: Scan) -> LoopKernel:
     """*scan* in a loop: the accumulator carries the value from one iteration of the sweep to the next.
 
@@ -195,10 +193,6 @@ def _dependences(node: ReductionNode, moved: Map, found: Sequence[Dependence], a
     yield from between_images(others, {node.update: [Image(node.update, moved)], node.init: []})
     yield from flow_of_values(after, node.accumulator)
 
-# }}}
-
-
-# {{{ two levels
 
 @transform
 def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep_iname: str, inner_length: int, *,
@@ -386,5 +380,3 @@ class _Levels:
 
 def _renamed(points: InstanceSet, old: str, new: str) -> InstanceSet:
     return InstanceSet(tuple(new if x == old else x for x in points.inames), points.set)
-
-# }}}

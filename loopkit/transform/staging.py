@@ -15,12 +15,14 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_as
 from loopkit.analysis.constructors import with_dependences
+from loopkit.analysis.moved_dependences import Moved, accessed_elements
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import Derive, LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
@@ -286,6 +288,13 @@ class StagingBuffer:
             tags={**kernel.tags, **{x: tag for s in copies for x in s.inames[len(self.outer):] if tag is not None}})
 
     # }}}
+
+
+def on_one_element(result: LoopKernel, moved: Moved) -> Dependence:
+    """The dependence after the step to *result*, between accesses to one element: other references are not a copy's."""
+    pairs = same_element(*(accessed_elements(result, end.statement, moved.d.array, is_write=end.is_write)
+                           for end in (moved.source, moved.sink)))
+    return replace(moved.after, relation=moved.after.relation.intersect(pairs))
 
 
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
