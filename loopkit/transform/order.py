@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import pymbolic.primitives as p
 
@@ -239,8 +238,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
     new = new_iname if new_iname is not None else names[0]
     if new not in names:
         require_fresh(kernel, new)
-    fusion = _Fusion(kernel, names, new, matching_statements(kernel, within))
-    tree = rewrite(kernel.tree, fusion.at)
+    tree, owners = _fused(kernel, names, new, matching_statements(kernel, within))
     if tree is kernel.tree:
         alone = len(names) == 1
         raise ScheduleError(
@@ -248,67 +246,62 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
             f"The loops over {', '.join(names)} do not stand side by side.", subject=names[0],
             hint="name the inames of the loops to fuse; fuse the loops around them first" if alone else
             "fuse the loops around them first, or distribute those that hold only some of them")
-    result = _renamed(kernel, fusion, tree)
+    result, tag = _with_one_iname(kernel, owners, new, tree), kernel.tags.get(names[0])
+    result = result if tag is None else annotated(result, tags={**result.tags, new: tag})
     require_shared_inames(result, f"fuse_loops({', '.join(names)})")
     return require_legal(result, f"fuse_loops({', '.join(names)})", assume=assume, unsafe=unsafe)
 
 
-@dataclass
-class _Fusion:
-    """The fusion of loops into loops over *new*; *owners*: the statements in fused loops, by their former iname."""
+def _fused(kernel: LoopKernel, names: tuple[str, ...], new: str, chosen: frozenset[str]
+           ) -> tuple[Tree, dict[str, set[str]]]:
+    """The tree with loops over *names* around *chosen* fused, and the statements in them by their former iname."""
+    owners: dict[str, set[str]] = {}
 
-    kernel: LoopKernel
-    names: tuple[str, ...]
-    new: str
-    chosen: frozenset[str]
-    owners: dict[str, set[str]] = field(default_factory=dict)
-
-    def at(self, node: Tree) -> Tree:
-        """*node* with its loops fused, if it is a sequence with loops over all of *names*."""
+    def at(node: Tree) -> Tree:
         if not isinstance(node, Seq):
             return node
-        loops = [c for c in node.children if isinstance(c, Loop) and c.iname in self.names
-                 and not self.chosen.isdisjoint(leaves(c))]
-        if len(loops) < 2 or {loop.iname for loop in loops} != set(self.names):
+        loops = [c for c in node.children if isinstance(c, Loop) and c.iname in names
+                 and not chosen.isdisjoint(leaves(c))]
+        if len(loops) < 2 or {loop.iname for loop in loops} != set(names):
             return node
         for loop in loops:
-            self.owners.setdefault(loop.iname, set()).update(leaves(loop))
+            owners.setdefault(loop.iname, set()).update(leaves(loop))
         first, end = node.children.index(loops[0]), node.children.index(loops[-1]) + 1
         before, after = list[Tree](), list[Tree]()
         late = set[str]()                       # statements no earlier than the new loop
         for child in node.children[first:end]:
             inside = frozenset(leaves(child))
-            if child not in loops and not self._depends(inside, late):
+            if child not in loops and not _depends(kernel, inside, late):
                 before.append(child)
                 continue
             late |= inside
             if child not in loops:
                 after.append(child)
-        fused = Loop(self.new, seq(*(loop.body for loop in loops)))
+        fused = Loop(new, seq(*(loop.body for loop in loops)))
         return seq(*node.children[:first], *before, fused, *after, *node.children[end:])
-
-    def _depends(self, sinks: Collection[str], sources: Collection[str]) -> bool:
-        """Must one of *sinks* run after one of *sources* in the same iteration of their shared loops?"""
-        def binds(d: Dependence) -> bool:
-            where = meeting_of(execution_paths(self.kernel), d.source, d.sink)
-            loops = shared_loops(self.kernel, d.source, d.sink, where.loops)
-            return not in_one_iteration(d.relation, loops).is_empty()
-        return any(d.source in sources and d.sink in sinks and binds(d) for d in dependences(self.kernel))
+    return rewrite(kernel.tree, at), owners
 
 
-def _renamed(kernel: LoopKernel, fusion: _Fusion, tree: Tree) -> LoopKernel:
-    """*kernel* in the order *tree*, with the new iname for that of each fused loop."""
-    new, tag = fusion.new, kernel.tags.get(fusion.names[0])
+def _depends(kernel: LoopKernel, sinks: Collection[str], sources: Collection[str]) -> bool:
+    """Must one of *sinks* run after one of *sources* in the same iteration of their shared loops?"""
+    def binds(d: Dependence) -> bool:
+        where = meeting_of(execution_paths(kernel), d.source, d.sink)
+        loops = shared_loops(kernel, d.source, d.sink, where.loops)
+        return not in_one_iteration(d.relation, loops).is_empty()
+    return any(d.source in sources and d.sink in sinks and binds(d) for d in dependences(kernel))
+
+
+def _with_one_iname(kernel: LoopKernel, owners: Mapping[str, Collection[str]], new: str, tree: Tree) -> LoopKernel:
+    """*kernel* in the order *tree*, with *new* for the former iname of the *owners*."""
     steps: dict[str, Reindexing] = {}
-    for old, owners in fusion.owners.items():
+    for old, statements in owners.items():
         step = Reindexing((old,), (new,), {old: p.Variable(new)})
-        for s in sorted(owners) if old != new else ():
+        for s in sorted(statements) if old != new else ():
             if new in kernel.statement_by_id[s].inames:
                 raise NameConflictError(f"'{s}' has an iname '{new}' beside '{old}'.", subject=new,
                                         hint="give another name with new_iname=, or rename that loop first")
             steps[s] = step
-    result = reindex_each(kernel, steps, tree)
-    return annotated(result, tags={**result.tags, new: tag}) if tag is not None else result
+    return reindex_each(kernel, steps, tree)
 
 
 def _require_one_tag(kernel: LoopKernel, names: Sequence[str]) -> None:

@@ -99,18 +99,16 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     _require_open_storage(kernel, names := frozenset(found.copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
     in_registers = not asynchronous and registers is not False
-    if asynchronous:
-        kernel = _asynchronous(kernel, found.copies)
-    elif in_registers:
-        computing = frozenset(leaves(found.loop)) - found.copies.keys()
-        kernel = distribute_over_threads(kernel, found.copies, computing, step, assume=assume, unsafe=unsafe)
+    kernel = _asynchronous(kernel, found.copies) if asynchronous else kernel
+    if in_registers:
+        kernel = _distributed_over_threads(kernel, found, step, assume=assume, unsafe=unsafe)
     ahead = max(count - 1, 1)
     result = _moved_ahead(_in_stages(kernel, iname, names, count), found, ahead, last=in_registers)
     result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, ahead)
     if in_registers:
         result = require_legal(_through_registers(result, found), step, assume=assume, unsafe=unsafe)
-    allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
-    return without_side_effects(before, result, step, allowed, names)
+    return without_side_effects(before, result, step, Allowed(False, allow_global_storage, allow_launches, assume,
+                                                              unsafe), names)
 
 
 def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: bool | None, asynchronous: bool) -> int:
@@ -229,16 +227,16 @@ def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int
 
 # {{{ thread distribution
 
-def distribute_over_threads(kernel: LoopKernel, copies: Iterable[str], users: Collection[str], step: str, *,
-                            assume: str | None, unsafe: bool) -> LoopKernel:
-    """*kernel* where the ``l.auto`` inames of *copies* are split into inames on the axes of the block and rounds.
+def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, *, assume: str | None, unsafe: bool
+                              ) -> LoopKernel:
+    """*kernel* where the ``l.auto`` inames of copies are split into inames on the axes of the block and rounds.
 
-    The threads are those of *users*; without such threads, loops over the inames remain. Neighbouring threads take
-    neighbouring points along the iname with the smallest stride in the loaded array, or else along the last iname.
+    The threads are those of the computation; without such threads, loops over the inames remain. Neighbouring threads
+    take neighbouring points along the iname with the smallest stride in the loaded array, or else along the last iname.
     Lowering distributes boxes in the same way.
     """
-    block = _block(kernel, users)
-    for c in copies:
+    block = _block(kernel, frozenset(leaves(found.loop)) - found.copies.keys())
+    for c in found.copies:
         s = kernel.statement_by_id[c]
         auto = fastest_last(kernel, s.expression,
                             [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)])

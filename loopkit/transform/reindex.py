@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -56,13 +56,10 @@ class Reindexing:
 
     def relation(self, inames: tuple[str, ...]) -> Map:
         new = self.inames(inames)
-        result: Map | None = None
-        for case in self.cases or (Case(self.values, self.conditions),):
-            values = tuple(case.values.get(x, p.Variable(x)) for x in inames)
-            part = reindexing(new, values, InstanceSet.universe(new).where(*case.conditions).set)
-            result = part if result is None else result.union(part)
-        assert result is not None
-        return result
+        return reduce(Map.union, (
+            reindexing(new, tuple(case.values.get(x, p.Variable(x)) for x in inames),
+                       InstanceSet.universe(new).where(*case.conditions).set)
+            for case in self.cases or (Case(self.values, self.conditions),)))
 
     def image(self, domain: InstanceSet, relation: Map, assumptions: Set) -> InstanceSet:
         """The image of *domain* under *relation*, in the simplest form available."""
@@ -90,13 +87,8 @@ class Reindexing:
             return tuple(self.names.get(x, x) for x in inames)
         if not self.old:
             return (*inames, *self.new)
-        result: list[str] = []
-        for x in inames:
-            if x not in self.old:
-                result.append(x)
-            elif x == next(y for y in inames if y in self.old):
-                result.extend(self.new)
-        return tuple(result)
+        at = next((i for i, x in enumerate(inames) if x in self.old), len(inames))
+        return (*inames[:at], *(self.new if at < len(inames) else ()), *(x for x in inames[at:] if x not in self.old))
 
 
 def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str]) -> LoopKernel:

@@ -259,16 +259,11 @@ def _node(kernel: LoopKernel, insn_id: str, scan_iname: str) -> ReductionNode:
 
 @dataclass(frozen=True)
 class _Level:
-    """A new reduction, with the statement that stores its results; *loops* over these, from outside in."""
+    """A new reduction, with the statement that stores its results."""
 
     node: ReductionNode
     statements: tuple[Statement, Statement, Statement]
-    loops: tuple[str, ...]
-
-    @property
-    def tree(self) -> Tree:
-        init, update, final = self.statements
-        return nest(self.loops, seq(Leaf(init.id), nest(self.node.inames, Leaf(update.id)), Leaf(final.id)))
+    tree: Tree
 
 
 @dataclass(frozen=True)
@@ -320,7 +315,8 @@ class _Levels:
         stored = Statement(name, self.element(name, block, block), acc, blocks)
         loops = loops_of(knl.paths[self.scan.node.init])
         inside = loops[loops.index(self.inner) + 1:]
-        return _Level(node, (start, combined, stored), (block, *inside))
+        body = seq(Leaf(node.init), Loop(iname, Leaf(node.update)), Leaf(name))
+        return _Level(node, (start, combined, stored), nest((block, *inside), body))
 
     def kernel(self) -> LoopKernel:
         knl, scan, node, places = self.old, self.scan, self.scan.node, self.places

@@ -1,7 +1,7 @@
 """extract_subst and expand_subst: make substitution rules from expressions, and expand rules in place."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import pymbolic.primitives as p
@@ -14,6 +14,7 @@ from loopkit.expr.mappers import called, children, head_of, map_children, variab
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
 from loopkit.transform.step import matching_statements, require_fresh, transform
 
@@ -81,10 +82,7 @@ def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = N
     names = name_list(subst_names) if subst_names is not None else tuple(kernel.substitutions)
     rules = {name: require_rule(kernel, name) for name in names}
     chosen = matching_statements(kernel, within)
-    statements = tuple(
-        replace(s, expression=expand_rules(s.expression, rules),
-                predicates=tuple(expand_rules(e, rules) for e in s.predicates))
-        if s.id in chosen else s for s in kernel.statements)
+    statements = tuple(_expanded(s, rules) if s.id in chosen else s for s in kernel.statements)
     others = {k: replace(r, expr=expand_rules(r.expr, rules)) if k not in names else r
               for k, r in kernel.substitutions.items()}
     used = frozenset[str]().union(*(f(e) for s in statements for e in (s.expression, *s.predicates)
@@ -102,10 +100,11 @@ def require_rule(kernel: LoopKernel, name: str) -> SubstitutionRule:
 
 def rules_using(kernel: LoopKernel, names: Collection[str]) -> frozenset[str]:
     """The substitution rules in which one of *names* is free, directly or through other rules."""
-    found = frozenset[str]()
-    while new := {r.name for r in kernel.substitutions.values() if r.name not in found and not found.union(
-            names).isdisjoint((variables(r.expr) - set(r.arguments)) | called(r.expr))}:
-        found |= new
+    free = {r.name: variables(r.expr).difference(r.arguments) | called(r.expr) for r in kernel.substitutions.values()}
+    found, size = frozenset[str](), -1
+    while len(found) > size:
+        size = len(found)
+        found |= {name for name, own in free.items() if not own.isdisjoint(found.union(names))}
     return found
 
 
@@ -114,11 +113,13 @@ def without_rules(kernel: LoopKernel, names: Collection[str]) -> LoopKernel:
     if not names:
         return kernel
     own = {name: kernel.substitutions[name] for name in names}
-    return rewritten(
-        kernel, statements=tuple(replace(s, expression=expand_rules(s.expression, own),
-                                         predicates=tuple(expand_rules(e, own) for e in s.predicates))
-                                 for s in kernel.statements),
-        substitutions={name: rule for name, rule in kernel.substitutions.items() if name not in own})
+    return rewritten(kernel, statements=tuple(_expanded(s, own) for s in kernel.statements),
+                     substitutions={name: rule for name, rule in kernel.substitutions.items() if name not in own})
+
+
+def _expanded(s: Statement, rules: Mapping[str, SubstitutionRule]) -> Statement:
+    return replace(s, expression=expand_rules(s.expression, rules),
+                   predicates=tuple(expand_rules(e, rules) for e in s.predicates))
 
 
 def _matches(pattern: Expression, expr: Expression, wild: frozenset[str], found: dict[str, Expression]) -> bool:
