@@ -36,40 +36,49 @@ from loopkit.kernel.options import Options
 from loopkit.kernel.target import TARGETS
 from loopkit.language.make import make_kernel
 from loopkit.lazy import LazyTable
-from loopkit.transform.accumulators import set_accumulator_dtype
 from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
 from loopkit.transform.apply_schedule import apply_schedule
 from loopkit.transform.atomics import make_atomic
-from loopkit.transform.barrier import add_barrier
-from loopkit.transform.block_flags import add_block_flags
 from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
     add_dtypes,
     assume,
     rename_argument,
+    set_accumulator_dtype,
     set_cache_policy,
     set_options,
     set_temporary_address_space,
 )
-from loopkit.transform.distribution import distribute_loop, unroll_and_jam
 from loopkit.transform.domain_padding import pad_domain
 from loopkit.transform.expansion import contract, expand, privatize
 from loopkit.transform.fixing import fix_parameters
-from loopkit.transform.fusion import fuse_loops
-from loopkit.transform.history import replay
-from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname, split_levels
-from loopkit.transform.layout import swizzle, tag_array_axes
-from loopkit.transform.order import interchange, prioritize_loops, tile
-from loopkit.transform.padding import add_padding
-from loopkit.transform.partition import chunk_iname, duplicate_inames
+from loopkit.transform.iname import (
+    chunk_iname,
+    duplicate_inames,
+    join_inames,
+    remove_unused_inames,
+    rename_iname,
+    split_iname,
+    split_levels,
+)
+from loopkit.transform.layout import add_padding, swizzle, tag_array_axes
+from loopkit.transform.order import (
+    distribute_loop,
+    fuse_loops,
+    interchange,
+    prioritize_loops,
+    tile,
+    unroll_and_jam,
+)
 from loopkit.transform.peel import peel
 from loopkit.transform.pipelining import pipeline
 from loopkit.transform.prefetch import add_prefetch, precompute
-from loopkit.transform.scan import realize_scan
+from loopkit.transform.scan import make_two_level_scan, realize_scan
+from loopkit.transform.step import replay
 from loopkit.transform.subst import expand_subst, extract_subst
+from loopkit.transform.synchronization import add_barrier, add_block_flags
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
 from loopkit.transform.tensorize import tensorize
-from loopkit.transform.two_level_scan import make_two_level_scan
 
 if TYPE_CHECKING:
     from loopkit import library

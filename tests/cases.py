@@ -220,8 +220,8 @@ def matmul_by_warps(box: tuple[int, int] = (8, 4), steps: int = 16, stages: int 
     knl = lk.prioritize_loops(knl, "i_warp, k_outer, k_step, j_reg, i_box, j_box")
     knl = lk.tensorize(knl, "i_box", "j_box", "k_box")
     own = [x for x in knl.inames if x.startswith("i_box")]
-    knl = lk.precompute(knl, "a_filled", ["i_warp", *own, "k_step", "k_box"])
-    knl = lk.precompute(knl, "b_filled", ["k_step", "k_box", "j_reg", "j_box_lane", "j_box_item"])
+    knl = lk.precompute(knl, "a_padded", ["i_warp", *own, "k_step", "k_box"])
+    knl = lk.precompute(knl, "b_padded", ["k_step", "k_box", "j_reg", "j_box_lane", "j_box_item"])
     return lk.pipeline(knl, "k_outer", stages) if stages else knl
 
 

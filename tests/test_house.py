@@ -190,9 +190,9 @@ INSTRUCTIONS = {
     "groups": (r"CommitGroup|WaitGroup|end_copy_group|wait_for_copies|\bpending\(", (
         "lowering.groups", "verification.completion", "verification.validation_order")),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
-        "transform.atomics", "transform.buffers", "target.host.target", "target.host.dialect")),
+        "transform.atomics", "transform.buffering", "target.host.target", "target.host.dialect")),
     "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (
-        "transform.block_flags", "target.cuda.dialect", "target.cuda.target")),
+        "transform.synchronization", "target.cuda.dialect", "target.cuda.target")),
     "mma": (r"\b[Mm]ma\b|MmaTag|with_mma|mma_inames", (
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.mma", "lowering.program",
         "lowering.pipeline", "verification.validation_warps", "verification.validation")),

@@ -11,8 +11,8 @@ from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import items_a_thread, known_dtype
-from loopkit.transform.barrier import add_barrier
 from loopkit.transform.iname import split_iname, split_levels
+from loopkit.transform.synchronization import add_barrier
 from loopkit.transform.tags import tag_inames
 
 #: Bytes of shared memory for a block's copies of the bins. Four blocks then fit on a multiprocessor.

@@ -13,10 +13,10 @@ from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import items_a_thread, known_dtype
-from loopkit.transform.block_flags import add_block_flags
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.expansion import contract
 from loopkit.transform.scan import realize_scan
+from loopkit.transform.synchronization import add_block_flags
 from loopkit.transform.tags import tag_inames
 
 #: Blocks of a group: one warp reads the values of all blocks before the last one, one value per lane.

@@ -11,7 +11,6 @@ from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import known_dtype
-from loopkit.transform.barrier import add_barrier
 from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import add_dtypes, set_options
 from loopkit.transform.iname import split_iname
@@ -19,6 +18,7 @@ from loopkit.transform.order import prioritize_loops
 from loopkit.transform.peel import peel
 from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.step import require_positive
+from loopkit.transform.synchronization import add_barrier
 from loopkit.transform.tags import tag_inames
 
 

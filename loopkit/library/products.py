@@ -14,15 +14,15 @@ from loopkit.kernel.options import Options
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vector_of_rows
 from loopkit.library.tiles import H200, best_plan
-from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.domain_padding import pad_domain
 from loopkit.transform.iname import split_iname, split_levels
+from loopkit.transform.layout import add_padding
 from loopkit.transform.order import prioritize_loops
-from loopkit.transform.padding import add_padding
 from loopkit.transform.pipelining import pipeline
 from loopkit.transform.prefetch import precompute
 from loopkit.transform.step import require_positive
+from loopkit.transform.synchronization import add_barrier
 from loopkit.transform.tags import tag_inames
 from loopkit.transform.tensorize import tensorize
 

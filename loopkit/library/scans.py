@@ -12,13 +12,13 @@ from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import MOST_THREADS, THREADS, before_row, items_a_thread, known_dtype, longest_row
-from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.expansion import contract
 from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.iname import split_iname
 from loopkit.transform.scan import realize_scan
 from loopkit.transform.step import require_positive
+from loopkit.transform.synchronization import add_barrier
 from loopkit.transform.tags import tag_inames
 
 

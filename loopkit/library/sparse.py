@@ -14,10 +14,10 @@ from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import THREADS, known_dtype
-from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname
 from loopkit.transform.step import require_positive
+from loopkit.transform.synchronization import add_barrier
 
 #: Concurrent loads per thread if the length of its share is unknown. Elements of *x* are gathered from scattered
 #: places, so the latency of many loads must overlap.

@@ -9,10 +9,10 @@ from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vector_of_rows
-from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.iname import split_iname
+from loopkit.transform.synchronization import add_barrier
 from loopkit.transform.tags import tag_inames
 
 

@@ -17,8 +17,8 @@ from loopkit.transform.affine import skew
 from loopkit.transform.data import add_dtypes, set_cache_policy
 from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.iname import split_iname, split_levels
+from loopkit.transform.layout import add_padding
 from loopkit.transform.order import prioritize_loops
-from loopkit.transform.padding import add_padding
 from loopkit.transform.prefetch import add_prefetch
 from loopkit.transform.step import require_positive
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -16,7 +17,6 @@ from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tree import Loop, Tree, leaves, nest
 from loopkit.language.names import name_list
 from loopkit.poly.affine import NotAffineError, add, multiply, subtract, to_aff
 from loopkit.poly.bijections import (
@@ -28,11 +28,13 @@ from loopkit.poly.bijections import (
     without_image,
 )
 from loopkit.poly.sets import InstanceSet, lexmin_point
-from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops
+from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops, with_nest
 from loopkit.transform.step import (
     matching_statements,
+    owners_of_all,
     require_fresh,
     require_iname,
+    require_owners,
     require_untagged,
     require_whole_reductions,
     transform,
@@ -75,16 +77,13 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
       y[j, i - 29*j % 8] = 2*x[j, i - 29*j % 8]  {id=insn}
     end
     """
-    chosen, owners = _owners(kernel, iname, within)
-    require_untagged(kernel, iname, "skewed")
-    require_whole_reductions(kernel, iname, chosen)
+    chosen = _chosen(kernel, iname, within, "skewed")
     start, outer = _start(kernel, iname, by)
     for x in outer:
-        for s in owners:
+        for s in require_owners(kernel, iname, chosen):
             _require_around(kernel, s, x, iname)
-    step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), start)})
-    tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
-    result = with_given_order(reindex(kernel, step, tree, chosen), *((x, iname) for x in outer))
+    result = _counted(kernel, iname, subtract(p.Variable(iname), start), chosen)
+    result = with_given_order(result, *((x, iname) for x in outer))
     return require_legal(result, f"skew({iname}, by={by})", assume=assume, unsafe=unsafe)
 
 
@@ -115,11 +114,8 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collec
     [n] -> { [i] : 0 <= i < n }
     [n] -> { [i] : 0 < i <= n }
     """
-    chosen, _ = _owners(kernel, iname, within)
-    require_untagged(kernel, iname, "shifted")
-    require_whole_reductions(kernel, iname, chosen)
-    distance = _distance(kernel, by)
-    step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), distance)})
+    chosen = _chosen(kernel, iname, within, "shifted")
+    step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), _distance(kernel, by))})
     result = reindex(kernel, step, kernel.tree, chosen)
     return require_legal(result, f"shift({iname}, {by})", assume=assume, unsafe=unsafe)
 
@@ -145,14 +141,10 @@ def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | N
       y[n - i - 1] = 2*x[n - i - 1]  {id=insn}
     end
     """
-    chosen, _ = _owners(kernel, iname, within)
-    require_untagged(kernel, iname, "reversed")
-    require_whole_reductions(kernel, iname, chosen)
+    chosen = _chosen(kernel, iname, within, "reversed")
     ends = affine_ends(iname_span(kernel, iname), kernel.assumptions)
     total = add(*ends) if ends is not None else 0
-    step = Reindexing((iname,), (iname,), {iname: subtract(total, p.Variable(iname))})
-    tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
-    result = reindex(kernel, step, tree, chosen)
+    result = _counted(kernel, iname, subtract(total, p.Variable(iname)), chosen)
     return require_legal(result, f"reverse({iname})", assume=assume, unsafe=unsafe)
 
 
@@ -191,33 +183,37 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
             raise PreconditionError(f"affine_map_inames needs one or more different inames as {what}.", subject=what)
     chosen = matching_statements(kernel, within)
     for x in old:
-        require_iname(kernel, x)
         require_untagged(kernel, x, "mapped")
         require_whole_reductions(kernel, x, chosen)
     for x in new:
         require_fresh(kernel, x)
-    owners = _owners_of_all(kernel, old, chosen)
+    owners = owners_of_all(kernel, old, chosen, "map")
+    if not owners:
+        raise PreconditionError(f"None of the statements that within= names has the inames {', '.join(old)}.",
+                                subject=old[0])
     zeros = [_zero(kernel, equation, (*old, *new)) for equation in _one_by_one(equations)]
     values = _solved(kernel, owners, old, new, zeros)
     left = [substitute(zero, values) for zero in zeros]
     conditions = tuple(("==", zero) for e in left if (zero := add(e)) != 0)
-    tree = _with_loops(kernel, old, new, chosen)
-    result = with_given_order(reindex(kernel, Reindexing(old, new, values, conditions), tree, chosen), new)
+    step = Reindexing(old, new, values, conditions)
+    result = with_given_order(reindex(kernel, step, with_nest(kernel, old, new, chosen), chosen), new)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
 
 
-# {{{ preconditions
-
-def _owners(kernel: LoopKernel, iname: str, within: str | Collection[str] | None
-            ) -> tuple[frozenset[str] | None, list[Statement]]:
-    """The statements that *within* selects, and those among them with *iname*, at least one."""
-    require_iname(kernel, iname)
+def _chosen(kernel: LoopKernel, iname: str, within: str | Collection[str] | None, what: str) -> frozenset[str]:
+    """The statements that *within* selects, at least one of them with *iname*; *what* names the refused operation."""
+    require_untagged(kernel, iname, what)
     chosen = matching_statements(kernel, within)
-    owners = [s for s in kernel.statements if iname in s.inames and (chosen is None or s.id in chosen)]
-    if not owners:
-        raise PreconditionError(f"None of the statements that within= names has the iname '{iname}'.", subject=iname)
-    return chosen, owners
+    require_owners(kernel, iname, chosen)
+    require_whole_reductions(kernel, iname, chosen)
+    return chosen
+
+
+def _counted(kernel: LoopKernel, iname: str, value: Expression, chosen: frozenset[str]) -> LoopKernel:
+    """*kernel* with *value* in place of *iname* in whole loops of *chosen* statements."""
+    tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
+    return reindex(kernel, Reindexing((iname,), (iname,), {iname: value}), tree, chosen)
 
 
 def _require_around(kernel: LoopKernel, s: Statement, outer: str, iname: str) -> None:
@@ -254,7 +250,6 @@ def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple
 
 
 def _distance(kernel: LoopKernel, by: int | str) -> Expression:
-    """How far to shift; :raises PreconditionError: it is no affine form in the parameters."""
     if not isinstance(by, str):
         return int(by)
     distance = parse_expression(by, what="the distance of a shift")
@@ -265,26 +260,6 @@ def _distance(kernel: LoopKernel, by: int | str) -> Expression:
                                 subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')") from None
     return distance
 
-
-def _owners_of_all(kernel: LoopKernel, inames: tuple[str, ...], chosen: frozenset[str] | None) -> list[Statement]:
-    """The statements with *inames*; :raises ScheduleError: one has some of them only."""
-    owners = []
-    for s in kernel.statements:
-        own = [x for x in inames if x in s.inames]
-        if own and (chosen is None or s.id in chosen):
-            if len(own) < len(inames):
-                raise ScheduleError(f"'{s.id}' has only {', '.join(own)} of the inames to map.", subject=s.id,
-                                    hint="map inames that all their statements share, or name some with within=")
-            owners.append(s)
-    if not owners:
-        raise PreconditionError(f"None of the statements that within= names has the inames {', '.join(inames)}.",
-                                subject=inames[0])
-    return owners
-
-# }}}
-
-
-# {{{ equations
 
 def _one_by_one(equations: str | Sequence[Equation]) -> Iterator[Equation]:
     """Each of *equations*, of which a text may hold several; :raises PreconditionError: there are none."""
@@ -302,7 +277,7 @@ def _one_by_one(equations: str | Sequence[Equation]) -> Iterator[Equation]:
 
 def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Expression:
     """The difference of the sides of *equation*; :raises PreconditionError: it is no affine equation."""
-    sides: Sequence[object] = [part.strip() for part in equation.replace("==", "=").split("=")] \
+    sides: Sequence[str | Expression] = [part.strip() for part in equation.replace("==", "=").split("=")] \
         if isinstance(equation, str) else equation
     shown = equation if isinstance(equation, str) else " = ".join(map(str, equation))
     if len(sides) != 2 or "" in sides:
@@ -313,22 +288,17 @@ def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Ex
     try:
         # each side by itself: a non-affine term may cancel in the difference
         for side in (left, right):
-            to_aff(side, inames, kernel.value_params)                           # type: ignore[arg-type]
+            to_aff(side, inames, kernel.value_params)
     except NotAffineError:
         raise PreconditionError(f"The equation '{shown}' is not affine in {', '.join(inames)} and the parameters.",
                                 subject=shown) from None
-    return subtract(left, right)                                                # type: ignore[arg-type]
+    return subtract(left, right)
 
 
 def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...], new: tuple[str, ...],
             zeros: Sequence[Expression]) -> dict[str, Expression]:
-    """The old inames as forms of the new ones; :raises PreconditionError: the equations are not one-to-one."""
     relation = solutions(old, new, zeros)
-    points: InstanceSet | None = None
-    for s in owners:
-        own = analysis_domain(kernel, s).onto(old)
-        points = own if points is None else points.union(own)
-    assert points is not None
+    points = reduce(InstanceSet.union, (analysis_domain(kernel, s).onto(old) for s in owners))
     lost = without_image(relation, points)
     if not lost.is_empty():
         point = lexmin_point(lost.set, old, parameters_of(kernel))
@@ -354,26 +324,3 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
 def _at(statement: str, params: Mapping[str, int], point: Mapping[str, int]) -> str:
     sizes = ", ".join(f"{name} = {value}" for name, value in params.items())
     return f"{instance_text(statement, point)}{f' (with {sizes})' if sizes else ''}"
-
-
-def _with_loops(kernel: LoopKernel, old: tuple[str, ...], new: tuple[str, ...], chosen: frozenset[str] | None) -> Tree:
-    """The tree with loops over *new* in the place of those over *old*."""
-    def replaced(loop: Loop) -> Tree:
-        body: Tree = loop
-        found: list[str] = []
-        while isinstance(body, Loop) and body.iname in old:
-            found.append(body.iname)
-            body = body.body
-        if len(found) < len(old):
-            if found[0] == outermost(loop):
-                raise ScheduleError(f"The loops over {', '.join(old)} are not nested directly in one another.",
-                                    subject=old[0], hint="bring them together with prioritize_loops first")
-            return loop
-        return nest(new, body)
-
-    def outermost(loop: Loop) -> str:
-        path = loops_of(kernel.paths[next(leaves(loop))])
-        return next(x for x in path if x in old)
-    return rewrite_loops(kernel, old, chosen, replaced)
-
-# }}}

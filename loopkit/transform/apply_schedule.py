@@ -1,8 +1,10 @@
 """apply_schedule: an order given whole, by a schedule for each statement."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -12,16 +14,24 @@ from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import InternalError, PreconditionError, ScheduleError, instance_text
 from loopkit.expr.mappers import substitute
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
-from loopkit.poly.affine import names_in, subtract
+from loopkit.expr.parsing import ExpressionParser, parse_expression
+from loopkit.expr.tokens import Source, tokenize
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, seq
+from loopkit.poly.affine import NotAffineError, add, names_in, subtract, to_aff
 from loopkit.poly.bijections import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.match import owner
-from loopkit.transform.reindex import Reindexing, reindex_each, require_whole_reductions
-from loopkit.transform.schedules import Given, Vector, read_schedules
+from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import transform, with_given_order
+from loopkit.transform.trees import loops_in, restricted
+
+#: The times of a statement's instances: constants, and affine forms of its inames and of value arguments.
+Vector = tuple[Expression, ...]
+
+Given = Mapping[str, str | Sequence[str | int]]
 
 
 @transform
@@ -64,30 +74,79 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
       a[t_i - 2*t - 1] = b[t_i - 2*t - 1]  {id=back}
     end
     """
-    vectors = read_schedules(kernel, schedules)
-    units = _units(kernel, vectors)
+    units = _units(kernel, _vectors(kernel, schedules))
     order = _Order(kernel)
     tree = order.of(units, 0)
     result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree)
     result = with_given_order(result, *map(loops_of, result.paths.values()))
-    require_whole_reductions(result, "apply_schedule")
+    require_shared_inames(result, "apply_schedule")
     return require_legal(result, "apply_schedule", assume=assume, unsafe=unsafe)
 
 
-# {{{ units: each has one schedule
+def _vectors(kernel: LoopKernel, given: Given) -> dict[str, Vector]:
+    """The schedule of each statement that *given* names; :raises PreconditionError: a statement is named twice."""
+    if not given:
+        raise PreconditionError("apply_schedule needs the schedule of at least one statement.", subject="schedules",
+                                hint='for example {"S1": "[t, 0, i]", "S2": "[t, 1, i]"}')
+    result: dict[str, Vector] = {}
+    named: dict[str, str] = {}
+    for pattern, entry in given.items():
+        vector = tuple(_entries(pattern, entry))
+        for s in _matching(kernel, pattern):
+            if s in result:
+                raise PreconditionError(f"'{s}' has two schedules, of '{named[s]}' and of '{pattern}'.", subject=s,
+                                        hint="let each statement be named by one pattern")
+            result[s] = tuple(_affine(kernel, s, form) for form in vector)
+            named[s] = pattern
+    return result
+
+
+def _matching(kernel: LoopKernel, pattern: str) -> list[str]:
+    """The statements that *pattern* names; parts of reductions only where it has a dot."""
+    if pattern in kernel.statement_by_id:
+        return [pattern]
+    found = [s for s in kernel.statement_by_id if fnmatchcase(s, pattern) and (owner(s) == s or "." in pattern)]
+    if not found:
+        raise unknown("statement", pattern, kernel.statement_by_id)
+    return found
+
+
+def _entries(pattern: str, entry: str | Sequence[str | int]) -> Iterator[Expression]:
+    what = f"the schedule of '{pattern}'"
+    if not isinstance(entry, str):
+        yield from (parse_expression(item, what=what) if isinstance(item, str) else int(item) for item in entry)
+        return
+    parser = ExpressionParser(tokenize(Source(entry, what)))
+    parser.take("[", "'[', as in \"[t, 0, i]\"")
+    if not parser.accept("]"):
+        yield parser.expression()
+        while parser.accept(","):
+            yield parser.expression()
+        parser.take("]", "',', ']' or an operator")
+    parser.end()
+
+
+def _affine(kernel: LoopKernel, statement: str, form: Expression) -> Expression:
+    """*form* with like terms collected: an ``int`` where it is constant."""
+    inames = kernel.statement_by_id[statement].inames
+    try:
+        for name in sorted(names_in(form)):
+            if name not in inames and name not in kernel.value_params:
+                raise unknown("iname", name, inames, where=f"statement '{statement}'")
+        to_aff(form, inames)
+    except NotAffineError:
+        raise PreconditionError(f"'{form}' in the schedule of '{statement}' is no affine form of its inames.",
+                                subject=statement,
+                                hint="sums, multiples, // and % by numbers of inames and sizes are") from None
+    return add(form)
+
 
 @dataclass(frozen=True)
 class _Unit:
-    """A statement with its reductions, or a single statement.
+    """A statement with its reductions, or one of its *parts*; *body* is the tree that runs at each of its times."""
 
-    :ivar parts: the ids of its statements.
-    :ivar inames: the inames that its schedule orders.
-    :ivar body: the tree that runs at each of its times.
-    """
-
-    statement: str
+    statement: Statement
     parts: tuple[str, ...]
-    inames: tuple[str, ...]
     times: Vector
     body: Tree
 
@@ -106,63 +165,27 @@ def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> list[_Unit]:
 def _units_of(kernel: LoopKernel, statement: str, parts: Sequence[str], vectors: Mapping[str, Vector]
               ) -> Iterator[_Unit]:
     """One unit for a statement and its reductions, or, where they are named, one for each part."""
-    named = [x for x in parts if x in vectors]
-    if named == [statement]:
-        inames = kernel.statement_by_id[statement].inames
-        body = _inside(kernel.tree, frozenset(parts))
-        while isinstance(body, Loop) and body.iname in inames:
+    if [x for x in parts if x in vectors] == [statement]:
+        own = kernel.statement_by_id[statement]
+        body = restricted(kernel.tree, parts)
+        while isinstance(body, Loop) and body.iname in own.inames:
             body = body.body
-        if body is None or any(x in inames for x in _loops(body)) or any(
-                not set(inames) <= set(kernel.statement_by_id[x].inames) for x in parts):
+        if any(loop.iname in own.inames for loop in loops_in(body)) or any(
+                not set(own.inames) <= set(kernel.statement_by_id[x].inames) for x in parts):
             raise ScheduleError(f"The parts of '{statement}' stand in loops of their own.", subject=statement,
                                 hint=f"give each a schedule: {', '.join(parts)}")
-        yield _Unit(statement, tuple(parts), inames, vectors[statement], body)
+        yield _Unit(own, tuple(parts), vectors[statement], body)
         return
     for x in parts:
         if x not in vectors:
             raise PreconditionError(f"The schedule does not say when '{x}' runs.", subject=x,
                                     hint=f"give schedules for all parts of '{statement}', or only for the statement")
-        yield _Unit(x, (x,), kernel.statement_by_id[x].inames, vectors[x], Leaf(x))
+        yield _Unit(kernel.statement_by_id[x], (x,), vectors[x], Leaf(x))
 
-
-def _inside(tree: Tree, statements: Collection[str]) -> Tree | None:
-    """*tree* with these *statements* alone."""
-    match tree:
-        case Leaf(statement):
-            return tree if statement in statements else None
-        case Loop(iname, body):
-            rest = _inside(body, statements)
-            return None if rest is None else Loop(iname, rest)
-        case Seq(children):
-            kept = [c for c in (_inside(child, statements) for child in children) if c is not None]
-            return seq(*kept) if kept else None
-        case _:
-            return None
-
-
-def _loops(tree: Tree) -> Iterator[str]:
-    match tree:
-        case Loop(iname, body):
-            yield iname
-            yield from _loops(body)
-        case Seq(children):
-            for child in children:
-                yield from _loops(child)
-        case _:
-            pass
-
-# }}}
-
-
-# {{{ the tree
 
 @dataclass
 class _Order:
-    """Makes the tree of a schedule, and names its loops.
-
-    :ivar dims: for each unit the loops around it, outermost first: the iname and the unit's form.
-    :ivar made: the new inames.
-    """
+    """Makes the tree of a schedule, and names its loops; *dims*: for each unit its loops and forms, outermost first."""
 
     kernel: LoopKernel
     dims: dict[str, list[tuple[str, Expression]]] = field(default_factory=dict)
@@ -170,14 +193,13 @@ class _Order:
 
     def of(self, units: Sequence[_Unit], depth: int) -> Tree:
         """The order of *units*, whose schedules agree before dimension *depth*."""
-        ended = [u for u in units if len(u.times) == depth]
-        if ended and len(units) == 1:
-            return ended[0].body
-        if ended:
-            other = next(u for u in units if u is not ended[0])
+        if ended := [u.statement.id for u in units if len(u.times) == depth]:
+            if len(units) == 1:
+                return units[0].body
+            other = next(u.statement.id for u in units if u.statement.id != ended[0])
             raise ScheduleError(
-                f"'{ended[0].statement}' and '{other.statement}' have no order: their schedules agree in all {depth} "
-                f"times of '{ended[0].statement}'.", subject=ended[0].statement,
+                f"'{ended[0]}' and '{other}' have no order: their schedules agree in all {depth} times of "
+                f"'{ended[0]}'.", subject=ended[0],
                 hint="give both one more time, with different constants: [..., 0] and [..., 1]")
         times = [u.times[depth] for u in units]
         constants = sorted({t for t in times if isinstance(t, int)})
@@ -185,18 +207,16 @@ class _Order:
             return seq(*(self.of([u for u in units if u.times[depth] == c], depth + 1) for c in constants))
         name = self._name(units, depth)
         for u in units:
-            self.dims.setdefault(u.statement, []).append((name, u.times[depth]))
+            self.dims.setdefault(u.statement.id, []).append((name, u.times[depth]))
         return Loop(name, self.of(units, depth + 1))
 
     def _name(self, units: Sequence[_Unit], depth: int) -> str:
-        """The iname of the loop over dimension *depth* of *units*."""
         forms = [u.times[depth] for u in units]
         first = next(f for f in forms if not isinstance(f, int))
-        if isinstance(first, p.Variable) and first.name in self.kernel.inames:
-            alike = all(f == first for f in forms)
-            free = not any(self._is_taken(first.name, u, depth) for u in units)
-            if free and (alike or first.name not in self.kernel.tags):
-                return first.name
+        if isinstance(first, p.Variable) and first.name in self.kernel.inames \
+                and not any(self._is_taken(first.name, u, depth) for u in units) \
+                and (first.name not in self.kernel.tags or all(f == first for f in forms)):
+            return first.name
         base = "_".join(x for x in self.kernel.inames if x in names_in(first)) or "time"
         name = self.kernel.fresh_name(base, *self.made)
         self.made.append(name)
@@ -204,15 +224,11 @@ class _Order:
 
     def _is_taken(self, name: str, unit: _Unit, depth: int) -> bool:
         """Has *unit* an iname *name* for something else than dimension *depth*?"""
-        if any(name == x for x, _ in self.dims.get(unit.statement, ())):
+        if any(name == x for x, _ in self.dims.get(unit.statement.id, ())):
             return True
         own = {x for s in unit.parts for x in self.kernel.statement_by_id[s].inames}
         return name in own and unit.times[depth] != p.Variable(name)
 
-# }}}
-
-
-# {{{ new inames
 
 Dims = Sequence[tuple[str, Expression]]
 
@@ -223,9 +239,9 @@ def _all_steps(kernel: LoopKernel, units: Sequence[_Unit], dims: Mapping[str, Di
     result: dict[str, Reindexing] = {}
     known: dict[object, Reindexing] = {}
     for unit in units:
-        own = tuple(dims.get(unit.statement, ()))
-        is_part = len(unit.parts) == 1 and unit.statement in parts_of_reductions
-        key = (unit.inames, own, is_part, *(id(kernel.statement_by_id[s].domain) for s in unit.parts))
+        own = tuple(dims.get(unit.statement.id, ()))
+        is_part = len(unit.parts) == 1 and unit.statement.id in parts_of_reductions
+        key = (unit.statement.inames, own, is_part, *(id(kernel.statement_by_id[s].domain) for s in unit.parts))
         if key not in known:
             known[key] = _step(kernel, unit, own, is_part=is_part)
         if known[key].old or known[key].new:
@@ -235,63 +251,44 @@ def _all_steps(kernel: LoopKernel, units: Sequence[_Unit], dims: Mapping[str, Di
 
 def _step(kernel: LoopKernel, unit: _Unit, dims: Dims, *, is_part: bool) -> Reindexing:
     """The reindexing of *unit* (a statement or a part of a reduction) to the inames of its loops *dims*."""
+    name, inames = unit.statement.id, unit.statement.inames
     kept = [x for x, form in dims if form == p.Variable(x)]
-    for x in unit.inames:
+    for x in inames:
         if x in kernel.tags and x not in kept:
-            raise PreconditionError(f"'{x}' has the tag '{kernel.tags[x]}', but the schedule of '{unit.statement}' "
-                                    "does not keep it.", subject=x,
-                                    hint=f"untag_inames(knl, '{x}') first, or let all statements of its loop have it "
-                                         "as it is")
-    domain = _domain(kernel, unit)
-    _require_injective(unit, dims, domain)
-    old = tuple(x for x in unit.inames if x not in kept)
-    new = tuple((x, form) for x, form in dims if x not in kept)
-    renamed = {form.name: p.Variable(x) for x, form in new if isinstance(form, p.Variable)}
+            raise PreconditionError(f"'{x}' has the tag '{kernel.tags[x]}', but the schedule of '{name}' does not keep "
+                                    "it.", subject=x, hint=f"untag_inames(knl, '{x}') first, or let all statements of "
+                                                           "its loop have it as it is")
+    domain = reduce(InstanceSet.union, (analysis_domain(kernel, kernel.statement_by_id[s]).onto(inames)
+                                        for s in unit.parts))
+    times = subscript_relation(inames, tuple(form for _, form in dims))
+    _require_injective(name, times, domain)
+    old = tuple(x for x in inames if x not in kept)
+    new = {x: form for x, form in dims if x not in kept}
+    renamed = {form.name: p.Variable(x) for x, form in new.items() if isinstance(form, p.Variable)}
     if renamed.keys() == set(old) and len(old) == len(new):
-        return Reindexing(old, tuple(x for x, _ in new), renamed)
+        return Reindexing(old, tuple(new), renamed)
     if is_part:
-        raise ScheduleError(f"'{unit.statement}' is a part of a reduction, whose schedule can only order its inames.",
-                            subject=unit.statement, hint="make new inames for the whole statement first, in a step of "
-                                                         "its own that names only the statement")
-    return _turned_around(unit, dims, domain, old, new)
+        raise ScheduleError(f"'{name}' is a part of a reduction, whose schedule can only order its inames.",
+                            subject=name, hint="make new inames for the whole statement first, in a step of its own "
+                                               "that names only the statement")
+    forms = inverse(times, domain, [x for x, _ in dims]) if old else tuple(map(p.Variable, inames))
+    if forms is None:
+        raise ScheduleError(f"The inames of '{name}' are no affine forms of the times in its schedule.", subject=name,
+                            hint="use forms such as t + i, i // 16 and i % 16")
+    values = {x: form for x, form in zip(inames, forms, strict=True) if x in old}
+    equal = {x: subtract(p.Variable(x), substitute(form, values)) for x, form in new.items()}
+    step = Reindexing(old, tuple(new), values, tuple(("==", form) for form in equal.values() if form != 0))
+    if not domain.set.is_subset(step.relation(inames).domain()):
+        raise InternalError(f"apply_schedule would lose instances of '{name}'.")
+    return step
 
 
-def _domain(kernel: LoopKernel, unit: _Unit) -> InstanceSet:
-    """All instances of *unit*, as far as they do not depend on data."""
-    domains = [analysis_domain(kernel, kernel.statement_by_id[s]).onto(unit.inames) for s in unit.parts]
-    result = domains[0]
-    for domain in domains[1:]:
-        result = result.union(domain)
-    return result
-
-
-def _require_injective(unit: _Unit, dims: Dims, domain: InstanceSet) -> None:
-    if not unit.inames:
-        return
-    found = two_with_one_image(subscript_relation(unit.inames, tuple(form for _, form in dims)), domain)
+def _require_injective(name: str, times: Map, domain: InstanceSet) -> None:
+    found = two_with_one_image(times, domain) if domain.inames else None
     if found is not None:
         sizes, first, second = found
         where = ", ".join(f"{k} = {v}" for k, v in sizes.items())
         raise ScheduleError(
-            f"The schedule of '{unit.statement}' would run {instance_text(unit.statement, first)} and "
-            f"{instance_text(unit.statement, second)} at one time{f', with {where}' if where else ''}.",
-            subject=unit.statement,
+            f"The schedule of '{name}' would run {instance_text(name, first)} and {instance_text(name, second)} at one "
+            f"time{f', with {where}' if where else ''}.", subject=name,
             hint=f"add {' and '.join(x for x in first if first[x] != second[x])}, or a form of it, as one more time")
-
-
-def _turned_around(unit: _Unit, dims: Dims, domain: InstanceSet, old: tuple[str, ...], new: Dims) -> Reindexing:
-    """The inames *old* of *unit* in terms of those of its loops."""
-    values: dict[str, Expression] = {}
-    if old:
-        relation = subscript_relation(unit.inames, tuple(form for _, form in dims))
-        forms = inverse(relation, domain, [x for x, _ in dims])
-        if forms is None:
-            raise ScheduleError(f"The inames of '{unit.statement}' are no affine forms of the times in its schedule.",
-                                subject=unit.statement, hint="use forms such as t + i, i // 16 and i % 16")
-        values = {x: form for x, form in zip(unit.inames, forms, strict=True) if x in old}
-    equal = [("==", subtract(p.Variable(x), substitute(form, values))) for x, form in new]
-    step = Reindexing(old, tuple(x for x, _ in new), values, tuple((op, form) for op, form in equal if form != 0))
-    if not domain.set.is_subset(step.relation(unit.inames).domain()):
-        raise InternalError(f"apply_schedule would lose instances of '{unit.statement}'.")
-    return step
-# }}}

@@ -45,7 +45,7 @@ def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None,
     >>> dict(lk.tag_inames(lk.make_atomic(knl), "i:g.0").tags)
     {'i': GroupTag(axis=0)}
     """
-    new = {s.id: _made_atomic(s) for s in _chosen(kernel, within)}
+    new = _atomic(kernel, within)
     arrays = {s.written for s in new.values()}
     for name in sorted(arrays & kernel.temporaries.keys()):
         _require_flow_in_order(kernel, name)
@@ -54,34 +54,26 @@ def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None,
     return require_legal(result, f"make_atomic({', '.join(map(repr, new))})", assume=assume, unsafe=unsafe)
 
 
-def _chosen(kernel: LoopKernel, within: str | Collection[str] | None) -> list[Statement]:
+def _atomic(kernel: LoopKernel, within: str | Collection[str] | None) -> dict[str, Statement]:
+    """The updates to make atomic, as they are then."""
     chosen = matching_statements(kernel, within)
     # the init and the updates of a reduction belong to its statement, whose operand they make
-    named = [s for s in kernel.statements if (chosen is None or s.id in chosen) and s.reduction is None]
-    for s in named if chosen is not None else ():
-        if not (s.commutes or _is_update(s)):
+    named = [s for s in kernel.statements if s.id in chosen and s.reduction is None and not s.commutes]
+    updates = {s.id: update_of(s.assignee, s.expression) for s in named}
+    for s in named if within is not None else ():
+        if updates[s.id] is None:
             target = to_text(s.assignee)
             raise PreconditionError(f"'{s.id}' is no update of '{target}'.", subject=s.id,
                                     hint=f"an update is written {target} = {target} + e, or with *, min, max, and, or")
-    found = [s for s in named if not s.commutes and _is_update(s)]
+    found = {s.id: replace(s, combine=update[0], expression=update[1], instructions=(AtomicUpdate(),))
+             for s in named if (update := updates[s.id]) is not None}
     if not found:
         raise PreconditionError(f"There is no update in '{kernel.name}' that is not atomic.", subject=kernel.name,
                                 hint="an update is written a[f] = a[f] + e, or with *, min, max, and, or")
     return found
 
 
-def _is_update(s: Statement) -> bool:
-    return s.reduction is None and update_of(s.assignee, s.expression) is not None
-
-
-def _made_atomic(s: Statement) -> Statement:
-    found = update_of(s.assignee, s.expression)
-    assert found is not None
-    return replace(s, combine=found[0], expression=found[1], instructions=(AtomicUpdate(),))
-
-
 def _require_flow_in_order(kernel: LoopKernel, name: str) -> None:
-    """:raises PreconditionError: the current order does not determine the value flow of *name*."""
     if not same_flow(relations_of(kernel, name, "flow"), joined_relations(flow_of_values(kernel, name))):
         raise PreconditionError(
             f"The steps so far have given '{name}' an order that one cell for each element does not keep.",

@@ -1,43 +1,49 @@
 """buffer_array: a staging buffer for a part of an array, copied in before its users and copied out after them."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
 
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, commute, data_params, origin
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute, data_params, origin
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
-from loopkit.analysis.dependences import relations_of
-from loopkit.analysis.legality import require_legal
+from loopkit.analysis.dependences import in_order, relations_of, values_in, with_assumed
+from loopkit.analysis.moved_dependences import End, Moved, accessed_elements, moved_dependences
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UndecidedError
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.nodes import Neutral
 from loopkit.expr.parsing import parse_expression
 from loopkit.expr.text import to_text
+from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, ValueArg
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.obligation import Obligation
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import is_quasi_affine
-from loopkit.transform.buffers import Buffer, Points
+from loopkit.poly.enumerated import subscripts_on
+from loopkit.poly.relations import cells, restrict, same_element
+from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import StagingBuffer, element, loops_around, require_inames, uses_of_array
-from loopkit.transform.step import (
-    as_address_space,
-    as_tag,
-    given_or_fresh,
-    matching_statements,
-    require_fresh,
-    require_fresh_id,
-    transform,
+from loopkit.transform.staging import (
+    BoxRequest,
+    Staged,
+    StagingBuffer,
+    loops_around,
+    on_one_element,
+    require_inames,
+    temporary_for,
 )
+from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
 
 
 @transform
@@ -91,78 +97,231 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
       y[y_store_0] = y_buf[y_store_0]  {id=store_y}
     end
     """
-    if var_name not in kernel.array_args and var_name not in kernel.temporaries:
+    array = kernel.array_args.get(var_name) or kernel.temporaries.get(var_name)
+    if array is None:
         raise unknown("array", str(var_name), [*kernel.array_args, *kernel.temporaries])
     inames = name_list(buffer_inames)
     step = f"buffer_array({var_name!r}, {list(inames)})"
     users, operation = _users_of(kernel, step, var_name, within,
                                  bool(fetch_bounding_box or init_expression or store_expression))
     require_inames(inames, {x for s in users for x in s.inames}, f"the users of '{var_name}'")
-    name = given_or_fresh(kernel, temporary_name, f"{var_name}_buf")
-    require_fresh(kernel, name)
+    temporary = temporary_for(kernel, temporary_name, f"{var_name}_buf", array.dtype, temporary_address_space)
     staged = _spanning(StagingBuffer(
-        kernel, step, var_name, inames, name, uses_of_array(var_name), partial(element, var_name),
-        None if default_tag is None else as_tag(default_tag),
-        None if temporary_address_space is None else as_address_space(temporary_address_space),
-        (kernel.temporaries.get(var_name) or kernel.array_args[var_name]).dtype, fetch_bounding_box,
-        Allowed(allow_reordering, allow_global_storage, allow_launches)), users, operation)
-    buffer = Buffer(staged, *_ids_of(kernel, var_name, init_insn_id, store_insn_id),
-                    _template(kernel, "init_expression", init_expression, "base"),
-                    _template(kernel, "store_expression", store_expression, "base", "buffer"), operation)
-    put_in = _of_updates if operation is not None else _of_values if buffer.of_value else _of_elements
-    return staged.placed_best(lambda at: put_in(replace(buffer, staged=at), assume, unsafe))
+        kernel, step, Staged.of_array(var_name), temporary, BoxRequest.of(inames, default_tag, fetch_bounding_box),
+        Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)), users, operation)
+    load_id = new_id(kernel, init_insn_id, f"init_{var_name}")
+    store_id = new_id(kernel, store_insn_id, f"store_{var_name}", load_id)
+    init = _template(kernel, "init_expression", init_expression, "base") if operation is None else Neutral(operation)
+    store = _template(kernel, "store_expression", store_expression, "base", "buffer")
+    return staged.placed_best(lambda at: at.allowed.legal(
+        _buffered(Buffer(at, load_id, store_id, init, store, operation)), step))
 
 
-def _of_elements(buffer: Buffer, assume: str | None, unsafe: bool) -> LoopKernel:
-    """The buffer of an argument."""
-    kernel, name, own, step = buffer.kernel, buffer.name, buffer.staged.temporary, buffer.staged.step
-    points = buffer.points()
-    result = buffer.put_in(points)
-    if buffer.init is not None or buffer.store is not None:
+def _buffered(buffer: Buffer) -> LoopKernel:
+    """The kernel with *buffer*, and the proof that it preserves values."""
+    kernel, name, own, step = buffer.kernel, buffer.name, buffer.staged.temporary.name, buffer.staged.step
+    writers = {s.id for s in kernel.statements if s.written == name}
+    prove: Callable[[LoopKernel, LoopKernel, str, str, str], None] = require_buffered
+    if buffer.operation is not None:
         _require_dtype(buffer)
-        return _answered_for(require_legal(result, step, assume=assume, unsafe=unsafe), step, name, assume, unsafe)
-    if not any(source == buffer.load_id for source, _ in relations_of(result, own, "flow")):
-        if sum(s.written == name for s in kernel.statements) > 1:
-            _require_dtype(buffer)          # with one writer, array and buffer have its dtype
-        result = buffer.put_in(Points(None, points.store))
-    require_buffered(kernel, result, name, own, step)
-    return require_legal(result, step, assume=assume, unsafe=unsafe)
+        result, prove = buffer.put_in(buffer.points()), require_collected
+    elif buffer.of_value:
+        points = buffer.value_points()
+        if points.load is None and points.store is None:
+            raise PreconditionError(f"{step}: nothing but its own statements uses '{name}', so that a buffer would "
+                                    "only be another name for it.", subject=name,
+                                    hint="name the statements that shall use a buffer with within=")
+        if points.load is None and not writers <= buffer.moves.keys():
+            _require_dtype(buffer)
+        result, prove = buffer.put_in(points), require_values_buffered
+    else:
+        points = buffer.points()
+        result = buffer.put_in(points)
+        if buffer.init is not None or buffer.store is not None:
+            _require_dtype(buffer)
+            return _answered_for(buffer, result)
+        if not any(source == buffer.load_id for source, _ in relations_of(result, own, "flow")):
+            if len(writers) > 1:
+                _require_dtype(buffer)          # with one writer, array and buffer have its dtype
+            result = buffer.put_in(Points(None, points.store))
+    prove(kernel, result, name, own, step)
+    return result
 
 
-def _of_updates(buffer: Buffer, assume: str | None, unsafe: bool) -> LoopKernel:
-    """The buffer for the increments of atomic updates to an argument or a temporary."""
-    _require_dtype(buffer)
-    result = buffer.put_in(buffer.points())
-    require_collected(buffer.kernel, result, buffer.name, buffer.staged.temporary, buffer.staged.step)
-    return require_legal(result, buffer.staged.step, assume=assume, unsafe=unsafe)
+# {{{ copy-in, copy-out and their dependences
+
+@dataclass(frozen=True)
+class Points:
+    """The cells that are copied in and copied out, if any are."""
+
+    load: Set | None
+    store: Set | None
 
 
-def _of_values(buffer: Buffer, assume: str | None, unsafe: bool) -> LoopKernel:
-    """The buffer of a temporary."""
-    kernel, name, step = buffer.kernel, buffer.name, buffer.staged.step
-    points = buffer.value_points()
-    if points.load is None and points.store is None:
-        raise PreconditionError(f"{step}: nothing but its own statements uses '{name}', so that a buffer would only be "
-                                "another name for it.", subject=name,
-                                hint="name the statements that shall use a buffer with within=")
-    if points.load is None and not {s.id for s in kernel.statements if s.written == name} <= buffer.moves.keys():
-        _require_dtype(buffer)
-    result = buffer.put_in(points)
-    require_values_buffered(kernel, result, name, buffer.staged.temporary, step)
-    return require_legal(result, step, assume=assume, unsafe=unsafe)
+@dataclass(frozen=True)
+class Buffer:
+    """A staging buffer with copy-in and copy-out.
+
+    For an argument, copy-in loads the elements to read and copy-out stores the written ones. For a temporary, both copy
+    values: copy-in loads the values that enter an iteration of the loops around the buffer, and copy-out stores the
+    values that leave it. For atomic updates, the buffer begins with the neutral element in each such iteration, and
+    copy-out adds it to the array.
+
+    :ivar init: the value that copy-in stores, in terms of ``base``; *store*: the value that copy-out stores, in terms
+        of ``base`` and ``buffer``. ``None``: the array's element, and the buffer's.
+    :ivar operation: of the atomic updates that it accumulates; ``None``: it holds the array's values.
+    """
+
+    staged: StagingBuffer
+    load_id: str
+    store_id: str
+    init: Expression | None
+    store: Expression | None
+    operation: str | None
+
+    @property
+    def kernel(self) -> LoopKernel:
+        return self.staged.kernel
+
+    @property
+    def name(self) -> str:
+        return self.staged.name
+
+    @property
+    def of_value(self) -> bool:
+        return self.name in self.kernel.temporaries
+
+    @cached_property
+    def moves(self) -> Mapping[str, list[tuple[Access, Map]]]:
+        """For each user its accesses, and the relation from its instances to the cells of their elements."""
+        return {u: [(a, self._cell_of(a)) for a in accesses_of(self.kernel, self.kernel.statement_by_id[u])
+                    if a.array == self.name] for u in self.staged.uses}
+
+    @cached_property
+    def used(self) -> InstanceSet:
+        return self.staged.cells(m for own in self.moves.values() for _, m in own)
+
+    def _cell_of(self, a: Access) -> Map:
+        staged = self.staged
+        if self.operation is None:
+            return restrict(staged.cell_of(a.domain, a.subscripts), a.domain)
+        # an update's element may be any along an axis whose subscript is no affine form
+        known = (*map(p.Variable, staged.outer), *(
+            e if is_quasi_affine(e, a.domain.inames, self.kernel.value_params) else None
+            for e in staged.box.offsets(a.subscripts)))
+        inside = InstanceSet.universe(staged.inames).where(*staged.box.conditions)
+        return restrict(cells(a.domain.inames, known), a.domain).intersect_range(inside.set)
+
+    def points(self) -> Points:
+        written = self.staged.cells(m for own in self.moves.values() for a, m in own if a.is_write).set
+        return Points(written if self.operation is not None else self.used.set, written)
+
+    def value_points(self) -> Points:
+        """The copied values of a temporary: those that enter or leave an iteration of the loops around it."""
+        kernel, users = self.kernel, self.moves.keys()
+        elements = subscripts_on(self.used, self.staged.box.arguments())
+        load, store = list[Set](), list[Set]()
+        for d in with_assumed(kernel):
+            if d.array != self.name or d.kind != "flow" or users.isdisjoint((d.source, d.sink)):
+                continue
+            pairs = d.relation
+            if d.source in users and d.sink in users:
+                pairs = pairs.subtract(self.staged.in_one_iteration(
+                    *(kernel.statement_by_id[s].inames for s in (d.source, d.sink))))
+            writes = [w.relation for w in accesses_of(kernel, kernel.statement_by_id[d.source])
+                      if w.array == self.name and w.is_write]
+            load += [pairs.apply_range(move).intersect(same_element(w, elements)).range()
+                     for a, move in self.moves.get(d.sink, ()) if not a.is_write for w in writes]
+            store += [pairs.apply_domain(move).domain() for a, move in self.moves.get(d.source, ()) if a.is_write]
+        return Points(*(reduce(Set.union, found) if (found := [x for x in each if not x.is_empty()]) else None
+                        for each in (load, store)))
+
+    def put_in(self, points: Points) -> LoopKernel:
+        first = None if points.load is None else self._copy("init", points.load)
+        last = None if points.store is None else self._copy("store", points.store)
+        return self.staged.put_in(first, last, lambda s: with_expressions(s, self.staged.used),
+                                  lambda _, result: self.dependences(result, first, last))
+
+    def _copy(self, what: str, points: Set) -> Statement:
+        """The statement that copies in (``init``) or out."""
+        box = self.staged.box
+        own = replace(box, inames=tuple(None if x is None else self.kernel.fresh_name(f"{self.name}_{what}_{k}")
+                                        for k, x in enumerate(box.inames)))
+        if what == "init":
+            copy = self.staged.copy_in(self.load_id, own, points, whole=self.staged.request.whole)
+            return copy if self.init is None else replace(copy, expression=substitute(
+                self.init, {"base": copy.expression}))
+        copy = self.staged.copy_in(self.store_id, own, points)
+        cell, element = copy.assignee, copy.expression
+        assert isinstance(element, p.Variable | p.Subscript)
+        value = cell if self.store is None else substitute(self.store, {"base": element, "buffer": cell})
+        return replace(copy, assignee=element, expression=value, combine=self.operation,
+                       instructions=() if self.operation is None else (AtomicUpdate(),))
+
+    def dependences(self, result: LoopKernel, first: Statement | None, last: Statement | None) -> Iterator[Dependence]:
+        """The dependences of the users, moved to copy-in and copy-out, between iterations of the loops around them."""
+        for moved in moved_dependences(self.kernel, {self.name}, partial(self._ends, first, last)):
+            yield from [moved.d] if moved.after is moved.d else self._narrowed(result, moved)
+        if not self.of_value and self.operation is None and last is not None:   # else only value flow or updates matter
+            if first is not None and self.name in variables(first.expression):
+                once = same_element(*(accessed_elements(result, s.id, self.name, is_write=s is last)
+                                      for s in (first, last)))
+                yield Dependence("anti", self.name, first.id, last.id,
+                                 once.intersect(self.staged.in_one_iteration(first.inames, last.inames)))
+            if self.staged.request.whole and first is not None:
+                yield from self._of_others(result, first, last)
+        yield from values_in(result, self.staged.temporary.name, self.staged.outer)
+
+    def _ends(self, first: Statement | None, last: Statement | None, _: Dependence, statement: str, is_write: bool
+              ) -> list[End]:
+        """The statements that access the array in place of *statement*."""
+        if statement not in self.moves:
+            return [End(statement, is_write)]
+        move = reduce(Map.union, (m for a, m in self.moves[statement] if a.is_write == is_write))
+        if self.operation is not None:
+            return [End(self.store_id, is_write, move)]
+        # an element that is only read is not copied out; an overwritten value is not copied in
+        reading = [s.id for s in (first, last) if s is not None and self.name in variables(s.expression)
+                   and (not self.of_value if is_write else s is first)]
+        return [*(End(s, False, move) for s in reading),
+                *([End(last.id, True, move)] if is_write and last is not None else ())]
+
+    def _narrowed(self, result: LoopKernel, moved: Moved) -> Iterator[Dependence]:
+        are_users = moved.source.move is not None and moved.sink.move is not None
+        if are_users and self.operation is not None:
+            return                          # among themselves the updates have no order
+        d = on_one_element(result, moved)
+        if are_users:                       # within an iteration the buffer's cells carry the dependence
+            inames = self.staged.inames
+            d = replace(d, relation=d.relation.subtract(self.staged.in_one_iteration(inames, inames)))
+        if not d.relation.is_empty():
+            yield d
+
+    def _of_others(self, result: LoopKernel, load: Statement, store: Statement) -> Iterator[Dependence]:
+        """The order of copy-in and the writers, for elements that no user of the iteration accesses."""
+        others = load.domain.subtract(InstanceSet(load.inames, with_dim_names(self.used.set, load.inames)))
+        read = restrict(accessed_elements(result, load.id, self.name, is_write=False), others)
+        for a in accesses_by_array(result)[self.name]:
+            if a.is_write:
+                pairs = same_element(read, a.relation)
+                if a.statement == store.id:
+                    pairs = pairs.subtract(self.staged.in_one_iteration(load.inames, store.inames))
+                for kind, source, sink, related in (("anti", load.id, a.statement, pairs),
+                                                    ("flow", a.statement, load.id, pairs.reverse())):
+                    relation = in_order(result, source, sink, related)
+                    if not relation.is_empty():
+                        yield Dependence(kind, self.name, source, sink, relation, exact=a.affine and a.must)
+
+# }}}
 
 
 # {{{ preconditions
 
 def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection[str] | None, is_special: bool
               ) -> tuple[list[Statement], str | None]:
-    """The users of *name*, and the operation if they are atomic updates.
-
-    :arg is_special: a whole box is requested, or an expression other than the array's element.
-    """
+    """The users of *name*, and the operation of atomic updates; *is_special*: the caller wants more than elements."""
     chosen = matching_statements(kernel, within)
-    users = [s for s in kernel.statements if (chosen is None or s.id in chosen)
-             and any(a.array == name for a in accesses_of(kernel, s))]
+    users = [s for s in kernel.statements if s.id in chosen and any(a.array == name for a in accesses_of(kernel, s))]
     operation = _operation_of(kernel, step, name, users)
     _require_usable(kernel, step, name, users, operation)
     if operation is None and name in kernel.temporaries:
@@ -175,17 +334,9 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
     return users, operation
 
 
-def _ids_of(kernel: LoopKernel, name: str, init: str | None, store: str | None) -> tuple[str, str]:
-    """The ids of loading and storing; :raises NameConflictError: one is taken."""
-    ids = given_or_fresh(kernel, init, f"init_{name}"), given_or_fresh(kernel, store, f"store_{name}")
-    require_fresh_id(kernel, ids[0])
-    require_fresh_id(kernel, ids[1], ids[0])
-    return ids
-
-
 def _require_dtype(buffer: Buffer) -> None:
-    """The dtype of an array with several writers is the join of theirs, that of a buffer the first one's."""
-    if buffer.staged.dtype is None:
+    # the dtype of an array with several writers is the join of theirs, that of a buffer the first one's
+    if buffer.staged.temporary.dtype is None:
         raise PreconditionError(f"{buffer.staged.step}: '{buffer.name}' has no dtype yet, which its buffer takes.",
                                 subject=buffer.name, hint=f"add_dtypes(knl, {{'{buffer.name}': ...}}) first")
 
@@ -202,18 +353,16 @@ def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: st
     return expr
 
 
-def _answered_for(knl: LoopKernel, step: str, name: str, assume: str | None, unsafe: bool) -> LoopKernel:
-    """*knl* with the obligation that the expressions change no value.
-
-    :raises UndecidedError: neither *assume* nor *unsafe* is given.
-    """
-    if assume is None and not unsafe:
+def _answered_for(buffer: Buffer, result: LoopKernel) -> LoopKernel:
+    """*result* with the obligation that the expressions change no value; :raises UndecidedError: nobody answers."""
+    allowed, step, name = buffer.staged.allowed, buffer.staged.step, buffer.name
+    if allowed.assume is None and not allowed.unsafe:
         raise UndecidedError(
             f"{step}: whether '{name}' gets the same values cannot be decided.",
             "init_expression= and store_expression= say what its buffer is loaded with and what of it is stored",
             hint='leave them out, or answer for them: assume="..."')
-    owed = Obligation(step, f"what is loaded and stored leaves in '{name}' what its statements give it", assume)
-    return annotated(knl, obligations=(*knl.obligations, owed))
+    owed = Obligation(step, f"what is loaded and stored leaves in '{name}' what its statements give it", allowed.assume)
+    return annotated(result, obligations=(*result.obligations, owed))
 
 
 def _operation_of(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> str | None:
@@ -235,19 +384,19 @@ def _ends_of_axes(kernel: LoopKernel, step: str, name: str, s: Statement) -> tup
     """The subscripts of an update; of an axis whose subscript is read from memory, the first and the last element."""
     found: list[tuple[Expression, ...]] = []
     shape = array_shapes(kernel)[name]
-    for a in accesses_of(kernel, s):
-        if a.array != name:
-            continue
-        known = [is_quasi_affine(e, s.inames, kernel.value_params) for e in a.subscripts]
-        for axis, extent in enumerate(shape):
-            if not known[axis] and not isinstance(extent, int):
+    for a in (a for a in accesses_of(kernel, s) if a.array == name):
+        ends: list[tuple[Expression, Expression]] = []
+        for axis, (e, extent) in enumerate(zip(a.subscripts, shape, strict=True)):
+            if is_quasi_affine(e, s.inames, kernel.value_params):
+                ends.append((e, e))
+            elif isinstance(extent, int):
+                ends.append((0, extent - 1))
+            else:
                 raise PreconditionError(
                     f"{step}: '{s.id}' may touch any element along axis {axis} of '{name}', whose extent is not "
                     "declared or no constant.", subject=name,
                     hint=f"GlobalArg('{name}', shape=...), or fix_parameters")
-        for last in (False, True):
-            found.append(tuple(e if known[k] else extent - 1 if last and isinstance(extent, int) else 0
-                               for k, (e, extent) in enumerate(zip(a.subscripts, shape, strict=True))))
+        found += zip(*ends, strict=True) if ends else [()]
     return tuple(dict.fromkeys(found))
 
 
@@ -255,10 +404,7 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
     if not any(s.written == name for s in users):
         raise PreconditionError(f"No statement writes '{name}'.", subject=name,
                                 hint="to read a copy of it, add_prefetch")
-    for rule in kernel.substitutions.values():
-        if name in variables(rule.expr):
-            raise PreconditionError(f"'{name}' is used by the substitution rule '{rule.name}'.", subject=name,
-                                    hint=f"expand_subst(knl, '{rule.name}') first")
+    require_no_rule(kernel, frozenset([name]))
     for s in users:
         if data := data_params(kernel, s.domain):
             raise PreconditionError(f"{step}: a bound of '{s.id}' is {origin(kernel, data)}.", subject=s.id,
@@ -271,7 +417,6 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
 
 
 def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> None:
-    """The preconditions for the buffer of a temporary, beyond those for an argument."""
     if any(name == node.accumulator for node in kernel.reductions.values()):
         raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
                                 hint="buffer what the reduction is written to")
@@ -294,7 +439,7 @@ def _spanning(buffer: StagingBuffer, users: Sequence[Statement], operation: str 
                   and any(a.array == name for a in accesses_of(kernel, s))]
         stay = stay.union(*(meeting_of(kernel.paths, u, o).loops for u in uses for o in others))
     outer = loops_around(kernel, name, dict.fromkeys(uses, stay if operation is None else kernel.inames),
-                         buffer.sweep)
+                         buffer.request.sweep)
     return replace(buffer, outer=outer, uses=uses if operation is None else {
         s.id: _ends_of_axes(kernel, buffer.step, name, s) for s in users})
 

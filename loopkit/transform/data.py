@@ -1,7 +1,7 @@
-"""Transformations of arguments, temporaries, parameters and options; none changes the order."""
+"""Transformations of arguments, temporaries, dtypes, parameters and options; none changes the order."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import TypeVar
 
@@ -10,30 +10,36 @@ import numpy.typing as npt
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.constructors import annotated, specialized, with_dependences
+from loopkit.analysis.constructors import annotated, rewritten, specialized, with_dependences
 from loopkit.analysis.inferred_shapes import with_sizes_nonnegative, without_inferred_shapes
 from loopkit.errors import PreconditionError
-from loopkit.expr.kinds import DTYPES, dtype_of
-from loopkit.expr.mappers import substitute
+from loopkit.expr.kinds import DTYPES, dtype_of, kind_of, promote
+from loopkit.expr.mappers import map_children, substitute
+from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.data import (
     AddressSpace,
     Argument,
     CachePolicy,
     GlobalArg,
-    SubstitutionRule,
     TemporaryVariable,
     ValueArg,
 )
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import ReductionNode
 from loopkit.language.assumptions import read_assumptions
 from loopkit.language.names import name_list
-from loopkit.poly.affine import add
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import coalesced
-from loopkit.poly.sets import InstanceSet, rename_param
-from loopkit.transform.reindex import substituted
-from loopkit.transform.step import as_address_space, require_fresh, transform
+from loopkit.poly.sets import rename_param
+from loopkit.transform.reindex import folded, substituted, substituted_rules, with_domains
+from loopkit.transform.step import (
+    as_address_space,
+    matching_statements,
+    require_dtype,
+    require_fresh,
+    temporary_list,
+    transform,
+)
 
 
 @transform
@@ -60,16 +66,14 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
 
 
 def with_dtypes(kernel: LoopKernel, wanted: Mapping[str, np.dtype]) -> LoopKernel:
-    """*kernel* with the dtypes *wanted* for those of its arguments and temporaries that are named there."""
-    # an integer dtype of an argument can make conditions on it affine
-    more = any(isinstance(kernel.argument_by_name.get(x), ValueArg) for x in wanted)
+    """*kernel* with the dtypes *wanted*."""
+    values = [a.name for a in kernel.arguments if isinstance(a, ValueArg) and a.name in wanted]
     arguments = tuple(replace(a, dtype=wanted[a.name]) if a.name in wanted else a for a in kernel.arguments)
     temporaries = {t.name: replace(t, dtype=wanted[t.name]) if t.name in wanted else t
                    for t in kernel.temporaries.values()}
-    result = (specialized if more else annotated)(kernel, arguments=arguments, temporaries=temporaries)
-    unsigned = any(isinstance(a, ValueArg) and a.name in wanted and wanted[a.name].kind == "u"
-                   for a in kernel.arguments)
-    return with_sizes_nonnegative(result) if unsigned else result
+    # an integer dtype of an argument can make conditions on it affine
+    result = (specialized if values else annotated)(kernel, arguments=arguments, temporaries=temporaries)
+    return with_sizes_nonnegative(result) if any(wanted[x].kind == "u" for x in values) else result
 
 
 def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype:
@@ -79,6 +83,89 @@ def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype:
         raise PreconditionError(f"{value!r} is no dtype that '{name}' can have.", subject=name,
                                 hint=DTYPES)
     return dtype
+
+
+@transform
+def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: str | Collection[str] | None = None
+                  ) -> LoopKernel:
+    """Compute reductions in *dtype*: each operand loaded from a narrower real dtype is converted first.
+
+    Products, sums and the accumulator then have *dtype*, unless an operand of another kind or a wider dtype needs a
+    wider result (int32 with float32 gives float64). An output with a declared dtype keeps it; its values are rounded
+    once, when they are stored. The results differ from those of *kernel* by rounding.
+
+    :arg dtype: a real dtype, for example ``np.float32`` for operands of float16 or bfloat16.
+    :arg within: ids (or globs) of the statements with the reductions; default: all with such operands.
+    :raises UnknownNameError: *within* names no statement.
+    :raises PreconditionError: *dtype* is not real, or narrower than an operand; an operand's dtype is unknown; no
+        operand needs a conversion.
+
+    >>> knl = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i,k]*x[k])")
+    >>> knl = lk.add_dtypes(knl, {"a,x,y": np.float16})
+    >>> print(knl.statements_text)
+    for i
+      y[i] = sum(k, a[i, k]*x[k])  {id=insn}
+    end
+    >>> print(lk.set_accumulator_dtype(knl, np.float32).statements_text)
+    for i
+      y[i] = sum(k, cast(float32, a[i, k])*cast(float32, x[k]))  {id=insn}
+    end
+    """
+    wanted = as_dtype(dtype, "an accumulator")
+    if kind_of(wanted) != "f":
+        raise PreconditionError(f"Accumulators of {wanted} are not real numbers.", subject=str(wanted),
+                                hint="accumulate in float32 or float64")
+    chosen = matching_statements(kernel, within)
+    operands: dict[str, Expression] = {}
+    accumulators: list[str] = []
+    for node in kernel.reductions.values():
+        if node.update in chosen:
+            for update in node.updates:
+                old = kernel.statement_by_id[update].expression
+                new = _converted(kernel, node, old, wanted)
+                if new is not old:
+                    operands[update] = new
+                    accumulators.append(node.accumulator)
+    if not operands:
+        raise PreconditionError(f"No reduction meant here loads real numbers narrower than {wanted}.",
+                                subject=str(wanted), hint="their operands are not converted")
+    return rewritten(
+        kernel,
+        statements=tuple(replace(s, expression=operands[s.id]) if s.id in operands else s for s in kernel.statements),
+        temporaries={name: replace(t, dtype=wanted) if name in accumulators and t.dtype is not None else t
+                     for name, t in kernel.temporaries.items()})
+
+
+def _converted(kernel: LoopKernel, node: ReductionNode, operand: Expression, wanted: np.dtype) -> Expression:
+    """*operand* with its loads of narrower reals converted; itself where it has none."""
+    arrays: list[GlobalArg | TemporaryVariable] = [*kernel.array_args.values(), *kernel.temporaries.values()]
+    known = {a.name: a.dtype for a in arrays}
+
+    def convert(e: Expression) -> Expression:
+        match e:
+            case p.Call(function=p.Variable(name=name)) if name in kernel.substitutions:
+                raise PreconditionError(f"The operand of '{node.name}' calls the rule '{name}', which loads for others "
+                                        "too.", subject=name, hint=f"expand_subst(knl, '{name}') first")
+            case TypeCast():
+                return e                               # its dtype was chosen already
+            case p.Variable(name=name) | p.Subscript(aggregate=p.Variable(name=name)):
+                return TypeCast(wanted.name, e) if name in known and _is_narrower(name, known[name], wanted) else e
+            case p.ExpressionNode():
+                return map_children(e, convert)
+            case _:
+                return e
+    return convert(operand)
+
+
+def _is_narrower(name: str, known: np.dtype | None, wanted: np.dtype) -> bool:
+    """Is the dtype *known* of *name* real and not yet *wanted*? :raises PreconditionError: it does not fit."""
+    dtype = require_dtype(name, known)
+    if kind_of(dtype) != "f" or dtype == wanted:
+        return False
+    if promote(dtype, wanted) != wanted:
+        raise PreconditionError(f"{wanted} cannot hold what is loaded from '{name}', which has the dtype {dtype}.",
+                                subject=name, hint=f"accumulate in {promote(dtype, wanted)}")
+    return True
 
 
 @transform
@@ -121,10 +208,7 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
     >>> lk.set_temporary_address_space(knl, "t", "shared").temporaries["t"].address_space
     <AddressSpace.SHARED: 'shared'>
     """
-    names = name_list(temporary_names)
-    for name in names:
-        if name not in kernel.temporaries:
-            raise unknown("temporary", name, kernel.temporaries)
+    names = temporary_list(kernel, temporary_names)
     space = as_address_space(address_space)
     return annotated(kernel, temporaries={t.name: replace(t, address_space=space) if t.name in names else t
                                           for t in kernel.temporaries.values()})
@@ -174,14 +258,13 @@ def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy:
         known = ", ".join(map(str, CachePolicy))
         raise PreconditionError(f"'{policy}' is no cache policy.", subject=str(policy),
                                 hint=f"the policies are {known}, and None for none") from None
-    written = next((x for x in names if x in kernel.written_names), None)
-    if chosen is CachePolicy.EVICT_LAST and written is not None:
-        raise PreconditionError(f"The kernel writes to '{written}': a load that the compiler may move could miss that.",
-                                subject=written, hint="name arrays that the kernel only reads")
-    unwritten = next((x for x in names if x not in kernel.written_names), None)
-    if chosen is CachePolicy.STREAMING and unwritten is not None:
-        raise PreconditionError(f"Nothing writes to '{unwritten}'.", subject=unwritten,
-                                hint="name arrays that the kernel writes to")
+    for x in names:
+        if chosen is CachePolicy.EVICT_LAST and x in kernel.written_names:
+            raise PreconditionError(f"The kernel writes to '{x}': a load that the compiler may move could miss that.",
+                                    subject=x, hint="name arrays that the kernel only reads")
+        if chosen is CachePolicy.STREAMING and x not in kernel.written_names:
+            raise PreconditionError(f"Nothing writes to '{x}'.", subject=x,
+                                    hint="name arrays that the kernel writes to")
     return annotated(kernel, arguments=tuple(
         replace(a, cache_policy=chosen) if isinstance(a, GlobalArg) and a.name in names else a
         for a in kernel.arguments))
@@ -234,8 +317,6 @@ def set_options(kernel: LoopKernel, /, **options: object) -> LoopKernel:
     return annotated(kernel, options=replace(kernel.options, **options))   # type: ignore[arg-type]
 
 
-# {{{ parts
-
 def _renamed(arg: Argument, old: str, new: str, values: Mapping[str, Expression]) -> Argument:
     renamed = replace(arg, name=new) if arg.name == old else arg
     if isinstance(renamed, GlobalArg) and renamed.shape_like == old:
@@ -259,31 +340,11 @@ E = TypeVar("E", Expression, Expression | None)
 
 
 def _shape(shape: tuple[E, ...] | None, values: Mapping[str, Expression]) -> tuple[E, ...] | None:
-    return None if shape is None else tuple(e if e is None else _folded(substitute(e, values)) for e in shape)
-
-
-def _folded(extent: Expression) -> Expression:
-    return add(extent) if isinstance(extent, p.Sum | p.Product) else extent
-
-
-def substituted_rules(rules: Mapping[str, SubstitutionRule], values: Mapping[str, Expression]
-                      ) -> dict[str, SubstitutionRule]:
-    """*rules* with *values* for their free variables."""
-    return {r.name: replace(r, expr=substitute(r.expr, {k: v for k, v in values.items() if k not in r.arguments}))
-            for r in rules.values()}
+    return None if shape is None else tuple(e if e is None else folded(substitute(e, values)) for e in shape)
 
 
 def _renamed_parameter(kernel: LoopKernel, old: str, new: str) -> LoopKernel:
-    """The size parameter *old* called *new* in domains, assumptions and dependences."""
-    domains: dict[int, InstanceSet] = {}
-
-    def renamed(s: Statement) -> Statement:
-        if id(s.domain) not in domains:
-            domains[id(s.domain)] = s.domain.named(rename_param(s.domain.set, old, new))
-        return replace(s, domain=domains[id(s.domain)])
     return with_dependences(
         kernel, lambda found, _: (replace(d, relation=rename_param(d.relation, old, new)) for d in found),
-        statements=tuple(map(renamed, kernel.statements)), assumptions=rename_param(kernel.assumptions, old, new))
-
-# }}}
-
+        statements=with_domains(kernel.statements, lambda d: d.named(rename_param(d.set, old, new))),
+        assumptions=rename_param(kernel.assumptions, old, new))

@@ -10,7 +10,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, data_params, expanded_expression
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, expanded_expression
 from loopkit.analysis.constructors import rewritten, with_dependences
 from loopkit.analysis.dependences import joined_relations, order_of_values, reduction_dependences, with_assumed
 from loopkit.analysis.extension_proof import require_extended
@@ -27,7 +27,9 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.sets import InstanceSet, with_dim_names
 from loopkit.poly.tiles import condition_of, padded_to_tiles
-from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
+from loopkit.transform.reindex import element, with_domains
+from loopkit.transform.step import matching_statements, require_dtype, require_iname, require_positive, transform
+from loopkit.transform.subst import rules_using
 
 
 @transform
@@ -40,7 +42,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     cells of temporaries that no statement reads. Reduction steps beyond the end are proven to combine the neutral
     element.
 
-    Array reads beyond the edge yield *value*, through a substitution rule ``a_filled`` for ``a``. :func:`precompute`
+    Array reads beyond the edge yield *value*, through a substitution rule ``a_padded`` for ``a``. :func:`precompute`
     makes a full tile of this rule. Pad the domain before splitting inames by these lengths, or by divisors of them.
 
     :arg lengths: the length of a tile along each iname; tiles count from 0.
@@ -55,23 +57,24 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<l}", "y[i] = sum(k, a[i, k]*x[k])")
     >>> knl = lk.pad_domain(lk.add_dtypes(knl, {"a,x": np.float32}), {"i": 64, "k": 16})
-    >>> print(knl.substitutions["a_filled"].expr)
+    >>> print(knl.substitutions["a_padded"].expr)
     a[a_axis_0, a_axis_1] if a_axis_0 < n and a_axis_1 < l else 0
     >>> print(knl.statements[0].id, knl.statements[0].domain.text)
     insn.k.init [n] -> { [i] : i >= 0 and 64*floor((-1 + n)/64) >= -63 + i }
     >>> print(knl.statements_text)
     for i
-      y[i] = sum(k, a_filled(i, k)*x_filled(k))  {id=insn, if=i < n}
+      y[i] = sum(k, a_padded(i, k)*x_padded(k))  {id=insn, if=i < n}
     end
     """
     sizes = {x: require_positive(length, f"the length of a tile along '{x}'") for x, length in lengths.items()}
     for x in sizes:
         require_iname(kernel, x)
-    chosen = _chosen(kernel, sizes, matching_statements(kernel, within))
+    chosen = _chosen(kernel, sizes, None if within is None else matching_statements(kernel, within))
     step = f"pad_domain({dict(sizes)})"
-    fill = _number(value)
-    domains = _filled_domains(chosen, sizes)
-    moved = frozenset(s.id for s in chosen if domains[s.id] is not s.domain)
+    if not isfinite(value):
+        raise PreconditionError(f"Arrays go on with a finite number, not with {value!r}.", subject="value")
+    padded = {s.id: s for s in with_domains(chosen, partial(_padded, sizes))}
+    moved = frozenset(s.id for s in chosen if padded[s.id].domain is not s.domain)
     if not moved:
         return kernel
     for s in chosen:
@@ -79,17 +82,15 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     names = frozenset(a.array for s in moved for a in accesses_of(kernel, kernel.statement_by_id[s])
                       if a.array in kernel.temporaries)
     ordered = _in_its_order(kernel, names, step)
-    grown = with_dependences(kernel, partial(_dependences, names), statements=tuple(
-        replace(s, domain=domains.get(s.id, s.domain)) for s in kernel.statements))
-    result = _with_filled_reads(kernel, grown, moved, fill)
+    grown = with_dependences(kernel, partial(_dependences, names),
+                             statements=tuple(padded.get(s.id, s) for s in kernel.statements))
+    fill = value.item() if isinstance(value, np.generic) else value
+    result = _with_padded_reads(kernel, grown, moved, fill)
     require_extended(ordered, result, moved, names, step, sizes)
     return proven(result)
 
 
-# {{{ padded statements
-
 def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], named: frozenset[str] | None) -> list[Statement]:
-    """The statements to pad; :raises PreconditionError: there are none, or one writes an array."""
     chosen = [s for s in kernel.statements if not sizes.keys().isdisjoint(s.inames)
               and (s.id in named if named is not None else s.written in kernel.temporaries)]
     if not chosen:
@@ -122,100 +123,62 @@ def _require_able(kernel: LoopKernel, s: Statement, step: str) -> None:
                             hint="name the statements that can with within=")
 
 
-def _filled_domains(chosen: Sequence[Statement], sizes: Mapping[str, int]) -> dict[str, InstanceSet]:
-    """The domain of each statement rounded up to full tiles; the same object if it consists of full tiles already."""
-    found: dict[int, InstanceSet] = {}
-    for s in chosen:
-        if id(s.domain) not in found:
-            domain = s.domain
-            for x, length in sizes.items():
-                domain = padded_to_tiles(domain, x, length) if x in s.inames else domain
-            found[id(s.domain)] = s.domain if domain.is_equal(s.domain) else domain
-    return {s.id: found[id(s.domain)] for s in chosen}
-
-# }}}
+def _padded(sizes: Mapping[str, int], domain: InstanceSet) -> InstanceSet:
+    """*domain* rounded up to full tiles; the same object if it consists of full tiles already."""
+    found = domain
+    for x, length in sizes.items():
+        found = padded_to_tiles(found, x, length) if x in found.inames else found
+    return domain if found.is_equal(domain) else found
 
 
-# {{{ reads beyond the edge
-
-def _with_filled_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[str], fill: complex) -> LoopKernel:
+def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[str], fill: complex) -> LoopKernel:
     """*grown* where the statements *moved* read arrays through rules with *fill* for elements without a reader."""
     rules: dict[str, SubstitutionRule] = {}
-    taken: list[str] = []
     for array in dict.fromkeys(a.array for s in moved for a in accesses_of(grown, grown.statement_by_id[s])):
         if array in kernel.array_args:
+            taken = [name for rule in rules.values() for name in (rule.name, *rule.arguments)]
             rule = _rule(kernel, grown, array, moved, fill, taken)
             if rule is not None:
                 rules[array] = rule
-                taken += [rule.name, *rule.arguments]
 
-    def filled(expr: Expression) -> Expression:
+    def padded(expr: Expression) -> Expression:
         if isinstance(expr, p.Subscript) and isinstance(expr.aggregate, p.Variable) and expr.aggregate.name in rules:
-            return p.Call(p.Variable(rules[expr.aggregate.name].name), tuple(map(filled, expr.index_tuple)))
-        return map_children(expr, filled)
-    used = _rules_used(kernel, moved)
+            return p.Call(p.Variable(rules[expr.aggregate.name].name), tuple(map(padded, expr.index_tuple)))
+        return map_children(expr, padded)
+    read = [kernel.statement_by_id[s].expression for s in moved]
+    names = frozenset[str]().union(*map(variables, read), *map(called, read))
     return rewritten(
         grown,
-        statements=tuple(replace(s, expression=filled(s.expression)) if s.id in moved else s for s in grown.statements),
-        substitutions={**{k: replace(r, expr=filled(r.expr)) if k in used else r for k, r in
-                          kernel.substitutions.items()}, **{r.name: r for r in rules.values()}})
-
-
-def _rules_used(kernel: LoopKernel, statements: frozenset[str]) -> frozenset[str]:
-    """The substitution rules that *statements* use, directly or through other rules."""
-    found = set[str]()
-    waiting = [kernel.statement_by_id[s].expression for s in statements]
-    while waiting:
-        expr = waiting.pop()
-        new = ((called(expr) | variables(expr)) & kernel.substitutions.keys()) - found
-        found |= new
-        waiting += [kernel.substitutions[x].expr for x in new]
-    return frozenset(found)
+        statements=tuple(replace(s, expression=padded(s.expression)) if s.id in moved else s for s in grown.statements),
+        substitutions={**{k: replace(r, expr=padded(r.expr)) if k in names or names & rules_using(kernel, [k]) else r
+                          for k, r in kernel.substitutions.items()}, **{r.name: r for r in rules.values()}})
 
 
 def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: frozenset[str], fill: complex,
           taken: Sequence[str]) -> SubstitutionRule | None:
     """The element of *array*, or *fill* for an element without a reader; ``None`` if all have readers."""
-    rank = len(accesses_by_array(kernel)[array][0].subscripts)
+    accesses = accesses_by_array(kernel)[array]
+    rank = len(accesses[0].subscripts)
     if not rank:
         return None
-    name = kernel.fresh_name(f"{array}_filled", *taken)
+    name = kernel.fresh_name(f"{array}_padded", *taken)
     axes = tuple(kernel.fresh_name(f"{array}_axis_{d}", *taken, name) for d in range(rank))
-    now = InstanceSet(axes, with_dim_names(reached_elements(kernel, accesses_by_array(kernel)[array]), axes))
-    then = _elements([a for a in accesses_by_array(grown)[array] if a.statement in moved], axes)
+    now = InstanceSet(axes, with_dim_names(reached_elements(kernel, accesses), axes))
+    then = reduce(InstanceSet.union, (InstanceSet(axes, with_dim_names(a.relation.range(), axes))
+                                      for a in accesses_by_array(grown)[array] if a.statement in moved))
     if then.is_subset(now):
         return None
     condition = condition_of(now, now.union(then), kernel.assumptions)
     assert condition is not None
     if isinstance(condition, p.LogicalAnd):
         condition = p.LogicalAnd(tuple(sorted(condition.children, key=to_text)))
-    element = p.Subscript(p.Variable(array), tuple(map(p.Variable, axes)))
-    expr = p.If(condition, element, fill)
-    dtype = kernel.array_args[array].dtype
-    if dtype is None or type_of(expr, {array: dtype}.get) != dtype:
-        raise PreconditionError(
-            f"The dtype of '{array}' is not known yet." if dtype is None else
-            f"{fill!r} is no value of '{array}', whose elements are {dtype}.", subject=array,
-            hint=f"declare it first: add_dtypes(knl, {{'{array}': ...}})" if dtype is None else "give another value=")
+    expr = p.If(condition, element(array, tuple(map(p.Variable, axes))), fill)
+    dtype = require_dtype(array, kernel.array_args[array].dtype)
+    if type_of(expr, {array: dtype}.get) != dtype:
+        raise PreconditionError(f"{fill!r} is no value of '{array}', whose elements are {dtype}.", subject=array,
+                                hint="give another value=")
     return SubstitutionRule(name, axes, expr)
 
-
-def _elements(accesses: Sequence[Access], axes: tuple[str, ...]) -> InstanceSet:
-    """The elements that *accesses* to one array access, with the inames *axes*."""
-    parts = [InstanceSet(axes, with_dim_names(a.relation.range(), axes)) for a in accesses]
-    return reduce(InstanceSet.union, parts)
-
-
-def _number(value: float) -> float:
-    """:raises PreconditionError: *value* is no finite number."""
-    if not isfinite(value):
-        raise PreconditionError(f"Arrays go on with a finite number, not with {value!r}.", subject="value")
-    return value.item() if isinstance(value, np.generic) else value
-
-# }}}
-
-
-# {{{ the order of values
 
 def _in_its_order(kernel: LoopKernel, names: frozenset[str], step: str) -> LoopKernel:
     """*kernel* with the dependences of the values of *names* recomputed from its tree, in fewer pieces.
@@ -235,15 +198,8 @@ def _dependences(names: frozenset[str], found: Sequence[Dependence], after: Loop
     """The dependences *found*; for the temporaries *names*, the dependences in the order of *after* replace them."""
     yield from (d for d in found if d.array not in names)
     for name in sorted(names):
-        yield from _order(after, name)
-
-
-def _order(kernel: LoopKernel, name: str) -> Iterator[Dependence]:
-    """The dependences of the values of *name* in the current order of *kernel*."""
-    nodes = [r for r in kernel.reductions.values() if r.accumulator == name]
-    for node in nodes:
-        yield from reduction_dependences(kernel, node)
-    if not nodes:
-        yield from order_of_values(kernel, name)
-
-# }}}
+        nodes = [node for node in after.reductions.values() if node.accumulator == name]
+        for node in nodes:
+            yield from reduction_dependences(after, node)
+        if not nodes:
+            yield from order_of_values(after, name)

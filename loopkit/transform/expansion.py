@@ -21,16 +21,16 @@ from loopkit.errors import (
     UndecidedError,
     instance_text,
 )
-from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
 from loopkit.poly.affine import NotAffineError, names_in, subtract
 from loopkit.poly.flow import earlier_accesses
 from loopkit.poly.relations import at_sink, differing
 from loopkit.poly.sets import lexmin_point
-from loopkit.transform.step import require_iname, transform
+from loopkit.transform.reindex import mentioned
+from loopkit.transform.step import iname_list, require_no_rule, require_temporary, transform
 
 
 @transform
@@ -53,9 +53,7 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
       y[i] = t[i]  {id=insn_0}
     end
     """
-    inames = name_list(privatizing_inames)
-    for x in inames:
-        require_iname(kernel, x)
+    inames = iname_list(kernel, privatizing_inames)
     names = _privatized_names(kernel, inames, only_var_names)
     require_cells(kernel, names, "name the temporaries to privatize: only_var_names=")
     step = f"privatize({', '.join(inames)})"
@@ -89,9 +87,7 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, b
       y[i] = t[i]  {id=insn_0}
     end
     """
-    own = name_list(inames)
-    for x in own:
-        require_iname(kernel, x)
+    own = iname_list(kernel, inames)
     names = _privatized_names(kernel, own, [temporary], "expanded")
     require_cells(kernel, names, "only what is no bound can be expanded")
     space = kernel.temporaries[temporary].address_space
@@ -127,11 +123,8 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
       y[i] = t  {id=insn_0}
     end
     """
-    own = name_list(inames)
-    if temporary not in kernel.temporaries:
-        raise unknown("temporary", temporary, kernel.temporaries)
-    for x in own:
-        require_iname(kernel, x)
+    require_temporary(kernel, temporary)
+    own = iname_list(kernel, inames)
     names = frozenset([temporary])
     require_cells(kernel, names, "only what is no bound has axes")
     return contracted(kernel, temporary, own, f"contract({temporary!r}, {list(own)})")
@@ -144,8 +137,6 @@ def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str
     return proven(result)
 
 
-# {{{ conditions for other axes
-
 def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...], only: str | Iterable[str] | None,
                       what: str = "privatized") -> frozenset[str]:
     def inside(name: str) -> bool:
@@ -155,8 +146,7 @@ def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...], only: str | I
         return frozenset(t for t in kernel.temporaries if inside(t))
     names = name_list(only)
     for name in names:
-        if name not in kernel.temporaries:
-            raise unknown("temporary", name, kernel.temporaries)
+        require_temporary(kernel, name)
         if not inside(name):
             outside = next((s.id for s in _users(kernel, name) if not set(inames) <= set(s.inames)), None)
             raise PreconditionError(
@@ -166,16 +156,12 @@ def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...], only: str | I
 
 
 def _users(kernel: LoopKernel, name: str) -> list[Statement]:
-    return [s for s in kernel.statements if s.written == name or name in s.domain.params
-            or any(name in variables(e) for e in (s.assignee, s.expression, *s.predicates))]
+    return [s for s in kernel.statements if name in mentioned(s) or name in s.domain.params]
 
 
 def require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:
     """:raises PreconditionError: one of *names* is used in a place without subscripts."""
-    for rule in kernel.substitutions.values():
-        if used := variables(rule.expr) & names:
-            raise PreconditionError(f"'{min(used)}' is used by the substitution rule '{rule.name}'.", subject=min(used),
-                                    hint=f"expand_subst(knl, '{rule.name}') first")
+    require_no_rule(kernel, names)
     for s in kernel.statements:
         if bounding := names & set(s.domain.params):
             raise PreconditionError(f"'{min(bounding)}' bounds a loop of '{s.id}' and cannot have cells.",
@@ -199,10 +185,6 @@ def require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: froz
         lambda _, v: f"{step} would lose a value of '{v.dependence.array}' that one iteration leaves for another.",
         lambda *_: [f"{step.split('(')[0]} over the inames that the value does not cross"], assume, unsafe)
 
-# }}}
-
-
-# {{{ fewer cells
 
 def _axes_of(kernel: LoopKernel, temporary: str, inames: Sequence[str]) -> frozenset[int]:
     """The axis of *temporary* that each of *inames* subscripts, alone or plus a constant, in every access."""
@@ -235,7 +217,6 @@ def _is_offset(kernel: LoopKernel, subscript: Expression, iname: str) -> bool:
 
 
 def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: str, step: str) -> None:
-    """:raises IllegalTransformError: in the order of *after* a value is clobbered before its reader."""
     flows = [d for d in dependences(after) if d.array == temporary and d.kind == "flow"]
     accesses = accesses_by_array(after).get(temporary, ())
     apart = copied_over(after, accesses, flows)
@@ -272,5 +253,3 @@ def _overwriter(knl: LoopKernel, accesses: Sequence[Access], apart: Sequence[str
             if point is not None:
                 return a.statement, point[1]
     return None
-
-# }}}

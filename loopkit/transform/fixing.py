@@ -27,8 +27,8 @@ from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.language.conditions import conjunction, split
 from loopkit.poly.domains import constrained
 from loopkit.poly.sets import InstanceSet, fix_params
-from loopkit.transform.data import reshaped, reshaped_temporaries, substituted_rules
-from loopkit.transform.reindex import substituted
+from loopkit.transform.data import reshaped, reshaped_temporaries
+from loopkit.transform.reindex import substituted, substituted_rules, with_domains
 from loopkit.transform.step import transform
 
 Number = bool | int | float | complex
@@ -55,29 +55,21 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
     end
     """
     given = {name: _fixed(kernel, name, value) for name, value in value_dict.items()}
-    values = {name: found.value for name, found in given.items()}
+    values = {name: number for name, (number, _) in given.items()}
     sizes = {name: v for name, v in values.items() if isinstance(v, int) and not isinstance(v, bool)}
     assumptions = fix_params(kernel.assumptions, sizes)
     if assumptions.is_empty():
         raise PreconditionError(f"The kernel's assumptions exclude {values}.", subject=", ".join(values))
-    domains: dict[int, InstanceSet] = {}
-    types = _Types(kernel, values, {name: found.type for name, found in given.items()})
-
-    def fixed(s: Statement) -> Statement:
-        if id(s.domain) not in domains:
-            domains[id(s.domain)] = s.domain.named(fix_params(s.domain.set, sizes))
-        return substituted(replace(types.kept(s), domain=domains[id(s.domain)]), values)
-
+    types = _Types(kernel, values, {name: own for name, (_, own) in given.items()})
     rules = {r.name: replace(r, expr=types.compared(r.expr)) for r in kernel.substitutions.values()}
     plain = specialized(
         kernel, lambda found, _: (replace(d, relation=fix_params(d.relation, sizes)) for d in found),
-        statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
+        statements=with_domains((substituted(types.kept(s), values) for s in kernel.statements),
+                                lambda domain: domain.named(fix_params(domain.set, sizes))), assumptions=assumptions,
         arguments=without_inferred_shapes(reshaped(a, values) for a in kernel.arguments if a.name not in values),
         temporaries=reshaped_temporaries(kernel, values), substitutions=substituted_rules(rules, values))
     return _with_conditions_in_domains(plain)
 
-
-# {{{ conditions
 
 def _with_conditions_in_domains(kernel: LoopKernel) -> LoopKernel:
     """*kernel* with its affine conditions moved into the instance sets, as if made with the numbers."""
@@ -91,6 +83,8 @@ def _with_conditions_in_domains(kernel: LoopKernel) -> LoopKernel:
             own = affine.get(node.init, ())
             affine[node.init] = (*own, *(c for c in affine.get(node.final, ()) if c not in own
                                          and all(c in affine.get(s, ()) for s in node.updates)))
+    if not any(affine.values()):
+        return kernel
     domains: dict[tuple[object, ...], InstanceSet] = {}     # statements that share a set keep sharing it
 
     def narrowed(s: Statement) -> Statement:
@@ -99,30 +93,16 @@ def _with_conditions_in_domains(kernel: LoopKernel) -> LoopKernel:
             return s
         domain = domains.setdefault((id(s.domain), conditions), constrained(s.domain, conditions))
         return replace(s, domain=domain, predicates=parts[s.id][1] if s.id in parts else ())
-    if not any(affine.values()):
-        return kernel
     statements = tuple(map(narrowed, kernel.statements))
     images = {s.id: (Image(s.id, within=s.domain.set),) for s in statements if affine.get(s.id)}
     return specialized(kernel, lambda found, _: between_images(found, images), statements=statements)
-
-# }}}
-
-
-# {{{ the numbers
-
-@dataclass(frozen=True)
-class _Fixed:
-    """A number, and the type of the replaced argument."""
-
-    value: Number
-    type: Type
 
 
 _KINDS = ("a truth value", "an integer", "a real number", "a complex number")
 
 
-def _fixed(kernel: LoopKernel, name: str, value: object) -> _Fixed:
-    """:raises UnknownNameError, PreconditionError: as :func:`fix_parameters`."""
+def _fixed(kernel: LoopKernel, name: str, value: object) -> tuple[Number, Type]:
+    """The number in place of the argument *name*, and the type of the argument."""
     argument = kernel.argument_by_name.get(name)
     if not isinstance(argument, ValueArg):
         raise unknown("value argument", name, [a.name for a in kernel.arguments if isinstance(a, ValueArg)])
@@ -147,7 +127,7 @@ def _fixed(kernel: LoopKernel, name: str, value: object) -> _Fixed:
     if not (np.isfinite(number) if wanted > 1 else wanted == 0 or of_dtype(own).holds(int(number.real))):
         raise PreconditionError(f"'{name}' is {own}, which has no literal for {value!r}.", subject=name,
                                 hint="pass it to each call")
-    return _Fixed(number, WEAK_INT if is_size else weak(own))
+    return number, WEAK_INT if is_size else weak(own)
 
 
 def _number(value: object) -> tuple[Number | None, np.dtype | None]:
@@ -161,15 +141,10 @@ def _number(value: object) -> tuple[Number | None, np.dtype | None]:
             return value, dtype
     return (as_integer(value), INT64) if hasattr(value, "__index__") else (None, None)
 
-# }}}
-
 
 @dataclass(frozen=True)
 class _Types:
-    """The types of expressions before *values* are substituted.
-
-    :ivar own: the types of the arguments that are fixed.
-    """
+    """The types of expressions before *values* are substituted; *own*: those of the fixed arguments."""
 
     kernel: LoopKernel
     values: Mapping[str, Expression]
@@ -220,7 +195,6 @@ class _Types:
                 hint="write cast(int64, ...) in the kernel, or pass the values to each call")
 
     def _fits(self, e: Expression) -> bool:
-        """Are 32 bits enough for *e* with literals substituted?"""
         return interval(substitute(expand_rules(e, self.kernel.substitutions), self.values),
                         lambda leaf: of_dtype(INT32)).inside(INT32)
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from functools import reduce
+from itertools import combinations, islice, pairwise
 
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.legality import violations
@@ -13,13 +14,13 @@ from loopkit.expr.mappers import subexpressions
 from loopkit.expr.updates import update_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.literals import call_text
 from loopkit.poly.limits import bounded
 from loopkit.transform.affine import shift, skew
 from loopkit.transform.atomics import make_atomic
 from loopkit.transform.data import set_temporary_address_space
-from loopkit.transform.distribution import distribute_loop
 from loopkit.transform.expansion import expand, privatize
-from loopkit.transform.order import interchange
+from loopkit.transform.order import distribute_loop, interchange
 
 Step = Callable[[LoopKernel], LoopKernel]
 
@@ -33,21 +34,26 @@ _FACTORS = (1, 2, -1, 3)
 
 @dataclass(frozen=True)
 class Way:
-    """A step to make before the refused one.
-
-    :ivar text: the calls, as a user writes them.
-    """
+    """Steps to make before the refused one; *text*: their calls, as a user writes them."""
 
     text: str
     first: Step
 
 
+def _call(transformation: Callable[..., LoopKernel], *args: object, **kwargs: object) -> Way:
+    text = call_text(transformation.__name__, "knl", *map(repr, args), **{k: repr(v) for k, v in kwargs.items()})
+    return Way(text, lambda kernel: transformation(kernel, *args, **kwargs))
+
+
+def _then(*ways: Way) -> Way:
+    *ahead, last = (way.text for way in ways)
+    return Way(f"{', '.join(ahead)} and {last}",
+               lambda kernel: reduce(lambda found, way: way.first(found), ways, kernel))
+
+
 def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTransformError, known: Sequence[str]
                 ) -> tuple[str, ...]:
-    """Hints for a refused *step* on *kernel*: the tried ones that make it legal, then *known*.
-
-    :arg name: of the transformation.
-    """
+    """Hints for a refused *step* of this *name*: the tried ones that make it legal, then *known*."""
     told: list[str] = []
     try:
         with bounded(f"looking for what would make {name} on kernel '{kernel.name}' legal", BUDGET):
@@ -87,19 +93,14 @@ def _ways_to_cells(kernel: LoopKernel, temporary: str) -> Iterator[Way]:
     declared = kernel.temporaries[temporary].address_space
     for space in (AddressSpace.LOCAL, AddressSpace.GLOBAL) if declared is not None else ():
         if space is not declared:
-            yield Way(f"set_temporary_address_space(knl, '{temporary}', '{space}')",
-                      _call(set_temporary_address_space, temporary, str(space)))
+            yield _call(set_temporary_address_space, temporary, str(space))
     users = {a.statement for a in accesses_by_array(kernel).get(temporary, ())}
     loops = [x for x in kernel.inames if all(x in kernel.statement_by_id[s].inames for s in users)]
-    for x in loops:
-        yield Way(f"privatize(knl, '{x}', '{temporary}')", _call(privatize, x, temporary))
-    for x in loops:
-        yield Way(f"expand(knl, '{temporary}', '{x}')", _call(expand, temporary, x))
+    yield from (_call(privatize, x, temporary) for x in loops)
+    yield from (_call(expand, temporary, x) for x in loops)
     if len(loops) > 1:
-        yield Way(f"expand(knl, '{temporary}', {loops})", _call(expand, temporary, loops))
+        yield _call(expand, temporary, loops)
 
-
-# {{{ the tried steps, the simplest first
 
 def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Iterator[Way]]:
     ids = [s for s, _ in (witness.source, witness.sink) if s in kernel.statement_by_id]
@@ -109,12 +110,12 @@ def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Itera
     shared = [x for x in loops if all(x in kernel.statement_by_id[s].inames for s in ids)]
     # expansion as a hint would undo a step of expansion or contraction
     if witness.array in kernel.temporaries and name not in ("contract", "expand", "privatize"):
-        yield (Way(f"privatize(knl, '{x}', '{witness.array}')", _call(privatize, x, witness.array)) for x in shared)
+        yield (_call(privatize, x, witness.array) for x in shared)
     if name == "fuse_loops":
-        yield _shifts(kernel, ids, loops)
+        own = [x for x in loops if all(x not in kernel.statement_by_id[s].inames for s in ids[:-1])]
+        yield (_call(shift, x, by) for x in own for by in _FACTORS)
     if len(set(ids)) == 2:
-        yield (Way(f"distribute_loop(knl, '{x}', before='{ids[-1]}')", _call(distribute_loop, x, before=ids[-1]))
-               for x in reversed(shared))
+        yield (_call(distribute_loop, x, before=ids[-1]) for x in reversed(shared))
     if name != "make_atomic":
         yield _updates(kernel, ids, witness.array)
     yield _skews(shared)
@@ -128,57 +129,25 @@ def _updates(kernel: LoopKernel, ids: Sequence[str], array: str) -> Iterator[Way
              and update_of(s.assignee, s.expression) is not None]
     for chosen in ([x for x in every if x in ids], every):
         if chosen:
-            text = repr(chosen[0]) if len(chosen) == 1 else repr(chosen)
-            yield Way(f"make_atomic(knl, {text})", _call(make_atomic, chosen))
-
-
-def _shifts(kernel: LoopKernel, ids: Sequence[str], loops: Sequence[str]) -> Iterator[Way]:
-    own = [x for x in loops if all(x not in kernel.statement_by_id[s].inames for s in ids[:-1])]
-    for x in own:
-        for by in _FACTORS:
-            yield Way(f"shift(knl, '{x}', {by})", _call(shift, x, by))
+            yield _call(make_atomic, chosen[0] if len(chosen) == 1 else chosen)
 
 
 def _skews(shared: Sequence[str]) -> Iterator[Way]:
     """Each inner iname skewed by one outer iname, then all of them by the outermost."""
     for factor in _FACTORS:
-        for i, outer in enumerate(shared):
-            for inner in shared[i + 1:]:
-                yield Way(_skew_text(inner, outer, factor), _call(skew, inner, {outer: factor}))
+        yield from (_call(skew, inner, by={outer: factor}) for outer, inner in combinations(shared, 2))
     for factor in _FACTORS if len(shared) > 2 else ():
         outer, *rest = shared
-        yield Way(" and ".join(_skew_text(x, outer, factor) for x in rest),
-                  _then(*(_call(skew, x, {outer: factor}) for x in rest)))
+        yield _then(*(_call(skew, x, by={outer: factor}) for x in rest))
 
 
 def _wavefronts(shared: Sequence[str]) -> Iterator[Way]:
     """One of two loops skewed by the other and moved outside: the inner loop may then be parallel."""
     for outer, inner in pairwise(shared):
         for factor in _FACTORS:
-            swapped, back = f"interchange(knl, '{outer}', '{inner}')", f"interchange(knl, '{inner}', '{outer}')"
-            yield Way(f"{_skew_text(inner, outer, factor)} and {swapped}",
-                      _then(_call(skew, inner, {outer: factor}), _call(interchange, outer, inner)))
-            yield Way(f"{swapped}, {_skew_text(outer, inner, factor)} and {back}",
-                      _then(_call(interchange, outer, inner), _call(skew, outer, {inner: factor}),
-                            _call(interchange, inner, outer)))
-
-
-def _skew_text(inner: str, outer: str, factor: int) -> str:
-    return f"skew(knl, '{inner}', by={{'{outer}': {factor}}})"
-
-
-def _call(transformation: Callable[..., LoopKernel], *args: object, **kwargs: object) -> Step:
-    return lambda kernel: transformation(kernel, *args, **kwargs)
-
-
-def _then(*steps: Step) -> Step:
-    def both(kernel: LoopKernel) -> LoopKernel:
-        for step in steps:
-            kernel = step(kernel)
-        return kernel
-    return both
-
-# }}}
+            swapped = _call(interchange, outer, inner)
+            yield _then(_call(skew, inner, by={outer: factor}), swapped)
+            yield _then(swapped, _call(skew, outer, by={inner: factor}), _call(interchange, inner, outer))
 
 
 def _accumulation(kernel: LoopKernel, refusal: IllegalTransformError) -> str | None:

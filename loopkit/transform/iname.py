@@ -1,34 +1,59 @@
-"""Transformations of single inames: split, join, rename, remove."""
+"""Transformations of single inames: split, chunk, join, rename, duplicate, remove."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import annotated
-from loopkit.analysis.legality import require_legal
+from loopkit.analysis.legality import iname_range, iname_span, require_legal
+from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range
-from loopkit.errors import PreconditionError, ScheduleError
-from loopkit.expr.mappers import variables
+from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Loop, Tree, nest
+from loopkit.kernel.tree import Loop, Tree, leaves, nest, rewrite, seq
 from loopkit.language.names import name_list
-from loopkit.poly.affine import add, floor_div, multiply, remainder
-from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops
+from loopkit.poly.affine import (
+    TruncatedQuotient,
+    TruncatedRemainder,
+    add,
+    arithmetic,
+    floor_div,
+    multiply,
+    remainder,
+    subtract,
+)
+from loopkit.poly.bijections import affine_ends
+from loopkit.poly.sets import InstanceSet
+from loopkit.transform.reindex import (
+    Case,
+    Reindexing,
+    bounded_by,
+    mentioned,
+    not_nested,
+    reindex,
+    rewrite_loops,
+    with_nest,
+)
 from loopkit.transform.step import (
-    given_or_fresh,
+    iname_list,
     matching_statements,
+    new_name,
     outer_and_inner,
+    owners_of_all,
     require_fresh,
     require_iname,
+    require_owners,
     require_positive,
     require_untagged,
+    require_whole_reductions,
     transform,
 )
-from loopkit.transform.tags import tagged
+from loopkit.transform.tags import tagged_if_given
+from loopkit.transform.trees import restricted
 
 
 @transform
@@ -55,20 +80,13 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     >>> print(lk.split_iname(knl, "i", 4).domains_text)
     [n] -> { [i_outer, i_inner] : i_outer >= 0 and 0 <= i_inner <= 3 and i_inner < n - 4i_outer }
     """
-    require_iname(kernel, split_iname)
     length = require_positive(inner_length, "inner_length")
     require_untagged(kernel, split_iname, "split")
     outer, inner = outer_and_inner(kernel, split_iname, outer_iname, inner_iname)
     chosen = matching_statements(kernel, within)
-    at = p.Variable(inner)
-    step = Reindexing((split_iname,), (outer, inner),
-                      {split_iname: add(multiply(length, p.Variable(outer)), at)},
-                      ((">=", at), ("<", add(at, -length))))
-    tree = rewrite_loops(kernel, (split_iname,), chosen, lambda loop: nest((outer, inner), loop.body))
-    result = reindex(kernel, step, tree, chosen)
-    tags = {x: t for x, t in ((outer, outer_tag), (inner, inner_tag)) if t is not None}
-    return tagged(result, tags, f"split_iname({split_iname!r}, {length})", assume=assume, unsafe=unsafe) if tags \
-        else result
+    result = split_into(kernel, split_iname, outer, {inner: length}, chosen)
+    return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, f"split_iname({split_iname!r}, {length})",
+                           assume=assume, unsafe=unsafe)
 
 
 @transform
@@ -96,7 +114,6 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
       y[128*block + 32*warp + lane] = 2*x[128*block + 32*warp + lane]  {id=insn}
     end
     """
-    require_iname(kernel, split_iname)
     require_untagged(kernel, split_iname, "split")
     names = tuple(factors)
     if len(names) < 2 or factors[names[0]] is not None:
@@ -109,14 +126,91 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
         if x not in names:
             raise unknown("iname", str(x), names)
     chosen = matching_statements(kernel, within)
-    value: Expression = p.Variable(names[0])
+    result = split_into(kernel, split_iname, names[0], lengths, chosen)
+    return tagged_if_given(result, tags or {}, f"split_levels({split_iname!r})", assume=assume, unsafe=unsafe)
+
+
+def split_into(kernel: LoopKernel, iname: str, outer: str, lengths: Mapping[str, int], chosen: frozenset[str],
+               start: Expression = 0) -> LoopKernel:
+    """*kernel* with *iname*, counted from *start*, split into *outer* and inner inames of these *lengths*."""
+    names = (outer, *lengths)
+    value: Expression = p.Variable(outer)
     for x, length in lengths.items():
         value = add(multiply(length, value), p.Variable(x))
-    conditions = [c for x, length in lengths.items()
-                  for c in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
-    tree = rewrite_loops(kernel, (split_iname,), chosen, lambda loop: nest(names, loop.body))
-    result = reindex(kernel, Reindexing((split_iname,), names, {split_iname: value}, tuple(conditions)), tree, chosen)
-    return tagged(result, tags, f"split_levels({split_iname!r})", assume=assume, unsafe=unsafe) if tags else result
+    conditions = [c for x, length in lengths.items() for c in bounded_by(x, length)]
+    tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: nest(names, loop.body))
+    return reindex(kernel, Reindexing((iname,), names, {iname: add(value, start)}, tuple(conditions)), tree, chosen)
+
+
+@transform
+def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_iname: str | None = None,
+                inner_iname: str | None = None, outer_tag: str | InameTag | None = None,
+                inner_tag: str | InameTag | None = None, do_tagged_check: bool = True,
+                within: str | Collection[str] | None = None, *, assume: str | None = None, unsafe: bool = False
+                ) -> LoopKernel:
+    """Split *split_iname* into *num_chunks* consecutive chunks of nearly equal length.
+
+    For ``n`` values each chunk has ``n // num_chunks``, and the first ``n % num_chunks`` chunks have one more. The
+    whole range of the iname is split, even if other inames bound it further.
+
+    The start of a chunk is an affine form for each chunk separately. The proofs treat up to 32 chunks one by one; more
+    chunks need declared array shapes.
+
+    :arg outer_iname: the number of the chunk, default ``i_outer`` for an iname ``i``; *inner_iname*: counts from 0 in
+        each chunk, default ``i_inner``.
+    :arg outer_tag: tag for the outer iname, as for :func:`tag_inames`; likewise *inner_tag*.
+    :arg do_tagged_check: refuse an iname with a tag; otherwise the step removes the tag.
+    :arg within: ids (or globs) of the statements whose loops are split; default: all.
+    :raises UnknownNameError: *split_iname* is not an iname of *kernel*.
+    :raises PreconditionError: *num_chunks* is not a positive integer, *split_iname* has a tag, or its range does not
+        begin and end at affine forms in the parameters.
+    :raises NameConflictError: a new name is taken.
+    :raises IllegalTransformError: a tag would break a dependence.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = i")
+    >>> print(lk.chunk_iname(knl, "i", 4, inner_iname="k").statements_text)
+    for i_outer, k
+      y[i_outer*(n // 4) + min(i_outer, n % 4) + k] = i_outer*(n // 4) + min(i_outer, n % 4) + k  {id=insn}
+    end
+    """
+    require_iname(kernel, split_iname)
+    count = require_positive(num_chunks, "num_chunks")
+    if do_tagged_check:
+        require_untagged(kernel, split_iname, "chunked")
+    outer, inner = outer_and_inner(kernel, split_iname, outer_iname, inner_iname)
+    chosen = matching_statements(kernel, within)
+    ends = affine_ends(iname_span(kernel, split_iname), kernel.assumptions)
+    if ends is None:
+        raise PreconditionError(
+            f"The range of '{split_iname}' does not begin and end at one affine form in the parameters each.",
+            subject=split_iname, hint=f"assume(knl, ...) which bound holds, or split_iname(knl, '{split_iname}', 128)")
+    tree = rewrite_loops(kernel, (split_iname,), chosen, lambda loop: nest((outer, inner), loop.body))
+    result = reindex(kernel, _chunks(split_iname, outer, inner, ends, count), tree, chosen)
+    step = f"chunk_iname({split_iname!r}, {count})"
+    result = require_legal(result, step, assume=assume, unsafe=unsafe)
+    return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
+
+
+def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expression], count: int) -> Reindexing:
+    """Chunk ``k`` starts at ``low + k*(extent // count) + min(k, extent % count)``, an affine form for each ``k``."""
+    low, high = ends
+    extent = add(high, multiply(-1, low), 1)
+    chunk, at = p.Variable(outer), p.Variable(inner)
+    # no instance runs if the extent is negative, so truncating division is correct
+    length, longer = divmod(extent, count) if isinstance(extent, int) else (
+        node(arithmetic(extent), count) for node in (TruncatedQuotient, TruncatedRemainder))
+    cases: list[Case] = []
+    for k in range(count):
+        start, own = add(low, multiply(k, length), at), (("==", add(chunk, -k)), (">=", at))
+        cases.append(Case({iname: add(start, k)}, (*own, (">", add(longer, -k)), ("<=", subtract(at, length)))))
+        cases.append(Case({iname: add(start, longer)}, (*own, ("<=", add(longer, -k)), ("<", subtract(at, length)))))
+    value = add(low, multiply(chunk, length), 0 if longer == 0 else p.Min((chunk, longer)), at)
+    old, new = InstanceSet.universe((iname,)), InstanceSet.universe((outer, inner))
+    new = new.where((">=", chunk), ("<", add(chunk, -count)), (">=", at))
+    new = new.where(("<", subtract(chunk, longer)), ("<=", subtract(at, length))).union(
+        new.where((">=", subtract(chunk, longer)), ("<", subtract(at, length))))
+    old = old.where((">=", subtract(p.Variable(iname), low)), ("<=", subtract(p.Variable(iname), high)))
+    return Reindexing((iname,), (outer, inner), {iname: value}, cases=tuple(cases), whole=(old, new))
 
 
 @transform
@@ -135,39 +229,29 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
     """
     inames = name_list(inames)
     for x in inames:
-        require_iname(kernel, x)
         require_untagged(kernel, x, "join")
     if len(inames) < 2 or len(set(inames)) != len(inames):
         raise PreconditionError("join_inames needs two or more different inames.", subject=", ".join(inames))
-    new = given_or_fresh(kernel, new_iname, "_".join(inames))
-    require_fresh(kernel, new)
+    new = new_name(kernel, new_iname, "_".join(inames))
     chosen = matching_statements(kernel, within)
-    for s in kernel.statements:
-        own = [x for x in inames if x in s.inames]
-        if own and len(own) < len(inames) and (chosen is None or s.id in chosen):
-            raise ScheduleError(f"'{s.id}' has only {', '.join(own)} of the inames to join.", subject=s.id,
-                                hint="join inames that all their statements share, or name some with within=")
-    ranges = {x: _constant_range(kernel, x) for x in inames[1:]}
+    for s in owners_of_all(kernel, inames, chosen, "join"):
+        loops = loops_of(kernel.paths[s.id])
+        for x, inner in pairwise(inames):
+            if loops.index(inner) != loops.index(x) + 1:
+                raise not_nested(inames, inner)
     values: dict[str, Expression] = {}
     rest: Expression = p.Variable(new)
     for x in reversed(inames[1:]):
-        low, extent = ranges[x]
+        low, extent = iname_range(kernel, x)
+        if not extent:
+            raise PreconditionError(f"'{x}' has no constant range.", subject=x,
+                                    hint="only the first of the joined inames may have a parametric extent; fix the "
+                                         "parameter or split the iname first")
         values[x] = add(remainder(rest, extent), low)
         rest = floor_div(rest, extent)
     values[inames[0]] = rest
-
-    def joined(loop: Loop) -> Tree:
-        body: Tree = loop
-        for x in inames:
-            if not isinstance(body, Loop) or body.iname != x:
-                raise ScheduleError(f"The loops over {', '.join(inames)} are not nested directly in one another.",
-                                    subject=x, hint="bring them together with prioritize_loops first")
-            body = body.body
-        return Loop(new, body)
-    tree = rewrite_loops(kernel, inames[:1], chosen, joined)
-    result = reindex(kernel, Reindexing(inames, (new,), values), tree, chosen)
-    return tagged(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe) if tag is not None \
-        else result
+    result = reindex(kernel, Reindexing(inames, (new,), values), with_nest(kernel, inames, (new,), chosen), chosen)
+    return tagged_if_given(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe)
 
 
 @transform
@@ -184,11 +268,94 @@ def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
     """
     require_iname(kernel, old_iname)
     require_fresh(kernel, new_iname)
-    chosen = matching_statements(kernel, within)
-    tree = rewrite_loops(kernel, (old_iname,), chosen, lambda loop: Loop(new_iname, loop.body))
-    result = reindex(kernel, Reindexing((old_iname,), (new_iname,), {old_iname: p.Variable(new_iname)}), tree, chosen)
+    result = renamed(kernel, old_iname, new_iname, matching_statements(kernel, within))
     tag = kernel.tags.get(old_iname)
     return annotated(result, tags={**result.tags, new_iname: tag}) if tag is not None else result
+
+
+def renamed(kernel: LoopKernel, old: str, new: str, within: frozenset[str]) -> LoopKernel:
+    """*kernel* with *new*, without a tag, in place of *old* in the statements *within*."""
+    tree = rewrite_loops(kernel, (old,), within, lambda loop: Loop(new, loop.body))
+    return reindex(kernel, Reindexing((old,), (new,), {old: p.Variable(new)}), tree, within)
+
+
+@transform
+def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: str | Collection[str] | None,
+                     new_inames: str | Sequence[str | None] | None = None, suffix: str | None = None,
+                     tags: Mapping[str, str | InameTag] | None = None, *, assume: str | None = None,
+                     unsafe: bool = False) -> LoopKernel:
+    """Give the statements of *within* new inames in place of *inames*.
+
+    A loop that also holds other statements is distributed: each run of statements of *within* gets a loop over the new
+    iname, each run of others one over the old iname, in textual order. A temporary that carries a value from one loop
+    to a later one needs a cell for each iteration (:func:`privatize`).
+
+    :arg within: ids (or globs) of statements.
+    :arg new_inames: names for *inames*, one each; ``None`` gives a generated name.
+    :arg suffix: appended to a name to make the new one; default: ``_`` and the first free number.
+    :arg tags: tags of the new inames, by old iname; the new inames do not inherit tags.
+    :raises UnknownNameError: an iname or a statement is unknown, or *tags* has an iname that is not duplicated.
+    :raises PreconditionError: no statement of *within* has an iname, or there are not as many new names as old ones.
+    :raises NameConflictError: a new name is taken.
+    :raises ScheduleError: *within* names a part of a reduction.
+    :raises IllegalTransformError: a loop cannot be distributed, as dependences between its statements form a cycle;
+        with its witness.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "for i\\n y[i] = x[i] {id=A}\\n z[i] = 2*y[i] {id=B}\\nend")
+    >>> print(lk.duplicate_inames(knl, "i", within="B").statements_text)
+    for i
+      y[i] = x[i]  {id=A}
+    end
+    for i_0
+      z[i_0] = 2*y[i_0]  {id=B}
+    end
+    """
+    old = iname_list(kernel, inames)
+    chosen = matching_statements(kernel, within)
+    for x in old:
+        require_whole_reductions(kernel, x, chosen)
+        require_owners(kernel, x, chosen)
+    if not old or len(set(old)) != len(old):
+        raise PreconditionError("duplicate_inames needs one or more different inames.", subject=", ".join(old))
+    new = _new_names(kernel, old, new_inames, suffix)
+    for x in tags or {}:
+        if x not in old:
+            raise unknown("iname", x, old, where="those to duplicate")
+    result = kernel
+    for x, own in zip(old, new, strict=True):
+        tree = _with_own_loops(result.tree, x, own, chosen)
+        result = reindex(result, Reindexing((x,), (own,), {x: p.Variable(own)}), tree, chosen)
+    step = f"duplicate_inames({', '.join(old)})"
+    result = require_legal(result, step, assume=assume, unsafe=unsafe)
+    return tagged_if_given(result, {own: (tags or {}).get(x) for x, own in zip(old, new, strict=True)}, step,
+                           assume=assume, unsafe=unsafe)
+
+
+def _new_names(kernel: LoopKernel, old: tuple[str, ...], new: str | Sequence[str | None] | None,
+               suffix: str | None) -> tuple[str, ...]:
+    given = (None,)*len(old) if new is None else name_list(new) if isinstance(new, str) else new
+    if len(given) != len(old):
+        raise PreconditionError(f"duplicate_inames needs as many new inames as old ones ({', '.join(old)}).",
+                                subject="new_inames")
+    result: list[str] = []
+    for x, name in zip(old, given, strict=True):
+        if name is None:
+            name = kernel.fresh_name(x, *result) if suffix is None else f"{x}{suffix}"
+        require_fresh(kernel, name)
+        result.append(name)
+    if len(set(result)) != len(result):
+        raise PreconditionError("duplicate_inames needs a new name for each iname.", subject="new_inames")
+    return tuple(result)
+
+
+def _with_own_loops(tree: Tree, iname: str, new: str, chosen: frozenset[str]) -> Tree:
+    """*tree* with loops over *new* around the statements of *chosen* inside loops over *iname*."""
+    def one(node: Tree) -> Tree:
+        if not isinstance(node, Loop) or node.iname != iname:
+            return node
+        return seq(*(Loop(new if mine else iname, restricted(node.body, list(run)))
+                     for mine, run in groupby(leaves(node), chosen.__contains__)))
+    return rewrite(tree, one)
 
 
 @transform
@@ -203,31 +370,15 @@ def remove_unused_inames(kernel: LoopKernel, inames: str | Iterable[str] | None 
     >>> print(lk.remove_unused_inames(knl).domains_text)
     [n] -> { [i] : 0 <= i < n }
     """
-    for x in (name_list(inames) if inames is not None else kernel.inames):
-        require_iname(kernel, x)
+    for x in kernel.inames if inames is None else iname_list(kernel, inames):
         owners = [s for s in kernel.statements if x in s.inames]
         ranges = {constant_range(kernel, s.domain, x) for s in owners}
-        if len(ranges) != 1 or any(x in _mentioned(s) for s in owners):
+        if len(ranges) != 1 or any(x in mentioned(s) for s in owners):
             continue
         low, high = ranges.pop()
         if low is None or low != high:
             continue
-        tree = rewrite_loops(kernel, (x,), None, lambda loop: loop.body)
-        kernel = reindex(kernel, Reindexing((x,), (), {x: low}), tree)
+        everywhere = frozenset(kernel.statement_by_id)
+        tree = rewrite_loops(kernel, (x,), everywhere, lambda loop: loop.body)
+        kernel = reindex(kernel, Reindexing((x,), (), {x: low}), tree, everywhere)
     return require_legal(kernel, "remove_unused_inames", assume=assume, unsafe=unsafe)
-
-
-def _mentioned(statement: Statement) -> frozenset[str]:
-    return frozenset().union(*(variables(e) for e in (
-        statement.assignee, statement.expression, *statement.predicates)))
-
-
-def _constant_range(kernel: LoopKernel, iname: str) -> tuple[int, int]:
-    """The least value and the extent of *iname*, over all of its statements."""
-    owners = [s for s in kernel.statements if iname in s.inames]
-    lows, highs = zip(*(constant_range(kernel, s.domain, iname) for s in owners), strict=True)
-    if any(v is None for v in (*lows, *highs)):
-        raise PreconditionError(f"'{iname}' has no constant range.", subject=iname,
-                                hint="only the first of the joined inames may have a parametric extent; fix the "
-                                     "parameter or split the iname first")
-    return min(lows), max(highs) - min(lows) + 1

@@ -1,18 +1,18 @@
-"""Memory layout of temporaries: the order of the axes, and swizzled columns."""
+"""Memory layout of temporaries: the order of the axes, swizzled columns, and padded strides."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Swizzle
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, StorageError
 from loopkit.kernel.data import TemporaryVariable
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.names import name_list
-from loopkit.transform.padding import axes_in_memory, axis_number, constant_shape
-from loopkit.transform.step import require_positive, transform
+from loopkit.transform.step import require_dtype, require_positive, require_temporary, transform
 
 #: Bytes of shared memory before its banks repeat.
 BANKS_BYTES = 128
@@ -53,7 +53,6 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
 
 
 def _order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:
-    """The axes of *name*, the slowest first."""
     if dim_tags == "C":
         return tuple(range(axes))
     if dim_tags == "F":
@@ -96,12 +95,11 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
     shared float32 a_fetch[32][32], columns ^ (axis 0 mod 32)
     """
     temporary = _temporary(kernel, variable)
-    shape = constant_shape(kernel, temporary, "swizzled")
+    shape, axes = _shape(kernel, temporary, "swizzled")
     if len(shape) < 2:
         raise PreconditionError(f"'{variable}' has {len(shape)} axes: a swizzle has to tell rows from columns.",
                                 subject=variable, hint="swizzle an array of two axes or more")
-    axes = axes_in_memory(temporary, shape)
-    number = axes[-2] if axis is None else axis_number(temporary, shape, axis)
+    number = axes[-2] if axis is None else _axis_number(temporary, shape, axis)
     if number == axes[-1]:
         raise PreconditionError(f"Axis {axis} of '{variable}' is the fastest in memory: these are columns, not rows.",
                                 subject=variable, hint="name another axis, or tag_array_axes first")
@@ -122,6 +120,60 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
         **kernel.temporaries, variable: replace(temporary, swizzle=Swizzle(number, chunk, period))})
 
 
+@transform
+def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int | None = None, *,
+                by: int | None = None) -> LoopKernel:
+    """Make the stride of *axis* of a temporary longer: add unused cells to the axis behind it.
+
+    This step changes no value flow, so no proof is needed.
+
+    :arg variable: a temporary with a constant shape.
+    :arg axis: the number of an axis, not of the one that is fastest in memory (the last, unless :func:`tag_array_axes`
+        set another); negative numbers count from behind.
+    :arg align_bytes: round the stride up to a multiple of this many bytes.
+    :arg by: add this many cells instead. One cell puts the elements of a column of a tile into different banks.
+    :raises UnknownNameError: there is no such temporary.
+    :raises PreconditionError: there is no such axis, or none behind it; the shape is not constant; both or neither of
+        *align_bytes* and *by* are given; *align_bytes* is no multiple of the bytes in one step of the axis behind, or
+        the temporary's dtype is unknown.
+    :raises StorageError: the temporary's shape and address space were declared, so they cannot change.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<32}", "b[j, i] = a[i, j]", name="transpose")
+    >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), {"i": "l.0", "j": "l.1"})
+    >>> knl = lk.add_prefetch(knl, "a", ["i", "j"])
+    >>> print(lk.lower(knl, stop="storage"))
+    shared float32 a_fetch[32][32]
+    >>> print(lk.lower(lk.add_padding(knl, "a_fetch", 0, by=1), stop="storage"))
+    shared float32 a_fetch[32][33]
+    """
+    temporary = require_temporary(kernel, variable)
+    shape, axes = _shape(kernel, temporary, "padded")
+    number = _axis_number(temporary, shape, axis)
+    if number == axes[-1]:
+        raise PreconditionError(f"Axis {axis} of '{variable}' is its last: its elements lie side by side.",
+                                subject=variable,
+                                hint="name the axis whose steps become longer, such as 0 of a matrix for its rows")
+    place = axes.index(number) + 1
+    behind = axes[place]
+    if (align_bytes is None) == (by is None):
+        raise PreconditionError("add_padding takes one of align_bytes= and by=.", subject=variable,
+                                hint="by=1 is one cell more for each step")
+    if by is not None:
+        cells = require_positive(by, "by")
+    else:
+        stride = require_positive(align_bytes, "align_bytes")
+        step = require_dtype(variable, temporary.dtype).itemsize * prod(shape[k] for k in axes[place + 1:])
+        if stride % step:
+            raise PreconditionError(f"{stride} bytes are no multiple of {step}, which a step along axis {behind} of "
+                                    f"'{variable}' takes.", subject="align_bytes", hint="by= counts in such steps")
+        cells = -shape[behind] % (stride // step)
+    if temporary.fixed:
+        raise StorageError(f"The shape and the address space of '{variable}' were declared, and are kept as they are.",
+                           subject=variable, hint="declare the padded shape, or no address space")
+    padded = (*shape[:behind], shape[behind] + cells, *shape[behind + 1:])
+    return annotated(kernel, temporaries={**kernel.temporaries, variable: replace(temporary, shape=padded)})
+
+
 def _power_of_two(value: int, name: str) -> int:
     number = require_positive(value, name)
     if number & (number - 1):
@@ -134,6 +186,21 @@ def _temporary(kernel: LoopKernel, name: str) -> TemporaryVariable:
     if name in kernel.array_args:
         raise PreconditionError(f"'{name}' is an argument, and lies as the arrays of a call do.", subject=name,
                                 hint="stage it by add_prefetch and tag the copy, or pass arrays in that order")
-    if name not in kernel.temporaries:
-        raise unknown("temporary", name, kernel.temporaries)
-    return kernel.temporaries[name]
+    return require_temporary(kernel, name)
+
+
+def _shape(kernel: LoopKernel, temporary: TemporaryVariable, done: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The extents of *temporary*, which must be constant to be *done*, and its axes in memory, the slowest first."""
+    shape = array_shapes(kernel).get(temporary.name, ())
+    extents = tuple(e for e in shape if isinstance(e, int))
+    if len(extents) != len(shape):
+        raise PreconditionError(f"The shape of '{temporary.name}' is no constant, and it cannot be {done}.",
+                                subject=temporary.name, hint="do it to what lies in shared memory or in registers")
+    return extents, temporary.order if len(temporary.order) == len(shape) else tuple(range(len(shape)))
+
+
+def _axis_number(temporary: TemporaryVariable, shape: Sequence[int], axis: int) -> int:
+    if not -len(shape) <= axis < len(shape):
+        raise PreconditionError(f"'{temporary.name}' has {len(shape)} axes and none that is {axis!r}.",
+                                subject=temporary.name)
+    return axis % len(shape)

@@ -2,8 +2,7 @@
 
 .. code-block:: text
 
-   expression  = alternative { "," alternative }
-   alternative = conjunction { "or" conjunction }
+   expression  = conjunction { ( "," | "or" ) conjunction }
    conjunction = negation { "and" negation }
    negation    = "not" negation | "(" expression ")" | pattern
    pattern     = [ "id:" | "writes:" | "reads:" | "iname:" | "tag:" ] glob
@@ -11,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -23,25 +22,18 @@ from loopkit.kernel.statement import Statement
 
 Ids = frozenset[str]
 
-_TOKEN = re.compile(r"\s*(?:(?P<sign>[(),])|(?P<word>[^\s(),]+)|(?P<end>\Z))")
-_WORDS = frozenset({"and", "or", "not"})
-_SIGNS = frozenset("(),")
+_TOKEN = re.compile(r"\s*([(),]|[^\s(),]+|\Z)")
+#: The texts of tokens that are no names; the last token is empty.
+_RESERVED = frozenset({"and", "or", "not", "(", ")", ",", ""})
 _PATTERN = "a pattern: an id, id:, writes:, reads:, iname: or tag: with a name"
 #: Python's stack bounds how deep parentheses may nest; this stays far below.
 _MOST_DEPTH = 100
 
 
 def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
-    """The statements that the match expression *within* selects; a list selects the union of its expressions.
-
-    The parts of a reduction belong to their statement: their writes, reads and inames count as the statement's.
-
-    :raises ParseError: *within* is no match expression.
-    :raises UnknownNameError: a pattern matches nothing of the kernel.
-    :raises PreconditionError: no statement is left.
-    """
+    """The statements that *within* selects; the parts of a reduction belong to their statement."""
     texts = [within] if isinstance(within, str) else list(within)
-    found = frozenset().union(*(_Parser.of(kernel, text).whole() for text in texts))
+    found = frozenset().union(*(_Parser(kernel, Source(text, "within="), _tokens(text)).whole() for text in texts))
     if not found:
         shown = within if isinstance(within, str) else ", ".join(texts)
         raise PreconditionError(f"within='{shown}' names no statement of kernel '{kernel.name}'.", subject=shown,
@@ -54,24 +46,15 @@ def owner(statement_id: str) -> str:
     return statement_id.split(".")[0]
 
 
-# {{{ parsing
-
 @dataclass
 class _Parser:
-    """A position in the tokens of one expression.
-
-    :ivar tokens: each with the place where it starts; the last is empty.
-    """
+    """A position in the tokens of one expression, each with the place where it starts."""
 
     kernel: LoopKernel
     source: Source
     tokens: list[tuple[str, int]]
     at: int = 0
     depth: int = 0
-
-    @classmethod
-    def of(cls, kernel: LoopKernel, text: str) -> _Parser:
-        return cls(kernel, Source(text, "within="), list(_tokens(text)))
 
     def whole(self) -> Ids:
         result = self.expression()
@@ -83,8 +66,8 @@ class _Parser:
     def word(self) -> str:
         return self.tokens[self.at][0]
 
-    def accept(self, word: str) -> bool:
-        if self.word != word:
+    def accept(self, *words: str) -> bool:
+        if self.word not in words:
             return False
         self.at += 1
         return True
@@ -94,14 +77,8 @@ class _Parser:
         return self.source.error(self.tokens[self.at][1], message, expected)
 
     def expression(self) -> Ids:
-        result = self.alternative()
-        while self.accept(","):
-            result |= self.alternative()
-        return result
-
-    def alternative(self) -> Ids:
         result = self.conjunction()
-        while self.accept("or"):
+        while self.accept(",", "or"):
             result |= self.conjunction()
         return result
 
@@ -128,38 +105,22 @@ class _Parser:
 
     def pattern(self) -> Ids:
         word, at = self.word, self.at
-        if not word or word in _WORDS or word in _SIGNS:
-            raise self.error(_PATTERN)
-        kind, colon, glob = word.partition(":")
-        if not colon:
-            kind, glob = "id", word
-        if kind not in _KINDS:
+        kind, glob = word.split(":", 1) if ":" in word else ("id", word)
+        if word in _RESERVED or kind not in _KINDS:
             raise self.error(_PATTERN)
         self.at += 1
         if not glob:                                           # a space behind the colon
             glob = self.word
-            if not glob or glob in _WORDS or glob in _SIGNS:
+            if glob in _RESERVED:
                 self.at = at
                 raise self.error(f"a name behind '{kind}:'")
             self.at += 1
         return _KINDS[kind](self.kernel, glob)
 
 
-def _tokens(text: str) -> Iterator[tuple[str, int]]:
-    at = 0
-    while True:
-        found = _TOKEN.match(text, at)
-        assert found is not None
-        assert found.lastgroup is not None
-        yield found[found.lastgroup], found.start(found.lastgroup)
-        if found.lastgroup == "end":
-            return
-        at = found.end()
+def _tokens(text: str) -> list[tuple[str, int]]:
+    return [(found[1], found.start(1)) for found in _TOKEN.finditer(text)]
 
-# }}}
-
-
-# {{{ patterns
 
 def _by_id(kernel: LoopKernel, glob: str) -> Ids:
     found = frozenset(s for s in kernel.statement_by_id if any(fnmatchcase(x, glob) for x in (s, owner(s))))
@@ -179,10 +140,6 @@ def _by_what_it_has(kind: str, names: Callable[[LoopKernel, Statement], Collecti
     return matched
 
 
-def _reads(kernel: LoopKernel, statement: Statement) -> Collection[str]:
-    return {a.array for a in accesses_of(kernel, statement) if not a.is_write}
-
-
 def _data(kernel: LoopKernel) -> Collection[str]:
     return [*kernel.array_args, *kernel.temporaries]
 
@@ -190,10 +147,9 @@ def _data(kernel: LoopKernel) -> Collection[str]:
 _KINDS: dict[str, Callable[[LoopKernel, str], Ids]] = {
     "id": _by_id,
     "writes": _by_what_it_has("array or temporary", lambda _, s: (s.written,), _data),
-    "reads": _by_what_it_has("array or temporary", _reads, _data),
+    "reads": _by_what_it_has("array or temporary", lambda kernel, s: {a.array for a in accesses_of(kernel, s)
+                                                                      if not a.is_write}, _data),
     "iname": _by_what_it_has("iname", lambda _, s: s.inames, lambda kernel: kernel.inames),
     "tag": _by_what_it_has("statement tag", lambda _, s: s.tags,
                            lambda kernel: {tag for s in kernel.statements for tag in s.tags}),
 }
-
-# }}}

@@ -1,16 +1,34 @@
-"""Transformations of the order of loops: prioritize, interchange, tile."""
+"""Transformations of the order of loops: prioritize, interchange, tile, distribute, fuse, unroll and jam."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from loopkit.analysis.constructors import reordered
+import pymbolic.primitives as p
+
+from loopkit.analysis.constructors import annotated, reordered
+from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import require_legal
-from loopkit.errors import PreconditionError, ScheduleError
+from loopkit.analysis.order import execution_paths, loops_of, meeting_of
+from loopkit.errors import NameConflictError, PreconditionError, ScheduleError
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite, seq
-from loopkit.language.names import name_list
+from loopkit.kernel.tags import UnrollTag
+from loopkit.kernel.tree import Loop, Seq, Tree, leaves, nest, rewrite, seq
+from loopkit.poly.relations import in_one_iteration
 from loopkit.transform.iname import split_iname
-from loopkit.transform.step import require_iname, transform, with_given_order
+from loopkit.transform.match import owner
+from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
+from loopkit.transform.step import (
+    iname_list,
+    matching_statements,
+    outer_and_inner,
+    require_fresh,
+    require_iname,
+    require_positive,
+    transform,
+    with_given_order,
+)
+from loopkit.transform.trees import ordered, restricted, sunk, with_loop_sunk
 
 
 @transform
@@ -36,9 +54,7 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str], *, 
       y[i, j] = 2*x[i, j]  {id=insn}
     end
     """
-    order = name_list(loop_priority)
-    for x in order:
-        require_iname(kernel, x)
+    order = iname_list(kernel, loop_priority)
     if len(set(order)) != len(order):
         raise PreconditionError("An iname stands twice in the order of loops.", subject=", ".join(order))
     if len(order) > 1 and not any(len(set(order) & set(s.inames)) > 1 for s in kernel.statements):
@@ -71,14 +87,28 @@ def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | Non
     """
     for x in (outer, inner):
         require_iname(kernel, x)
-    swapped = rewrite(kernel.tree, lambda node: _swapped(node, outer, inner))
+    swapped = _swapped(kernel.tree, outer, inner)
     if swapped is kernel.tree:
-        swapped = rewrite(kernel.tree, lambda node: _swapped(node, inner, outer))
+        swapped = _swapped(kernel.tree, inner, outer)
     if swapped is kernel.tree:
         raise ScheduleError(f"Neither of the loops over '{outer}' and '{inner}' stands inside the other.",
                             subject=outer)
     result = with_given_order(reordered(kernel, swapped), (inner, outer))
     return require_legal(result, f"interchange({outer}, {inner})", assume=assume, unsafe=unsafe)
+
+
+def _swapped(tree: Tree, outer: str, inner: str) -> Tree:
+    """*tree* with the loops over *inner* in place of those over *outer* that enclose them."""
+    def one(node: Tree) -> Tree:
+        if not isinstance(node, Loop) or node.iname != outer:
+            return node
+        between: list[str] = []
+        body = node.body
+        while isinstance(body, Loop) and body.iname != inner:
+            between.append(body.iname)
+            body = body.body
+        return Loop(inner, nest((*between, outer), body.body)) if isinstance(body, Loop) else sunk(node, inner)
+    return rewrite(tree, one)
 
 
 @transform
@@ -100,7 +130,7 @@ def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int], *, assume: str | Non
     outers, inners = [], []
     for iname, size in tile_sizes.items():
         require_iname(kernel, iname)
-        outer, inner = kernel.fresh_name(f"{iname}_outer"), kernel.fresh_name(f"{iname}_inner")
+        outer, inner = outer_and_inner(kernel, iname)
         kernel = split_iname(kernel, iname, size, outer_iname=outer, inner_iname=inner)
         outers.append(outer)
         inners.append(inner)
@@ -110,87 +140,217 @@ def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int], *, assume: str | Non
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
-# {{{ trees
+@transform
+def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str | None = None,
+                    unsafe: bool = False) -> LoopKernel:
+    """Split the loop over *iname* in two, in front of the statement *before*.
 
+    The first loop keeps everything textually before the statement. The second loop gets the statement and the rest. If
+    the statement is nested in loops further inside, these loops are split too. Both loops keep their iname;
+    ``rename_iname`` with *within* gives them different names.
 
-def ordered(tree: Tree, order: tuple[str, ...]) -> Tree:
-    """*tree* with the loops of *order* nested in that order wherever one is nested inside another."""
-    for i, outer in enumerate(order):
-        for inner in order[i + 1:]:
-            tree = with_loop_sunk(tree, inner, outer)
-    return tree
+    :arg before: the id of a statement, which includes its reductions; ``S.k.update`` names a part of one.
+    :raises UnknownNameError: there is no such iname or statement.
+    :raises ScheduleError: the statement is in no loop over *iname*, or is the first in it.
+    :raises IllegalTransformError: the dependences between the two parts form a cycle; with the witness.
 
-
-def with_loop_sunk(tree: Tree, iname: str, below: str, around: Collection[str] | None = None) -> Tree:
-    """*tree* with the loops over *iname* moved inside the loops over *below* that they enclose.
-
-    :arg around: only loops around one of these statements; ``None``: all.
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", '''
+    ...     for i
+    ...         s[i] = 2*x[i]  {id=scale}
+    ...         for j
+    ...             y[i, j] = s[i]  {id=first}
+    ...             z[i, j] = y[i, j] + j  {id=second}
+    ...         end
+    ...     end
+    ...     ''')
+    >>> print(lk.distribute_loop(knl, "i", before="second").statements_text)
+    for i
+      s[i] = 2*x[i]  {id=scale}
+      for j
+        y[i, j] = s[i]  {id=first}
+      end
+    end
+    for i, j
+      z[i, j] = y[i, j] + j  {id=second}
+    end
     """
+    require_iname(kernel, iname)
+    kernel.statement(before)
+    if not any(step.iname == iname for step in kernel.paths[before]):
+        raise ScheduleError(f"'{before}' stands in no loop over '{iname}'.", subject=before,
+                            hint="name a statement of the loop that is to be split")
+
     def one(node: Tree) -> Tree:
-        if not isinstance(node, Loop) or node.iname != iname:
+        inside = list(leaves(node))
+        if not isinstance(node, Loop) or node.iname != iname or before not in inside:
             return node
-        return sunk(node, below) if around is None or any(x in around for x in leaves(node)) else node
-    return rewrite(tree, one)
+        # the parts of a reduction are textually before its statement
+        at = next(i for i, s in enumerate(inside) if before in (s, owner(s)))
+        if not at:
+            raise ScheduleError(f"Nothing stands before '{before}' in the loop over '{iname}'.", subject=before,
+                                hint="name the statement that the second loop is to begin with")
+        return seq(restricted(node, inside[:at]), restricted(node, inside[at:]))
+    result = reordered(kernel, rewrite(kernel.tree, one))
+    return require_legal(result, f"distribute_loop({iname}, before={before})", assume=assume, unsafe=unsafe)
 
 
-def sunk(loop: Loop, below: str) -> Tree:
-    """The loop moved just inside the loops over *below* that it encloses, distributed over the nodes between."""
-    if not contains_loop(loop.body, below):
-        return loop
-    match loop.body:
-        case Loop(iname, body) if iname == below:
-            return Loop(iname, Loop(loop.iname, body))
-        case Loop(iname, body):
-            return Loop(iname, sunk(Loop(loop.iname, body), below))
-        case Seq(children):
-            return seq(*(sunk(part, below) for part in distributed(loop.iname, children,
-                                                                  lambda c: contains_loop(c, below))))
-        case _:
-            return loop
+@transform
+def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str | None = None, *,
+               within: str | Collection[str] | None = None, assume: str | None = None,
+               unsafe: bool = False) -> LoopKernel:
+    """Fuse the adjacent loops over *inames* into one loop.
+
+    Their bounds may differ: the fused loop runs through the union of their ranges, and each statement keeps its range.
+    Statements between the loops that depend on the first of them, in the same iteration of the enclosing loops, move
+    behind the fused loop; the others move in front of it. All groups of adjacent loops over all of *inames* are fused.
+    To fuse the loops inside, call it once more.
+
+    :arg inames: names; a single one fuses several loops of that name.
+    :arg new_iname: the iname of the fused loop; default: the first of *inames*.
+    :arg within: only loops around one of these statements; default: all.
+    :raises UnknownNameError: one of them is no iname.
+    :raises PreconditionError: their tags differ.
+    :raises NameConflictError: a statement has an inner loop of the new name, or the name is taken.
+    :raises ScheduleError: no such loops are adjacent.
+    :raises IllegalTransformError: a dependence would be broken; with its witness.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 1<=j<=n}", '''
+    ...     b[i] = 2*a[i]  {id=first}
+    ...     c[j] = b[j-1]  {id=second}
+    ...     ''')
+    >>> print(knl.statements_text)
+    for i
+      b[i] = 2*a[i]  {id=first}
+    end
+    for j
+      c[j] = b[j - 1]  {id=second}
+    end
+    >>> print(lk.fuse_loops(knl, ["i", "j"]).statements_text)
+    for i
+      b[i] = 2*a[i]  {id=first}
+      c[i] = b[i - 1]  {id=second}
+    end
+    """
+    names = tuple(dict.fromkeys(iname_list(kernel, inames)))
+    if not names:
+        raise PreconditionError("fuse_loops needs an iname.", subject="inames")
+    _require_one_tag(kernel, names)
+    new = new_iname if new_iname is not None else names[0]
+    if new not in names:
+        require_fresh(kernel, new)
+    tree, owners = _fused(kernel, names, new, matching_statements(kernel, within))
+    if tree is kernel.tree:
+        alone = len(names) == 1
+        raise ScheduleError(
+            f"No two loops over '{names[0]}' stand side by side." if alone else
+            f"The loops over {', '.join(names)} do not stand side by side.", subject=names[0],
+            hint="name the inames of the loops to fuse; fuse the loops around them first" if alone else
+            "fuse the loops around them first, or distribute those that hold only some of them")
+    result, tag = _with_one_iname(kernel, owners, new, tree), kernel.tags.get(names[0])
+    result = result if tag is None else annotated(result, tags={**result.tags, new: tag})
+    require_shared_inames(result, f"fuse_loops({', '.join(names)})")
+    return require_legal(result, f"fuse_loops({', '.join(names)})", assume=assume, unsafe=unsafe)
 
 
-def distributed(iname: str, children: tuple[Tree, ...], alone: Callable[[Tree], bool]) -> list[Loop]:
-    """One loop over *iname* around each child that is *alone*, and around each run of others."""
-    parts: list[Loop] = []
-    run: list[Tree] = []
-    for child in children:
-        if alone(child):
-            if run:
-                parts.append(Loop(iname, seq(*run)))
-                run = []
-            parts.append(Loop(iname, child))
-        else:
-            run.append(child)
-    if run:
-        parts.append(Loop(iname, seq(*run)))
-    return parts
+def _fused(kernel: LoopKernel, names: tuple[str, ...], new: str, chosen: frozenset[str]
+           ) -> tuple[Tree, dict[str, set[str]]]:
+    """The tree with loops over *names* around *chosen* fused, and the statements in them by their former iname."""
+    owners: dict[str, set[str]] = {}
+
+    def at(node: Tree) -> Tree:
+        if not isinstance(node, Seq):
+            return node
+        loops = [c for c in node.children if isinstance(c, Loop) and c.iname in names
+                 and not chosen.isdisjoint(leaves(c))]
+        if len(loops) < 2 or {loop.iname for loop in loops} != set(names):
+            return node
+        for loop in loops:
+            owners.setdefault(loop.iname, set()).update(leaves(loop))
+        first, end = node.children.index(loops[0]), node.children.index(loops[-1]) + 1
+        before, after = list[Tree](), list[Tree]()
+        late = set[str]()                       # statements no earlier than the new loop
+        for child in node.children[first:end]:
+            inside = frozenset(leaves(child))
+            if child not in loops and not _depends(kernel, inside, late):
+                before.append(child)
+                continue
+            late |= inside
+            if child not in loops:
+                after.append(child)
+        fused = Loop(new, seq(*(loop.body for loop in loops)))
+        return seq(*node.children[:first], *before, fused, *after, *node.children[end:])
+    return rewrite(kernel.tree, at), owners
 
 
-def contains_loop(tree: Tree, iname: str) -> bool:
-    """Does *tree* contain a loop over *iname*?"""
-    match tree:
-        case Loop(x, body):
-            return x == iname or contains_loop(body, iname)
-        case Seq(children):
-            return any(contains_loop(c, iname) for c in children)
-        case Leaf() | Barrier():
-            return False
+def _depends(kernel: LoopKernel, sinks: Collection[str], sources: Collection[str]) -> bool:
+    """Must one of *sinks* run after one of *sources* in the same iteration of their shared loops?"""
+    def binds(d: Dependence) -> bool:
+        where = meeting_of(execution_paths(kernel), d.source, d.sink)
+        loops = shared_loops(kernel, d.source, d.sink, where.loops)
+        return not in_one_iteration(d.relation, loops).is_empty()
+    return any(d.source in sources and d.sink in sinks and binds(d) for d in dependences(kernel))
 
 
-def _swapped(node: Tree, outer: str, inner: str) -> Tree:
-    """The loop over *outer* with *inner* in its place, if *outer* encloses *inner*."""
-    if not isinstance(node, Loop) or node.iname != outer or not contains_loop(node.body, inner):
-        return node
-    between: list[str] = []
-    body = node.body
-    while isinstance(body, Loop) and body.iname != inner:
-        between.append(body.iname)
-        body = body.body
-    if isinstance(body, Loop):
-        result: Tree = Loop(outer, body.body)
-        for x in reversed(between):
-            result = Loop(x, result)
-        return Loop(inner, result)
-    return sunk(node, inner)
+def _with_one_iname(kernel: LoopKernel, owners: Mapping[str, Collection[str]], new: str, tree: Tree) -> LoopKernel:
+    """*kernel* in the order *tree*, with *new* for the former iname of the *owners*."""
+    steps: dict[str, Reindexing] = {}
+    for old, statements in owners.items():
+        step = Reindexing((old,), (new,), {old: p.Variable(new)})
+        for s in sorted(statements) if old != new else ():
+            if new in kernel.statement_by_id[s].inames:
+                raise NameConflictError(f"'{s}' has an iname '{new}' beside '{old}'.", subject=new,
+                                        hint="give another name with new_iname=, or rename that loop first")
+            steps[s] = step
+    return reindex_each(kernel, steps, tree)
 
-# }}}
+
+def _require_one_tag(kernel: LoopKernel, names: Sequence[str]) -> None:
+    first = names[0]
+    for x in names[1:]:
+        if kernel.tags.get(x) != kernel.tags.get(first):
+            shown = [f"'{y}' has {f'the tag {t}' if (t := kernel.tags.get(y)) else 'no tag'}" for y in (first, x)]
+            raise PreconditionError(f"Loops to be fused need the same tag, but {' and '.join(shown)}.", subject=x,
+                                    hint="fuse first and tag the new iname, or give both the same tag")
+
+
+@transform
+def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: str | None = None,
+                   inner_iname: str | None = None, within: str | Collection[str] | None = None,
+                   assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Run *factor* iterations of *iname* at a time in the innermost loops, unrolled.
+
+    Split *iname* by *factor*, move the inner iname inside all loops in its loop, and tag it ``unr``. The inner loop is
+    distributed over statements and loops in sequence.
+
+    :arg outer_iname: default ``i_outer`` for an iname ``i``; *inner_iname*: ``i_inner``.
+    :arg within: the statements whose loops are split; default: all.
+    :raises UnknownNameError: *iname* is not an iname of *kernel*.
+    :raises PreconditionError: *factor* is not a positive integer, or *iname* has a tag.
+    :raises IllegalTransformError: iterations of *iname* cannot run together; with the witness.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", '''
+    ...     for i
+    ...         s[i] = 2*x[i]  {id=scale}
+    ...         for j
+    ...             y[i, j] = s[i] + j  {id=use}
+    ...         end
+    ...     end
+    ...     ''')
+    >>> print(lk.unroll_and_jam(knl, "i", 4).statements_text)
+    for i_outer
+      for i_inner [unr]
+        s[4*i_outer + i_inner] = 2*x[4*i_outer + i_inner]  {id=scale}
+      end
+      for j, i_inner [unr]
+        y[4*i_outer + i_inner, j] = s[4*i_outer + i_inner] + j  {id=use}
+      end
+    end
+    """
+    require_iname(kernel, iname)
+    length = require_positive(factor, "factor")
+    outer, inner = outer_and_inner(kernel, iname, outer_iname, inner_iname)
+    split = split_iname(kernel, iname, length, outer_iname=outer, inner_iname=inner, within=within)
+    result = reordered(split, with_loop_sunk(split.tree, inner, None), tags={**split.tags, inner: UnrollTag()})
+    nests = map(loops_of, result.paths.values())
+    result = with_given_order(result, *(loops[loops.index(outer):] for loops in nests if inner in loops))
+    return require_legal(result, f"unroll_and_jam({iname}, {length})", assume=assume, unsafe=unsafe)

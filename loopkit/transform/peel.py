@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import product
 
 import pymbolic.primitives as p
 
@@ -15,18 +17,16 @@ from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
 from loopkit.poly.bijections import parted
 from loopkit.poly.limits import affordable
 from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops, substituted
-from loopkit.transform.step import (
-    matching_statements,
-    require_iname,
-    require_untagged,
-    transform,
-)
+from loopkit.transform.iname import renamed
+from loopkit.transform.match import owner
+from loopkit.transform.reindex import rewrite_loops, substituted
+from loopkit.transform.step import matching_statements, require_owners, require_untagged, transform
+from loopkit.transform.trees import in_order_of, loops_in, restricted
 
 
 @transform
@@ -65,7 +65,6 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
     >>> print(knl.statement("insn").domain.text)
     [n] -> { [i] : 0 < i <= -2 + n }
     """
-    require_iname(kernel, iname)
     require_untagged(kernel, iname, "peeled")
     for count, what in ((first, "first"), (last, "last")):
         if count < 0:
@@ -75,26 +74,18 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
                                 hint=f"peel(knl, '{iname}', first=1)")
     chosen = matching_statements(kernel, within)
     names = {"first": kernel.fresh_name(f"{iname}_first"), "last": kernel.fresh_name(f"{iname}_last")}
+    require_owners(kernel, iname, chosen)
     parts = dict(_parts(kernel, iname, chosen, int(first), int(last)))
-    if not parts:
-        raise PreconditionError(f"None of the statements that within= names has the iname '{iname}'.", subject=iname)
     result = _with_copies(kernel, iname, chosen, parts)
     for end, name in names.items():
         own = frozenset(part.id for found in parts.values() for part in found if part.end == end)
-        if own:
-            tree = rewrite_loops(result, (iname,), own, lambda loop, name=name: Loop(name, loop.body))  # type: ignore[misc]
-            result = reindex(result, Reindexing((iname,), (name,), {iname: p.Variable(name)}), tree, own)
+        result = renamed(result, iname, name, own) if own else result
     return require_legal(result, f"peel({iname}, first={first}, last={last})", assume=assume, unsafe=unsafe)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A statement in one part of its loop.
-
-    :ivar end: ``"first"``, ``"last"``, or ``""`` between them.
-    :ivar id: its id in that part.
-    :ivar where: the iterations.
-    """
+    """A statement *where* it runs in the part *end* (``"first"``, ``"last"``, or ``""`` between them) of its loop."""
 
     end: str
     id: str
@@ -107,55 +98,39 @@ ENDS = 500_000
 _ENDS = ("first", "", "last")
 
 
-def _parts(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, first: int, last: int
+def _parts(kernel: LoopKernel, iname: str, chosen: frozenset[str], first: int, last: int
            ) -> Iterator[tuple[str, list[_Part]]]:
     """The parts of each statement in a loop over *iname*, in the order in which they run."""
     names: dict[tuple[str, str], str] = {}
-    for ids in _loops(kernel, iname, chosen):
+    rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)          # the loops must be chosen as a whole
+    for ids in (tuple(leaves(loop)) for loop in loops_in(kernel.tree) if loop.iname == iname):
+        if chosen.isdisjoint(ids):
+            continue
         _require_whole_reductions(kernel, iname, ids)
-        regions = _regions(kernel, iname, ids, first, last)
+        regions = dict(zip(_ENDS, _regions(kernel, iname, ids, first, last), strict=True))
         groups: dict[str, list[str]] = {}
         for s in ids:
             groups.setdefault(_whole(kernel, s, ids), []).append(s)
         for whole, members in groups.items():
             # the statements of a reduction stay together: without terms, the neutral element is stored
-            running = [end for end, where in zip(_ENDS, regions, strict=True) if any(
+            running = [end for end, where in regions.items() if any(
                 not analysis_domain(kernel, kernel.statement(s)).intersect(where).is_empty() for s in members)] or [""]
-            for end in running:
-                for s in members:
-                    # parts of a reduction are named after the new id of their statement
-                    old = whole if _base(s) == whole else s
-                    if (old, end) not in names:
-                        names[old, end] = old if not end or len(running) == 1 else \
-                            kernel.fresh_name(f"{old}_{end}", *names.values())
-            for s in members:
-                old = whole if _base(s) == whole else s
-                yield s, [_Part(end, names[old, end] + s[len(old):], where)
-                          for end, where in zip(_ENDS, regions, strict=True) if end in running]
+            # parts of a reduction are named after the new id of their statement
+            olds = {s: whole if owner(s) == whole else s for s in members}
+            for end, old in product(running, olds.values()):
+                if (old, end) not in names:
+                    names[old, end] = old if not end or len(running) == 1 else \
+                        kernel.fresh_name(f"{old}_{end}", *names.values())
+            for s, old in olds.items():
+                yield s, [_Part(end, names[old, end] + s[len(old):], regions[end]) for end in running]
 
 
 def _whole(kernel: LoopKernel, statement: str, ids: Sequence[str]) -> str:
     """The one of *ids* that *statement* is a part of: a copied statement, or the update of a reduction."""
-    if _base(statement) in ids:
-        return _base(statement)
+    if owner(statement) in ids:
+        return owner(statement)
     node = kernel.reductions.get(kernel.statement(statement).reduction or "")
     return statement if node is None or node.final not in ids else _whole(kernel, node.final, ids)
-
-
-def _base(statement: str) -> str:
-    """The statement to which the init or update of a reduction belongs."""
-    return statement.split(".")[0]
-
-
-def _loops(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None) -> list[tuple[str, ...]]:
-    """The statements of each loop over *iname* that is to be peeled."""
-    found: list[tuple[str, ...]] = []
-
-    def seen(loop: Loop) -> Tree:
-        found.append(tuple(leaves(loop)))
-        return loop
-    rewrite_loops(kernel, (iname,), chosen, seen)
-    return found
 
 
 def _require_whole_reductions(kernel: LoopKernel, iname: str, ids: Sequence[str]) -> None:
@@ -168,17 +143,10 @@ def _require_whole_reductions(kernel: LoopKernel, iname: str, ids: Sequence[str]
 
 def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, last: int
              ) -> tuple[InstanceSet, InstanceSet, InstanceSet]:
-    """The first iterations of a loop, those between, and the last.
-
-    If isl exceeds its budget for the exact ends of a union with strides, the ends of an enclosing polyhedron serve.
-    """
+    """The first iterations of a loop, those between, and the last."""
     loops = loops_of(kernel.paths[ids[0]])
     inames = (*loops[:loops.index(iname)], iname)
-    points: InstanceSet | None = None
-    for s in ids:
-        own = analysis_domain(kernel, kernel.statement(s)).onto(inames)
-        points = own if points is None else points.union(own)
-    assert points is not None
+    points = reduce(InstanceSet.union, (analysis_domain(kernel, kernel.statement(s)).onto(inames) for s in ids))
     # the start of a union may need a form for each remainder of its strides; that of a polyhedron is one form
     found = affordable(lambda: (parted(points, first, last),), otherwise=None, budget=ENDS)
     around = points if found is not None else points.named(in_plain_bounds(points.set, kernel.assumptions))
@@ -190,11 +158,8 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
     return regions
 
 
-# {{{ copies
-
-def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, parts: Mapping[str, Sequence[_Part]]
+def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str], parts: Mapping[str, Sequence[_Part]]
                  ) -> LoopKernel:
-    """Each statement as its parts, in consecutive loops over *iname*."""
     accumulators, nodes, names = _reductions(kernel, parts)
 
     def ids(old: frozenset[str]) -> frozenset[str]:
@@ -210,11 +175,11 @@ def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, 
             yield substituted(replace(ordered, id=part.id, domain=s.domain.intersect(part.where), reduction=reduction),
                               values)
 
-    def peeled(loop: Loop) -> Tree:
-        return seq(*(Loop(iname, body) for end in _ENDS if (body := _part_of(loop.body, end, parts)) is not None))
-    tree = rewrite_loops(kernel, (iname,), chosen, peeled)
-    at = {s: i for i, s in enumerate(leaves(tree))}
-    new = sorted((c for s in kernel.statements for c in copies(s)), key=lambda s: at[s.id])
+    def part_of(loop: Loop, end: str) -> Tree:
+        names = {s: part.id for s in leaves(loop) for part in parts[s] if part.end == end}
+        return rewrite(restricted(loop, names), lambda node: Leaf(names[node.statement]) if isinstance(node, Leaf)
+                       else node)
+    tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: seq(*(part_of(loop, end) for end in _ENDS)))
     old = {acc for acc, _ in accumulators}
     kept = {name: t for name, t in kernel.temporaries.items() if name not in old or name in accumulators.values()}
     cells: dict[str, TemporaryVariable] = {
@@ -227,32 +192,14 @@ def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, 
     def divided(found: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
         for d in between_images(found, images):
             yield replace(d, array=accumulator_of.get((d.source, d.array), d.array))
-    return with_dependences(kernel, divided, statements=tuple(new), tree=tree, reductions=nodes,
-                          temporaries={**kept, **cells})
-
-
-def _part_of(tree: Tree, end: str, parts: Mapping[str, Sequence[_Part]]) -> Tree | None:
-    """The nodes of *tree* that run in one part of its loop."""
-    match tree:
-        case Leaf(statement):
-            return next((Leaf(part.id) for part in parts[statement] if part.end == end), None)
-        case Loop(x, body):
-            rest = _part_of(body, end, parts)
-            return None if rest is None else Loop(x, rest)
-        case Seq(children):
-            kept = [c for c in (_part_of(child, end, parts) for child in children) if c is not None]
-            return seq(*kept) if kept else None
-        case _:
-            return tree
+    new = in_order_of(tree, (copy for s in kernel.statements for copy in copies(s)))
+    return with_dependences(kernel, divided, statements=new, tree=tree, reductions=nodes,
+                            temporaries={**kept, **cells})
 
 
 def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
                 ) -> tuple[dict[tuple[str, str], str], dict[str, ReductionNode], dict[tuple[str, str], str]]:
-    """Reductions that are peeled, or nested in a peeled loop.
-
-    :returns: the accumulators by their old name and the part of the loop, the nodes with one for each part of a whole
-        reduction, and the names of these by the old name and the part.
-    """
+    """Reductions in peeled loops: accumulators by old name and part, nodes, and their names by old name and part."""
     accumulators: dict[tuple[str, str], str] = {}
     nodes: dict[str, ReductionNode] = {}
     names: dict[tuple[str, str], str] = {}
@@ -264,7 +211,7 @@ def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
             acc, new = node.accumulator, name
             if part.end and len(parts[node.final]) > 1:
                 acc = kernel.fresh_name(f"{acc}_{part.end}", *accumulators.values())
-                whole = node.final == _base(node.final)
+                whole = node.final == owner(node.final)
                 new = part.id + name[len(node.final):] if whole else f"{name}_{part.end}"
             accumulators[node.accumulator, part.end] = acc
             names[name, part.end] = new
@@ -280,5 +227,3 @@ def _with_updates(node: ReductionNode, parts: Mapping[str, Sequence[_Part]]) -> 
              for x in ([(part.end, part.id) for part in parts[s]] if s in parts else [("", s)])]
     middle = next((x for x in found if not x[0]), found[0])
     return replace(node, updates=tuple(s for _, s in (middle, *(x for x in found if x != middle))))
-
-# }}}

@@ -1,42 +1,46 @@
 """pipeline: software pipelining, in which copies for later iterations overlap the computation of the current one."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
-from loopkit.analysis.constructors import Image, between_images, rewritten, with_dependences
+from loopkit.analysis.axes import with_axes
+from loopkit.analysis.constructors import reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import identity_pairs
 from loopkit.analysis.instructions import require_operands
-from loopkit.analysis.legality import iname_range, require_legal
+from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
+from loopkit.analysis.strides import fastest_last
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
-from loopkit.expr.mappers import map_children, variables
+from loopkit.expr.mappers import map_children
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.dependence import Dependence
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, with_expressions
-from loopkit.kernel.tags import is_parallel
-from loopkit.kernel.tree import Leaf, Loop, LoopPlace, Seq, Tree, leaves, loop_place, rewrite, seq
-from loopkit.language.names import name_list
+from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag, is_parallel
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
 from loopkit.poly.affine import add, remainder, subtract
 from loopkit.transform.expansion import require_cells, require_not_carried
+from loopkit.transform.iname import split_into
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
 from loopkit.transform.side_effects import Allowed, without_side_effects
-from loopkit.transform.step import require_iname, require_positive, require_untagged, transform
-from loopkit.transform.thread_distribution import distribute_over_threads
+from loopkit.transform.step import require_positive, require_untagged, temporary_list, transform
+from loopkit.transform.tags import tagged
+from loopkit.transform.trees import in_order_of, loops_in, ordered, parts_of, restricted
 
 
 @transform
 def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: str | Iterable[str] | None = None,
-             registers: bool = True, asynchronous: bool = False, allow_global_storage: bool = False,
+             registers: bool | None = None, asynchronous: bool = False, allow_global_storage: bool = False,
              allow_launches: bool = False, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Overlap the copies for later iterations of the loop over *iname* with the computation of the current iteration.
 
@@ -55,11 +59,11 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
 
     :arg stages: the number of tiles held at once.
     :arg temporaries: default: all copied from arrays alone, by a copy that shares no inner loop with other statements.
-    :arg registers: hold a tile in registers from its load to its store; *asynchronous* ignores it.
+    :arg registers: hold a tile in registers from its load to its store; default: yes, unless *asynchronous*.
     :arg asynchronous: elements of 4, 8 or 16 bytes without conversion; transposition is possible.
     :arg allow_global_storage: as for :func:`add_prefetch`, of other temporaries; so is *allow_launches*.
-    :raises UnknownNameError, PreconditionError: no such iname or temporary; *iname* has a tag; or no copy can be
-        pipelined in the requested way.
+    :raises UnknownNameError, PreconditionError: no such iname or temporary; *iname* has a tag; no copy can be pipelined
+        in the requested way; or both *registers* and *asynchronous*.
     :raises ScheduleError: the copies are in several loops over *iname*, or in an inner loop with other statements.
     :raises StorageError: a temporary's shape and address space were declared, or another one would get more cells.
     :raises IllegalTransformError: an iteration that a copy would run ahead of writes the copied elements, or a value is
@@ -90,39 +94,39 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
       end
     end
     """
-    count = _require_stages(kernel, iname, stages, registers=registers, asynchronous=asynchronous)
+    count = _require_stages(kernel, iname, stages, registers, asynchronous)
     step, found = f"pipeline({iname}, stages={count})", _found(kernel, iname, temporaries)
     _require_open_storage(kernel, names := frozenset(found.copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
-    loads: dict[str, str] = {}
-    if asynchronous:
-        kernel = _asynchronous(kernel, found.copies)
-    elif registers:
-        loads = {c: kernel.fresh_name(f"{t}_load") for c, t in found.copies.items()}
-        computing = frozenset(leaves(found.loop)) - found.copies.keys()
-        kernel = distribute_over_threads(kernel, list(found.copies), computing, step, assume=assume, unsafe=unsafe)
-        kernel = _through_registers(kernel, found, loads)
-    result = _moved_ahead(_in_stages(kernel, iname, names, count), found, loads, ahead := max(count - 1, 1))
-    result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, loads, ahead)
-    return without_side_effects(before, result, step, Allowed(False, allow_global_storage, allow_launches), names)
+    in_registers = not asynchronous and registers is not False
+    kernel = _asynchronous(kernel, found.copies) if asynchronous else kernel
+    if in_registers:
+        kernel = _distributed_over_threads(kernel, found, step, assume=assume, unsafe=unsafe)
+    ahead = max(count - 1, 1)
+    result = _moved_ahead(_in_stages(kernel, iname, names, count), found, ahead, last=in_registers)
+    result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, ahead)
+    if in_registers:
+        result = require_legal(_through_registers(result, found), step, assume=assume, unsafe=unsafe)
+    return without_side_effects(before, result, step, Allowed(False, allow_global_storage, allow_launches, assume,
+                                                              unsafe), names)
 
 
-def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers: bool, asynchronous: bool) -> int:
+def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: bool | None, asynchronous: bool) -> int:
     """The number of *stages*; :raises PreconditionError: the loop cannot be pipelined in the requested way."""
-    require_iname(kernel, iname)
     require_untagged(kernel, iname, "pipelined")
     count = require_positive(stages, "stages")
-    if count == 1 and (asynchronous or not registers):
+    if registers and asynchronous:
+        raise PreconditionError("pipeline: an asynchronous copy passes no registers, so that registers=True and "
+                                "asynchronous=True exclude each other.", subject="registers",
+                                hint=f"pipeline(knl, '{iname}', stages={count}, asynchronous=True)")
+    if count == 1 and (asynchronous or registers is False):
         raise PreconditionError("With one stage and without registers no copy can be ahead of its use.",
                                 subject="stages", hint=f"pipeline(knl, '{iname}', stages=2)")
     return count
 
 
 def _asynchronous(kernel: LoopKernel, copies: Mapping[str, str]) -> LoopKernel:
-    """*kernel* with asynchronous copies to shared memory for *copies*.
-
-    :raises PreconditionError: one of them computes, or converts, as far as types are declared or inferred.
-    """
+    """*kernel* with asynchronous *copies*; :raises PreconditionError: one of them computes, or converts."""
     new = {s: replace(kernel.statement_by_id[s], instructions=(AsynchronousCopy(),)) for s in copies}
     result = rewritten(kernel, statements=tuple(new.get(s.id, s) for s in kernel.statements))
     require_operands(result)
@@ -133,10 +137,7 @@ def _asynchronous(kernel: LoopKernel, copies: Mapping[str, str]) -> LoopKernel:
 
 @dataclass(frozen=True)
 class _Found:
-    """The copies of a loop.
-
-    :ivar copies: the temporary that each copy statement writes, by the statement's id.
-    """
+    """A loop, and the temporary that each of its copies writes, by the id of the copy."""
 
     loop: Loop
     copies: Mapping[str, str]
@@ -144,26 +145,21 @@ class _Found:
 
 def _found(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | None) -> _Found:
     """The loop over *iname* and its copies, those into *temporaries* or all."""
-    names = None if temporaries is None else name_list(temporaries)
-    for t in names or ():
-        if t not in kernel.temporaries:
-            raise unknown("temporary", t, kernel.temporaries)
-    loops = list(_loops(kernel.tree, iname))
+    names = () if temporaries is None else temporary_list(kernel, temporaries)
+    loops = [loop for loop in loops_in(kernel.tree) if loop.iname == iname]
     found: list[_Found] = []
     for loop in loops:
-        copies = {}
-        for t in kernel.temporaries if names is None else names:
-            if _why_no_copy(kernel, t, loop) is None and (names is not None or _is_load(kernel, t, loop)):
-                copies[_fillers(kernel, t)[0].id] = t
-        if names is None:
+        candidates = {t: _copy_into(kernel, t, loop) for t in (kernel.temporaries if temporaries is None else names)}
+        copies = {s.id: t for t, s in candidates.items() if isinstance(s, Statement)
+                  and (t in names or _is_load(kernel, s, loop))}
+        if temporaries is None:
             copies = {c: t for c, t in copies.items() if _beside(loop, c, copies) is None}
         if copies:
             found.append(_Found(loop, copies))
-    taken = {t for one in found for t in one.copies.values()}
-    for t in names or ():
-        if t not in taken:
-            why = _why_no_copy(kernel, t, loops[0])
-            raise PreconditionError(f"'{t}' is not filled by a copy in the loop over '{iname}': {why}.", subject=t,
+    for t in names:
+        if not any(t in one.copies.values() for one in found):
+            raise PreconditionError(f"'{t}' is not filled by a copy in the loop over '{iname}': "
+                                    f"{_copy_into(kernel, t, loops[0])}.", subject=t,
                                     hint="name temporaries that one statement of the loop fills and others there read")
     if not found:
         raise PreconditionError(f"No copy in the loop over '{iname}' can be pipelined.", subject=iname,
@@ -179,68 +175,44 @@ def _found(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | No
     return found[0]
 
 
-def _loops(tree: Tree, iname: str) -> Iterator[Loop]:
-    match tree:
-        case Loop(x, body):
-            if x == iname:
-                yield tree
-            yield from _loops(body, iname)
-        case Seq(children):
-            for child in children:
-                yield from _loops(child, iname)
-        case _:
-            pass
+def _read(kernel: LoopKernel, s: Statement) -> set[str]:
+    return {a.array for a in accesses_of(kernel, s) if not a.is_write}
 
 
-def _fillers(kernel: LoopKernel, temporary: str) -> list[Statement]:
-    """The candidates for the copy into *temporary*: of several writers, those that load and do not read it."""
-    writers = [s for s in kernel.statements if s.written == temporary]
-    if len(writers) == 1:
-        return writers
-    read = {s.id: {a.array for a in accesses_of(kernel, s) if not a.is_write} for s in writers}
-    return [s for s in writers if temporary not in read[s.id] and not read[s.id].isdisjoint(kernel.array_args)]
-
-
-def _why_no_copy(kernel: LoopKernel, temporary: str, loop: Loop) -> str | None:
-    """The reason why no statement of *loop* copies into *temporary* for others of that loop; ``None`` if one does."""
+def _copy_into(kernel: LoopKernel, temporary: str, loop: Loop) -> Statement | str:
+    """The statement of *loop* that copies into *temporary* for others of that loop, or the reason why there is none."""
     inside = set(leaves(loop))
-    fillers = _fillers(kernel, temporary)
     accesses = accesses_by_array(kernel).get(temporary, ())
-    outside = [a.statement for a in accesses if a.statement not in inside]
-    if outside:
-        return f"'{outside[0]}' uses it outside of the loop"
-    if len(fillers) != 1:
-        return f"{len(fillers) or 'none'} of the statements that write it load it"
-    [s] = fillers
+    outside = next((a.statement for a in accesses if a.statement not in inside), None)
+    if outside is not None:
+        return f"'{outside}' uses it outside of the loop"
+    found = [s for s in kernel.statements if s.written == temporary]
+    if len(found) > 1:              # of several writers, the copy loads and does not read it
+        found = [s for s in found if temporary not in (read := _read(kernel, s))
+                 and not read.isdisjoint(kernel.array_args)]
+    if len(found) != 1:
+        return f"{len(found) or 'none'} of the statements that write it load it"
+    [s] = found
+    readers = {a.statement for a in accesses if not a.is_write}
     if s.combine is not None or s.reduction is not None:
         return f"'{s.id}' combines into it"
     if s.predicates or data_params(kernel, s.domain):
         return f"whether '{s.id}' runs depends on data"
-    readers = {a.statement for a in accesses if not a.is_write}
     if s.id in readers:
         return f"'{s.id}' reads it too"
-    return None if readers else "nothing reads it"
+    return s if readers else "nothing reads it"
 
 
-def _is_load(kernel: LoopKernel, temporary: str, loop: Loop) -> bool:
-    """Does *temporary* get its values from arrays in global memory only, and from no value that *loop* computes?"""
-    [s] = _fillers(kernel, temporary)
-    written = {kernel.statement_by_id[x].written for x in leaves(loop)}
-    read = {a.array for a in accesses_of(kernel, s) if not a.is_write}
-    return any(x in kernel.array_args for x in read) and not any(x in kernel.temporaries for x in read & written)
+def _is_load(kernel: LoopKernel, s: Statement, loop: Loop) -> bool:
+    """Does *s* get its values from arrays in global memory only, and from no value that *loop* computes?"""
+    read, written = _read(kernel, s), {kernel.statement_by_id[x].written for x in leaves(loop)}
+    return not read.isdisjoint(kernel.array_args) and (read & written).isdisjoint(kernel.temporaries)
 
 
 def _beside(loop: Loop, copy: str, copies: Mapping[str, str]) -> str | None:
     """A statement that is no copy and shares an inner loop with *copy*."""
-    for child in _parts(loop):
-        inside = list(leaves(child))
-        if copy in inside:
-            return next((s for s in inside if s not in copies), None)
-    return None
-
-
-def _parts(loop: Loop) -> tuple[Tree, ...]:
-    return loop.body.children if isinstance(loop.body, Seq) else (loop.body,)
+    inside = next((ids for child in parts_of(loop.body) if copy in (ids := list(leaves(child)))), [])
+    return next((s for s in inside if s not in copies), None)
 
 
 def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int) -> None:
@@ -253,37 +225,107 @@ def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int
 # }}}
 
 
+# {{{ thread distribution
+
+def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, *, assume: str | None, unsafe: bool
+                              ) -> LoopKernel:
+    """*kernel* where the ``l.auto`` inames of copies are split into inames on the axes of the block and rounds.
+
+    The threads are those of the computation; without such threads, loops over the inames remain. Neighbouring threads
+    take neighbouring points along the iname with the smallest stride in the loaded array, or else along the last iname.
+    Lowering distributes boxes in the same way.
+    """
+    block = _block(kernel, frozenset(leaves(found.loop)) - found.copies.keys())
+    for c in found.copies:
+        s = kernel.statement_by_id[c]
+        auto = fastest_last(kernel, s.expression,
+                            [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)])
+        # parts of several inames on one axis are packed as their loops nest
+        kernel = reordered(kernel, ordered(kernel.tree, auto),
+                           tags={x: t for x, t in kernel.tags.items() if x not in auto})
+        for x, digits in _digits(kernel, auto, block) if block else ():
+            names = [x] if len(digits) == 1 else [
+                kernel.fresh_name(f"{x}_round" if axis is None else f"{x}_l{axis}") for _, axis in digits]
+            if len(digits) > 1:
+                lengths = {name: extent for name, (extent, _) in zip(names[1:], digits[1:], strict=True)}
+                kernel = split_into(kernel, x, names[0], lengths, frozenset(kernel.statement_by_id),
+                                    iname_range(kernel, x)[0])
+            tags: dict[str, InameTag] = {name: UnrollTag() if axis is None else LocalTag(axis)
+                                         for name, (_, axis) in zip(names, digits, strict=True)}
+            kernel = tagged(kernel, tags, step, assume=assume, unsafe=unsafe)
+    return kernel
+
+
+def _block(kernel: LoopKernel, users: Collection[str]) -> dict[int, int]:
+    result: dict[int, int] = {}
+    for s in kernel.statements:
+        for axis, inames in axis_inames(kernel, s.inames, LocalTag).items() if s.id in users else ():
+            extents = [iname_extent(kernel, x) for x in inames]
+            known = [e for e in extents if isinstance(e, int)]
+            if len(known) == len(extents):
+                result[axis] = max(result.get(axis, 1), prod(known))
+    return dict(sorted(result.items()))
+
+
+def _digits(kernel: LoopKernel, inames: Sequence[str], block: dict[int, int]
+            ) -> Iterator[tuple[str, list[tuple[int, int | None]]]]:
+    """Each iname in mixed radix, the outermost digit first: extents, and axes of the block or ``None`` for rounds.
+
+    The fastest iname comes first, over the first axes of the block first.
+    """
+    axes = [[axis, extent] for axis, extent in block.items() if extent > 1]
+    for x in reversed(inames):
+        extent = iname_range(kernel, x)[1]
+        if not extent:
+            raise PreconditionError(f"'{x}' has no constant range, which the tag 'l.auto' needs.", subject=x,
+                                    hint="split the iname, or fix the parameter")
+        digits: list[tuple[int, int | None]] = []
+        while axes and extent > 1:
+            axis, threads = axes[0]
+            digits.append((min(extent, threads), axis))
+            if extent < threads and threads % extent == 0:
+                axes[0][1] = threads // extent          # the next iname shares the rest of the axis
+            else:
+                del axes[0]
+            extent = -(-extent // threads)
+        if extent > 1 or not digits:
+            digits.append((extent, None))
+        yield x, digits[::-1]
+
+# }}}
+
+
 # {{{ a load and a store
 
-def _through_registers(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> LoopKernel:
-    """*kernel* where each copy is a load into a private temporary of each thread, and a store from there.
+def _through_registers(kernel: LoopKernel, found: _Found) -> LoopKernel:
+    """*kernel* where each copy of the loop is a load into a private temporary, first, and a store from there, last."""
+    iname = found.loop.iname
+    copies = [s for s in kernel.statements if s.id in found.copies and iname in s.inames]
+    loads = {s.id: kernel.fresh_name(f"{s.written}_load") for s in copies}
+    registers = {s.id: kernel.fresh_name(f"{s.written}_next") for s in copies}
 
-    Both statements are still at the place of the copy, the load right before its store.
-    """
-    statements: list[Statement] = []
-    temporaries = dict(kernel.temporaries)
-    for s in kernel.statements:
-        if s.id not in loads:
-            statements.append(s)
-            continue
-        name = kernel.fresh_name(f"{found.copies[s.id]}_next")
-        own = _own_inames(kernel, s, found.loop)
-        element: p.Variable | p.Subscript = p.Variable(name)
-        if own:
-            element = p.Subscript(element, tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in own))
-        temporaries[name] = TemporaryVariable(name, None, tuple(iname_range(kernel, x)[1] for x in own),
-                                              AddressSpace.PRIVATE)
-        statements += [replace(s, id=loads[s.id], assignee=element), replace(s, expression=element)]
-    return with_dependences(
-        kernel, partial(_divided, found.copies, loads), statements=tuple(statements), temporaries=temporaries,
-        tree=rewrite(kernel.tree, lambda node: seq(Leaf(loads[node.statement]), node)
-                     if isinstance(node, Leaf) and node.statement in loads else node))
+    def loaded_first(node: Tree) -> Tree:
+        if not isinstance(node, Loop) or node.iname != iname:
+            return node
+        stores = restricted(node.body, loads)
+        return Loop(iname, seq(rewrite(stores, lambda leaf: Leaf(loads[leaf.statement]) if isinstance(leaf, Leaf)
+                                       else leaf), node.body))
+    tree = rewrite(kernel.tree, loaded_first)
+    new = {s.id: replace(s, expression=p.Variable(registers[s.id])) for s in copies}
+    result = with_dependences(
+        kernel, partial(_divided, found.copies, loads), tree=tree, statements=in_order_of(tree, [
+            *(replace(s, id=loads[s.id], assignee=p.Variable(registers[s.id])) for s in copies),
+            *(new.get(s.id, s) for s in kernel.statements)]),
+        temporaries={**kernel.temporaries, **{name: TemporaryVariable(name, None, (), AddressSpace.PRIVATE)
+                                              for name in registers.values()}})
+    for s in copies:
+        result = with_axes(result, [registers[s.id]], _own_inames(kernel, s, iname))
+    return result
 
 
-def _own_inames(kernel: LoopKernel, s: Statement, loop: Loop) -> list[str]:
-    """The inames that distinguish the elements of one thread's part of a tile."""
+def _own_inames(kernel: LoopKernel, s: Statement, iname: str) -> tuple[str, ...]:
     around = loops_of(kernel.paths[s.id])
-    own = [x for x in around[around.index(loop.iname) + 1:] if not is_parallel(kernel.tags.get(x))]
+    own = tuple(x for x in around[around.index(iname) + 1:] if not is_parallel(kernel.tags.get(x)))
     for x in own:
         if not iname_range(kernel, x)[1]:
             raise PreconditionError(f"'{x}' has no constant range, so that what '{s.id}' copies fits in no registers.",
@@ -331,81 +373,36 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
                      temporaries={t: changed.get(t, v) for t, v in kernel.temporaries.items()})
 
 
-def _moved_ahead(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ahead: int) -> LoopKernel:
-    """*kernel* with its copies *ahead* iterations earlier, at their new places."""
-    iname = found.loop.iname
+def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -> LoopKernel:
+    """*kernel* with its copies *ahead* iterations earlier, at the start of the loop's body or as its *last* part."""
+    iname, ids = found.loop.iname, found.copies.keys()
+
+    def body(node: Tree) -> Tree:
+        if not isinstance(node, Loop) or node.iname != iname or ids.isdisjoint(leaves(node)):
+            return node
+        copies = [c for c in parts_of(node.body) if ids >= set(leaves(c))]
+        others = [c for c in parts_of(node.body) if c not in copies]
+        return Loop(iname, seq(*others, *copies) if last else seq(*copies, *others))
     later = Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), ahead)})
-    result = reindex(kernel, later, _with_body(kernel, found, loads), frozenset([*found.copies, *loads.values()]))
-    at = {s: i for i, s in enumerate(leaves(result.tree))}
-    return rewritten(result, statements=tuple(sorted(result.statements, key=lambda s: at[s.id])))
-
-
-def _with_body(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> Tree:
-    """The tree with the loads at the start of the loop's body and the stores at its end; without loads, the copies."""
-    moved = found.copies.keys() | set(loads.values())
-
-    def body(loop: Loop) -> Tree:
-        copies = [c for c in _parts(loop) if moved.issuperset(leaves(c))]
-        others = [c for c in _parts(loop) if not moved.issuperset(leaves(c))]
-        if not loads:
-            return seq(*copies, *others)
-        first, last = ([_only(c, ids) for c in copies if not ids.isdisjoint(leaves(c))]
-                       for ids in (frozenset(loads.values()), frozenset(found.copies)))
-        return seq(*first, *others, *last)
-    place = _place(found, loads)
-    return rewrite(kernel.tree, lambda node: Loop(node.iname, body(node))
-                   if isinstance(node, Loop) and loop_place(node) == place else node)
-
-
-def _place(found: _Found, loads: Mapping[str, str]) -> LoopPlace:
-    iname, first = loop_place(found.loop)
-    return iname, loads.get(first, first)
-
-
-def _only(tree: Tree, ids: frozenset[str]) -> Tree:
-    """*tree* restricted to the leaves of *ids*, which share loops with other leaves."""
-    match tree:
-        case Loop(iname, body):
-            return Loop(iname, _only(body, ids))
-        case Seq(children):
-            kept = [_only(c, ids) for c in children if not ids.isdisjoint(leaves(c))]
-            return seq(*kept)
-        case _:
-            return tree
+    result = reindex(kernel, later, rewrite(kernel.tree, body), frozenset(ids))
+    return rewritten(result, statements=in_order_of(result.tree, result.statements))
 
 # }}}
 
 
 # {{{ the first copies
 
-def _with_prologue(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ahead: int) -> LoopKernel:
-    """*kernel* with the first *ahead* iterations of its loop, counted from its former start, in a separate loop.
-
-    No computation overlaps loads there: each copy completes at once.
-    """
+def _with_prologue(kernel: LoopKernel, found: _Found, ahead: int) -> LoopKernel:
+    """*kernel* with the first *ahead* iterations of its loop, counted from its former start, in a separate loop."""
     iname = found.loop.iname
     first = kernel.fresh_name(f"{iname}_first")
-    inside = next(loop for loop in _loops(kernel.tree, iname) if not found.copies.keys().isdisjoint(leaves(loop)))
+    inside = next(loop for loop in loops_in(kernel.tree)
+                  if loop.iname == iname and not found.copies.keys().isdisjoint(leaves(loop)))
     result = peel(kernel, iname, first=ahead, within=list(leaves(inside)))
     own = frozenset(s.id for s in result.statements if first in s.inames)
     back = Reindexing((first,), (first,), {first: add(p.Variable(first), -ahead)})
     result = reindex(result, back, result.tree, own)
-    registers = {kernel.statement_by_id[load].written for load in loads.values()}
-    here = [s for s in result.statements if s.id in own]
-    stores = {register: s.id for s in here for register in variables(s.expression) & registers}
-    direct = {s.id: stores[s.written] for s in here if s.written in registers}
-    values = {direct[s.id]: s.expression for s in here if s.id in direct}
-    filled = set(found.copies.values())
-    statements = tuple(_in_plain_stage(replace(s, expression=values.get(s.id, s.expression)))
-                       if s.id in own and s.written in filled else s
-                       for s in result.statements if s.id not in direct)
-    written = {s.written for s in statements}
-    images = {load: [Image(store)] for load, store in direct.items()}
-    return with_dependences(
-        result, lambda known, _: between_images(
-            (d for d in known if d.source not in direct or d.array not in registers), images),
-        statements=statements, tree=_only(result.tree, frozenset(s.id for s in statements)),
-        temporaries={t: v for t, v in result.temporaries.items() if t not in registers or t in written})
+    return rewritten(result, statements=tuple(_in_plain_stage(s) if s.id in own else s for s in result.statements))
 
 
 def _in_plain_stage(s: Statement) -> Statement:

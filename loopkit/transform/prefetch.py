@@ -2,16 +2,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, analysis_domain, declared, expand_rules, uses_at
+from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, uses_at
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
-from loopkit.analysis.legality import require_legal
 from loopkit.analysis.moved_dependences import End, moved_dependences
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, type_of
@@ -26,29 +25,23 @@ from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import NotAffineError, names_in
 from loopkit.poly.elements import box_hull
-from loopkit.poly.enumerated import affine_on, subscripts_on
-from loopkit.poly.relations import restrict, same_element
+from loopkit.poly.enumerated import affine_on
+from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
+from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import (
     Arguments,
+    BoxRequest,
+    Staged,
     StagingBuffer,
-    element,
     loops_around,
+    on_one_element,
     require_inames,
-    uses_in,
-    uses_of,
-    uses_of_array,
+    temporary_for,
 )
-from loopkit.transform.step import (
-    as_address_space,
-    as_tag,
-    given_or_fresh,
-    matching_statements,
-    require_fresh,
-    require_fresh_id,
-    transform,
-)
+from loopkit.transform.step import matching_statements, new_id, transform
+from loopkit.transform.subst import require_rule, rules_using, without_rules
 
 
 @transform
@@ -101,21 +94,14 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     """
     if var_name not in kernel.array_args and var_name not in kernel.temporaries:
         raise unknown("array", var_name, [*kernel.array_args, *kernel.temporaries])
-    through = {name: rule for name, rule in kernel.substitutions.items() if _reaches(kernel, name, var_name)}
-    if through:
-        kernel = _with_rules_written_out(kernel, through)
-
+    kernel = without_rules(kernel, rules_using(kernel, [var_name]))
     source, sweep = kernel.array_args.get(var_name) or kernel.temporaries[var_name], name_list(sweep_inames)
     return _staged(StagingBuffer(
-        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", var_name, sweep,
-        given_or_fresh(kernel, temporary_name, f"{var_name}_fetch"), uses_of_array(var_name),
-        partial(element, var_name),
-        None if default_tag is None else as_tag(default_tag),
-        None if temporary_address_space is None else as_address_space(temporary_address_space), source.dtype,
-        fetch_bounding_box, Allowed(allow_reordering, allow_global_storage, allow_launches), box_multiples,
-        None if dim_arg_names is None else name_list(dim_arg_names)),
-        _Request(None if fetch_outer_inames is None else name_list(fetch_outer_inames), prefetch_insn_id, within,
-                 assume, unsafe, wholly=True))
+        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", Staged.of_array(var_name),
+        temporary_for(kernel, temporary_name, f"{var_name}_fetch", source.dtype, temporary_address_space),
+        BoxRequest.of(sweep, default_tag, fetch_bounding_box, dim_arg_names, box_multiples),
+        Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
+        fetch_outer_inames, prefetch_insn_id, within)
 
 
 @transform
@@ -154,46 +140,34 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
       y[i, j] = f_0[i]*z[j]  {id=insn}
     end
     """
-    if subst_use not in kernel.substitutions:
-        raise unknown("substitution rule", subst_use, kernel.substitutions)
-    rule = kernel.substitutions[subst_use]
-    through = {name: r for name, r in kernel.substitutions.items()
-               if name != subst_use and _reaches(kernel, name, subst_use)}
-    if through:
-        kernel = _with_rules_written_out(kernel, through)
-
+    rule = require_rule(kernel, subst_use)
+    kernel = without_rules(kernel, rules_using(kernel, [subst_use]))
     value = _own_value(kernel, rule, within)
 
     # swept inames that the rule mentions freely become its arguments
     sweep = name_list(sweep_inames)
     free = tuple(x for x in sweep if x in variables(rule.expr) and x not in rule.arguments)
 
-    def is_use(expr: Expression) -> tuple[Expression, ...] | None:
+    def is_use(expr: Expression) -> Arguments | None:
         own = tuple(p.Variable(x) for x in free)
         if isinstance(expr, p.Call) and expr.function == p.Variable(subst_use):
             return (*expr.parameters, *own)
         return own if not rule.arguments and expr == p.Variable(subst_use) else None
+    staged = Staged(subst_use, is_use, lambda args: substitute(value, dict(zip((*rule.arguments, *free), args,
+                                                                               strict=True))))
     result = _staged(StagingBuffer(
-        kernel, f"precompute({subst_use!r}, {list(sweep)})", subst_use, sweep,
-        given_or_fresh(kernel, temporary_name, subst_use), is_use,
-        lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
-        None if default_tag is None else as_tag(default_tag),
-        None if temporary_address_space is None else as_address_space(temporary_address_space), None,
-        fetch_bounding_box, Allowed(allow_reordering, allow_global_storage, allow_launches), box_multiples,
-        None if precompute_inames is None else name_list(precompute_inames)),
-        _Request(None if precompute_outer_inames is None else name_list(precompute_outer_inames), compute_insn_id,
-                 within, assume, unsafe))
-    if any(uses_in(s, is_use) for s in result.statements):
+        kernel, f"precompute({subst_use!r}, {list(sweep)})", staged,
+        temporary_for(kernel, temporary_name, subst_use, None, temporary_address_space),
+        BoxRequest.of(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
+        Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
+        precompute_outer_inames, compute_insn_id, within)
+    if any(map(staged.uses_in, result.statements)):
         return result
     return rewritten(result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None) -> Expression:
-    """The body of *rule* as its cells hold it: an index if the rule is part of a subscript.
-
-    :raises PreconditionError: its value in subscripts differs from its value elsewhere; or its dtype depends on the
-        context, which a cell does not support.
-    """
+    """The body of *rule* as its cells hold it: an index if the rule is part of a subscript."""
     def typed(e: Expression) -> Type | None:
         return type_of(e, partial(declared, kernel))
     expr = expand_rules(rule.expr, kernel.substitutions)
@@ -234,79 +208,41 @@ def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection
         for child in e.index_tuple if isinstance(e, p.Subscript) else children(e):
             walk(child, inside=inside)
     for s in kernel.statements:
-        if chosen is None or s.id in chosen:
+        if s.id in chosen:
             walk(expand_rules(s.assignee, others), inside=False)
             walk(expand_rules(s.expression, others), inside=False)
     return found
 
 
-# {{{ substitution rules in the way
-
-def _reaches(kernel: LoopKernel, rule: str, name: str) -> bool:
-    """Does the rule's body use *name*, directly or through other rules?"""
-    body = expand_rules(kernel.substitutions[rule].expr,
-                        {k: r for k, r in kernel.substitutions.items() if k not in (rule, name)})
-    return name in variables(body) or any(
-        isinstance(e, p.Call) and e.function == p.Variable(name) for e in subexpressions(body))
-
-
-def _with_rules_written_out(kernel: LoopKernel, rules: Mapping[str, SubstitutionRule]) -> LoopKernel:
-    return rewritten(
-        kernel, statements=tuple(replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
-        substitutions={k: r for k, r in kernel.substitutions.items() if k not in rules})
-
-# }}}
-
-
-# {{{ the copy
-
-@dataclass(frozen=True)
-class _Request:
-    """The caller's request for a copy.
-
-    :ivar outer: the loops around the copy that the caller names.
-    :ivar wholly: all dependences on the array move to the copy; otherwise the readers also keep theirs.
-    """
-
-    outer: tuple[str, ...] | None
-    statement_id: str | None
-    within: str | Collection[str] | None
-    assume: str | None
-    unsafe: bool
-    wholly: bool = False
-
-
-def _staged(buffer: StagingBuffer, request: _Request) -> LoopKernel:
-    """The kernel of *buffer* with a copy; its readers read the copy."""
+def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None,
+            within: str | Collection[str] | None) -> LoopKernel:
+    """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy."""
     kernel = buffer.kernel
-    chosen = matching_statements(kernel, request.within)
-    readers = {s.id: uses for s in kernel.statements if (chosen is None or s.id in chosen)
-               and (uses := uses_in(s, buffer.is_use))}
+    chosen = matching_statements(kernel, within)
+    readers = {s.id: uses for s in kernel.statements if s.id in chosen and (uses := buffer.staged.uses_in(s))}
     if not readers:
         raise _no_reader(buffer, chosen)
-    require_fresh(kernel, buffer.temporary)
-    if request.statement_id is not None:
-        require_fresh_id(kernel, request.statement_id)
-    require_inames(buffer.sweep, {x for s in readers for x in kernel.statement_by_id[s].inames},
+    own_id = new_id(kernel, copy_id, f"{buffer.temporary.name}_rule")
+    require_inames(buffer.request.sweep, {x for s in readers for x in kernel.statement_by_id[s].inames},
                    f"the readers of '{buffer.name}'")
     for s, uses in readers.items():
         _require_affine(buffer, kernel.statement_by_id[s], uses)
-    buffer = replace(buffer, uses=readers, outer=_outer_inames(buffer, request.outer, readers))
-    return buffer.placed_best(lambda at: _with_copy(at, request), fixed=request.outer is not None)
+    place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
+    return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id),
+                                                                  fixed=outer is not None)
 
 
-def _no_reader(buffer: StagingBuffer, chosen: frozenset[str] | None) -> PreconditionError:
-    """The error for a copy without readers among the statements *chosen*."""
+def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionError:
     kernel, name = buffer.kernel, buffer.name
     for s in kernel.statements:
-        if (chosen is None or s.id in chosen) and uses_of(s.predicates, buffer.is_use):
+        if s.id in chosen and buffer.staged.uses_of(s.predicates):
             return PreconditionError(f"Only conditions read '{name}', among them that of '{s.id}': a copy serves "
                                      "expressions and subscripts.", subject=name,
                                      hint="assign what the condition reads to a temporary, and test that")
     return PreconditionError(f"No statement reads '{name}'.", subject=name,
                              hint="conditions have the rule written out, and a copy does not serve them"
                              if name in kernel.substitutions and any(s.predicates for s in kernel.statements)
-                             else None if chosen is None else "name its readers with within=")
+                             else None if chosen == kernel.statement_by_id.keys() else "name its readers with within=")
 
 
 def _require_affine(buffer: StagingBuffer, s: Statement, uses: Sequence[Arguments]) -> None:
@@ -325,30 +261,28 @@ def _require_affine(buffer: StagingBuffer, s: Statement, uses: Sequence[Argument
 def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None, readers: Mapping[str, Sequence[Arguments]]
                   ) -> tuple[str, ...]:
     """The loops around the copy, the same for all readers: those *given*, or those in which the copy differs."""
-    kernel, sweep, others = buffer.kernel, buffer.sweep, ", or give fetch_outer_inames"
+    kernel, sweep, others = buffer.kernel, buffer.request.sweep, ", or give fetch_outer_inames"
     if given is not None:
         for s in readers:
             require_inames(given, kernel.statement_by_id[s].inames, f"'{s}'")
         return loops_around(kernel, buffer.name, dict.fromkeys(readers, given), set(kernel.inames).difference(given),
                             others)
     # an array written in the kernel has another value in each iteration of its writers' loops
-    sources = variables(buffer.value(next(args for uses in readers.values() for args in uses)))
+    sources = variables(buffer.staged.value(next(args for uses in readers.values() for args in uses)))
     rewritten = {x for s in kernel.statements if s.written in sources for x in s.inames}
     own = sources & set(kernel.inames)              # the free inames of a rule
     stay = {s: rewritten.union(own, *(variables(a) for args in uses for a in args)) for s, uses in readers.items()}
     return loops_around(kernel, buffer.name, stay, sweep, others)
 
 
-def _with_copy(buffer: StagingBuffer, request: _Request) -> LoopKernel:
-    kernel = buffer.kernel
-    copy_id = given_or_fresh(kernel, request.statement_id, f"{buffer.temporary}_rule")
+def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
+    kernel, whole, allowed = buffer.kernel, buffer.request.whole, buffer.allowed
     moves = {s: [_where_read(buffer, kernel.statement_by_id[s], args) for args in uses]
              for s, uses in buffer.uses.items()}
-    if buffer.whole_box:
+    if whole:
         _require_not_written(buffer)
-    array = buffer.name if request.wholly else None
-    copy = buffer.copy_in(copy_id, buffer.box, _read_cells(buffer, moves, array).set, whole=buffer.whole_box)
-    if not buffer.whole_box:
+    copy = buffer.copy_in(copy_id, buffer.box, _read_cells(buffer, moves).set, whole=whole)
+    if not whole:
         copy = replace(copy, domain=buffer.in_one_piece(copy))
     sources = variables(copy.expression)
     if extra := sources & set(kernel.inames) - {*copy.inames}:
@@ -358,33 +292,34 @@ def _with_copy(buffer: StagingBuffer, request: _Request) -> LoopKernel:
     def reading(s: Statement) -> Statement:
         return replace(s, expression=buffer.used(s.expression),
                        assignee=element(s.written, tuple(map(buffer.used, s.subscripts))))
-    made = buffer.put_in(copy, None, reading, lambda *_: _dependences(buffer, copy, moves, array),
+    made = buffer.put_in(copy, None, reading, partial(_dependences, buffer, copy, moves),
                          frozenset(s.id for s in kernel.statements if s.written in sources))
-    result = require_legal(made, buffer.step, assume=request.assume, unsafe=request.unsafe)
-    owed = require_copied_in(kernel, made, buffer.temporary, buffer.step, assume=request.assume, unsafe=request.unsafe)
+    result = allowed.legal(made, buffer.step)
+    owed = require_copied_in(kernel, made, buffer.temporary.name, buffer.step, assume=allowed.assume,
+                             unsafe=allowed.unsafe)
     return result if not owed else annotated(result, obligations=(*result.obligations, *owed))
 
 
 def _where_read(buffer: StagingBuffer, s: Statement, args: Arguments) -> Map:
     """From the instances of *s* that read at *args* to their cells; a branch of an ``if`` may exclude some."""
-    found = [where for own, where in uses_at(buffer.kernel, s, buffer.is_use) if own == args]
+    found = [where for own, where in uses_at(buffer.kernel, s, buffer.staged.is_use) if own == args]
     move = buffer.cell_of(analysis_domain(buffer.kernel, s), args)
     return restrict(move, reduce(InstanceSet.union, found)) if found else move
 
 
-def _read_cells(buffer: StagingBuffer, moves: Mapping[str, Sequence[Map]], array: str | None) -> InstanceSet:
-    """The cells to copy: those that are read, extended to a box if no statement writes the *array*."""
+def _read_cells(buffer: StagingBuffer, moves: Mapping[str, Sequence[Map]]) -> InstanceSet:
+    """The cells to copy: those that are read, extended to a box if they are of an array that no statement writes."""
     kernel = buffer.kernel
     images = [kernel.statement_by_id[s].domain.apply(move, buffer.inames) for s, own in moves.items() for move in own]
     points = reduce(InstanceSet.union, images).with_quotients()
-    written = array is None or array in kernel.written_names
-    return points if written or len(images) == 1 else box_hull(points, buffer.box.dims)
+    computed = buffer.name in kernel.substitutions or buffer.name in kernel.written_names
+    return points if computed or len(images) == 1 else box_hull(points, buffer.box.dims)
 
 
 def _require_not_written(buffer: StagingBuffer) -> None:
     """:raises PreconditionError: the box may have an element without a value, which no statement reads."""
     kernel = buffer.kernel
-    value = expand_rules(buffer.value(buffer.box.arguments()), kernel.substitutions)
+    value = expand_rules(buffer.staged.value(buffer.box.arguments()), kernel.substitutions)
     if written := variables(value) & (kernel.temporaries.keys() | kernel.written_names):
         raise PreconditionError(
             f"{buffer.step}: what is not read of the box around '{buffer.name}' is computed from '{min(written)}', "
@@ -392,11 +327,11 @@ def _require_not_written(buffer: StagingBuffer) -> None:
             hint="leave fetch_bounding_box out")
 
 
-def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]], wholly: str | None
-                 ) -> Iterator[Dependence]:
+def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]],
+                 _: Sequence[Dependence], result: LoopKernel) -> Iterator[Dependence]:
     """The dependences of the readers, moved to the copy for the elements that it reads, and the flow to the readers.
 
-    :arg wholly: the array that the readers access only through the copy.
+    The readers access an array only through its copy; they may read the arrays of a rule otherwise, too.
     """
     kernel = buffer.kernel
     move = {s: restrict(reduce(Map.union, own), analysis_domain(kernel, kernel.statement_by_id[s]))
@@ -406,36 +341,21 @@ def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Seq
     def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
         if statement not in move or is_write:
             return [End(statement, is_write)]
-        stays = wholly != d.array or d.array in _read_elsewhere(kernel, kernel.statement_by_id[statement])
+        stays = d.array != buffer.name or d.array in _read_elsewhere(kernel, kernel.statement_by_id[statement])
         return [*([End(statement, is_write)] if stays else ()), End(copy.id, is_write, move[statement])]
     for moved in moved_dependences(kernel, sources, ends):
-        yield _on_one_element(kernel, moved.after, copy) if moved.after is not moved.d and wholly == moved.d.array \
-            else moved.after
+        is_copied = moved.after is not moved.d and moved.d.array == buffer.name
+        yield on_one_element(result, moved) if is_copied else moved.after
     for s, relation in move.items():
         # a reader that overwrites its element now does so after the copy; before, one instance did both in order
         written = kernel.statement_by_id[s].written
         if written in sources & kernel.array_args.keys():
             yield Dependence("anti", written, copy.id, s, relation.reverse())
     for s, relation in move.items():
-        yield Dependence("flow", buffer.temporary, copy.id, s, relation.reverse(), of_value=True)
-
-
-def _on_one_element(kernel: LoopKernel, d: Dependence, copy: Statement) -> Dependence:
-    """*d* restricted to the element that the copy reads: a reader's other references are not the copy's."""
-    writer = d.source if d.kind == "flow" else d.sink
-    writes = [a for a in accesses_of(kernel, kernel.statement_by_id[writer]) if a.is_write and a.array == d.array]
-    value = copy.expression
-    if not writes or not all(a.affine for a in writes):
-        return d
-    read = subscripts_on(analysis_domain(kernel, copy), value.index_tuple if isinstance(value, p.Subscript) else ())
-    written = writes[0].subscript_relation
-    pairs = same_element(written, read) if d.kind == "flow" else same_element(read, written)
-    return replace(d, relation=d.relation.intersect(pairs))
+        yield Dependence("flow", buffer.temporary.name, copy.id, s, relation.reverse(), of_value=True)
 
 
 def _read_elsewhere(kernel: LoopKernel, s: Statement) -> frozenset[str]:
     """The arrays that a reader still reads directly: the copy serves its expression and its subscripts."""
     others = (expand_rules(e, kernel.substitutions) for e in s.predicates)
     return frozenset(s.domain.params).union(*map(variables, others))
-
-# }}}

@@ -1,25 +1,30 @@
 """Reindexing, the one way to change inames: an instance relation, applied to statements, domains and dependences."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.constructors import Image, annotated, reindexed, rewritten
+from loopkit.analysis.order import loops_of
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import called, map_children, substitute, variables
+from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.given_order import Chain, given, still_given
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
-from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
+from loopkit.kernel.tree import Loop, Tree, leaves, nest, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
 from loopkit.poly.relations import reindexing
 from loopkit.poly.sets import InstanceSet, Map, Set
+from loopkit.transform.subst import rules_using, without_rules
+
+#: ``(op, e)`` for ``e op 0``.
+Condition = tuple[str, Expression]
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ class Case:
     """Values of old inames, and the conditions on new ones under which the old inames have these values."""
 
     values: Mapping[str, Expression]
-    conditions: tuple[tuple[str, Expression], ...]
+    conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
@@ -45,20 +50,16 @@ class Reindexing:
     old: tuple[str, ...]
     new: tuple[str, ...]
     values: Mapping[str, Expression]
-    conditions: tuple[tuple[str, Expression], ...] = ()
+    conditions: tuple[Condition, ...] = ()
     cases: tuple[Case, ...] = ()
     whole: tuple[InstanceSet, InstanceSet] | None = None
 
     def relation(self, inames: tuple[str, ...]) -> Map:
-        """``{ [inames] -> [new inames] }`` for a statement with *inames*."""
         new = self.inames(inames)
-        result: Map | None = None
-        for case in self.cases or (Case(self.values, self.conditions),):
-            values = tuple(case.values.get(x, p.Variable(x)) for x in inames)
-            part = reindexing(new, values, InstanceSet.universe(new).where(*case.conditions).set)
-            result = part if result is None else result.union(part)
-        assert result is not None
-        return result
+        return reduce(Map.union, (
+            reindexing(new, tuple(case.values.get(x, p.Variable(x)) for x in inames),
+                       InstanceSet.universe(new).where(*case.conditions).set)
+            for case in self.cases or (Case(self.values, self.conditions),)))
 
     def image(self, domain: InstanceSet, relation: Map, assumptions: Set) -> InstanceSet:
         """The image of *domain* under *relation*, in the simplest form available."""
@@ -86,26 +87,18 @@ class Reindexing:
             return tuple(self.names.get(x, x) for x in inames)
         if not self.old:
             return (*inames, *self.new)
-        result: list[str] = []
-        for x in inames:
-            if x not in self.old:
-                result.append(x)
-            elif x == next(y for y in inames if y in self.old):
-                result.extend(self.new)
-        return tuple(result)
+        at = next((i for i, x in enumerate(inames) if x in self.old), len(inames))
+        return (*inames[:at], *(self.new if at < len(inames) else ()), *(x for x in inames[at:] if x not in self.old))
 
 
-def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str] | None = None) -> LoopKernel:
-    """*kernel* with *step* applied to statements, domains and dependences; *tree* is the new order."""
-    used = frozenset().union(*(variables(value) for value in step.values.values()))
-    kernel = _rules_written_out(kernel, step.old, used if within is None else None)
-    chosen = (s for s in kernel.statements if within is None or s.id in within)
-    steps = {s.id: step for s in chosen if not step.old or any(x in step.old for x in s.inames)}
-    rules = {name: replace(rule, expr=substitute(rule.expr, {x: v for x, v in step.values.items()
-                                                             if x not in rule.arguments}))
-             for name, rule in kernel.substitutions.items()}
+def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str]) -> LoopKernel:
+    """*kernel* with *step* applied to the statements *within*, domains and dependences; *tree* is the new order."""
+    steps = {s.id: step for s in kernel.statements
+             if s.id in within and (not step.old or not set(step.old).isdisjoint(s.inames))}
     left = {x for s in kernel.statements if s.id not in steps for x in s.inames}
-    return rewritten(_moved(kernel, steps, tree), substitutions=rules,
+    used = frozenset().union(*(variables(value) for value in step.values.values()))
+    kernel = _rules_written_out(kernel, step.old, used if left.isdisjoint(step.old) else None)
+    return rewritten(_moved(kernel, steps, tree), substitutions=substituted_rules(kernel.substitutions, step.values),
                      tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
 
 
@@ -158,7 +151,6 @@ def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree
 
 
 def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reindexing]) -> tuple[str, ...]:
-    """The inames of a reduction after each of its updates moved."""
     result: dict[str, None] = {}
     for update in node.updates:
         own = node.inames if not node.others else tuple(
@@ -184,38 +176,88 @@ def substituted(statement: Statement, values: Mapping[str, Expression]) -> State
     return with_expressions(statement, replaced)
 
 
+def substituted_rules(rules: Mapping[str, SubstitutionRule], values: Mapping[str, Expression]
+                      ) -> dict[str, SubstitutionRule]:
+    """*rules* with *values* for their free variables."""
+    return {r.name: replace(r, expr=substitute(r.expr, {k: v for k, v in values.items() if k not in r.arguments}))
+            for r in rules.values()}
+
+
+def mentioned(statement: Statement) -> frozenset[str]:
+    """The names in the expressions of *statement*."""
+    return frozenset().union(*map(variables, (statement.assignee, statement.expression, *statement.predicates)))
+
+
+def bounded_by(iname: str, length: int) -> tuple[Condition, Condition]:
+    """The conditions ``0 <= iname < length``."""
+    return (">=", p.Variable(iname)), ("<", add(p.Variable(iname), -length))
+
+
+def element(name: str, subscripts: tuple[Expression, ...]) -> p.Variable | p.Subscript:
+    """An element of an array, or a scalar."""
+    return p.Subscript(p.Variable(name), subscripts) if subscripts else p.Variable(name)
+
+
+def with_domains(statements: Iterable[Statement], f: Callable[[InstanceSet], InstanceSet]) -> tuple[Statement, ...]:
+    """*statements* with *f* applied to their domains; those that share a domain still share one."""
+    own = tuple(statements)
+    new = {x: f(domain) for x, domain in {id(s.domain): s.domain for s in own}.items()}
+    return tuple(replace(s, domain=new[id(s.domain)]) for s in own)
+
+
+def folded(expr: Expression) -> Expression:
+    """*expr* with like terms collected, if it is a sum or a product."""
+    return add(expr) if isinstance(expr, p.Sum | p.Product) else expr
+
+
 def _collected(expr: Expression) -> Expression:
     """*expr* with like terms of its subscripts combined: ``y[n - (n - i - 1) - 1]`` is ``y[i]``."""
     expr = map_children(expr, _collected)
     if not isinstance(expr, p.Subscript):
         return expr
-    index = tuple(add(e) if isinstance(e, p.Sum | p.Product) else e for e in expr.index_tuple)
+    index = tuple(map(folded, expr.index_tuple))
     return expr if index == expr.index_tuple else p.Subscript(expr.aggregate, index)
 
 
-def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset[str] | None,
+def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset[str],
                   f: Callable[[Loop], Tree]) -> Tree:
     """The kernel's tree with *f* applied to each loop over one of *inames* around statements of *within*.
 
     :raises ScheduleError: a loop holds statements of which only some are in *within*.
     """
     def one(node: Tree) -> Tree:
-        if not isinstance(node, Loop) or node.iname not in inames:
+        if not isinstance(node, Loop) or node.iname not in inames or within.isdisjoint(leaves(node)):
             return node
-        if within is not None:
-            inside = set(leaves(node))
-            if not inside & within:
-                return node
-            if not inside <= within:
-                other = sorted(inside - within)[0]
-                raise ScheduleError(
-                    f"within= names only some of the statements of the loop over '{node.iname}': it also holds "
-                    f"'{other}'.", subject=node.iname, hint="name all of them, or end the loop between them")
+        if others := {*leaves(node)} - within:
+            raise ScheduleError(
+                f"within= names only some of the statements of the loop over '{node.iname}': it also holds "
+                f"'{min(others)}'.", subject=node.iname, hint="name all of them, or end the loop between them")
         return f(node)
     return rewrite(kernel.tree, one)
 
 
-def require_whole_reductions(kernel: LoopKernel, step: str) -> None:
+def with_nest(kernel: LoopKernel, old: tuple[str, ...], new: tuple[str, ...], within: frozenset[str]) -> Tree:
+    """The tree with loops over *new* in the place of those over *old*, which must be perfectly nested, in any order."""
+    def replaced(loop: Loop) -> Tree:
+        body, found = loop.body, [loop.iname]
+        while isinstance(body, Loop) and body.iname in old:
+            found.append(body.iname)
+            body = body.body
+        if len(found) == len(old):
+            return nest(new, body)
+        if loop.iname == next(x for x in loops_of(kernel.paths[next(leaves(loop))]) if x in old):
+            raise not_nested(old, old[0])
+        return loop                     # the loops around it are looked at next
+    return rewrite_loops(kernel, old, within, replaced)
+
+
+def not_nested(inames: Sequence[str], subject: str) -> ScheduleError:
+    """The error for loops that are not perfectly nested."""
+    return ScheduleError(f"The loops over {', '.join(inames)} are not nested directly in one another.",
+                         subject=subject, hint="bring them together with prioritize_loops first")
+
+
+def require_shared_inames(kernel: LoopKernel, step: str) -> None:
     """:raises ScheduleError: the parts of a reduction no longer share the inames around it."""
     for node in kernel.reductions.values():
         inames = kernel.statement_by_id[node.init].inames
@@ -233,17 +275,6 @@ def _rules_written_out(kernel: LoopKernel, old: Collection[str], used: Collectio
     :arg used: the inames that replace the old ones; an argument may share the name of one of them. ``None``: the old
         inames change in some statements only, or in several ways.
     """
-    rules = kernel.substitutions
-    ending = {name for name, rule in rules.items() if variables(rule.expr) & set(old) - set(rule.arguments)
-              and (used is None or set(used) & set(rule.arguments))}
-    if not ending:
-        return kernel
-    while callers := {name for name, rule in rules.items() if name not in ending
-                      and (variables(rule.expr) | called(rule.expr)) & ending}:
-        ending |= callers
-    own = {name: rules[name] for name in ending}
-    return rewritten(
-        kernel, statements=tuple(replace(s, expression=expand_rules(s.expression, own),
-                                         predicates=tuple(expand_rules(e, own) for e in s.predicates))
-                                  for s in kernel.statements),
-        substitutions={name: rule for name, rule in rules.items() if name not in ending})
+    ending = {r.name for r in kernel.substitutions.values() if not variables(r.expr).isdisjoint(
+        set(old).difference(r.arguments)) and (used is None or not set(used).isdisjoint(r.arguments))}
+    return without_rules(kernel, rules_using(kernel, ending) | ending)

@@ -1,30 +1,37 @@
-"""realize_scan: a reduction whose upper bound moves with an iname, computed as a scan along it."""
+"""Scans: reductions whose upper bounds move with an iname, computed along it (realize_scan) or by blocks."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.constructors import Image, between_images, rewritten, with_dependences
-from loopkit.analysis.dependences import flow_of_values
+from loopkit.analysis.dependences import flow_of_values, reduction_dependences
 from loopkit.analysis.legality import iname_extent, iname_range, require_legal, violations
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.scans import Scan, operands, require_alone, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
+from loopkit.expr.nodes import Neutral
+from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.kernel.statement import ReductionNode
-from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, rewrite, seq
-from loopkit.poly.affine import add, subtract
+from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, seq
+from loopkit.poly.affine import add, multiply, subtract
+from loopkit.poly.relations import equal_coordinates, reindexing
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.expansion import contracted
-from loopkit.transform.reindex import substituted
-from loopkit.transform.step import matching_statements, transform
+from loopkit.transform.iname import split_iname
+from loopkit.transform.reindex import bounded_by, element, substituted
+from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
+from loopkit.transform.tags import tagged_if_given
+from loopkit.transform.trees import in_order_of
 
 
 @transform
@@ -64,7 +71,7 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
     found = [node for node in kernel.reductions.values() if scan_iname in node.inames]
     if not found:
         raise unknown("reduction iname", str(scan_iname), [x for r in kernel.reductions.values() for x in r.inames])
-    nodes = [node for node in found if chosen is None or node.final in chosen or node.update in chosen]
+    nodes = [node for node in found if not chosen.isdisjoint((node.final, node.update))]
     if not nodes:
         raise PreconditionError(f"No statement that within= names has a reduction over '{scan_iname}'.",
                                 subject=scan_iname)
@@ -75,7 +82,6 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
 
 
 def _sweep(kernel: LoopKernel, node: ReductionNode, named: str | None) -> str:
-    """The iname with which the bounds of *node* move."""
     init, update = kernel.statement_by_id[node.init], kernel.statement_by_id[node.update]
     if named is not None:
         return named
@@ -115,8 +121,6 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
             return in_order(kernel, scan)
 
 
-# {{{ in the order of the sweep
-
 def in_order(kernel: LoopKernel, scan: Scan) -> LoopKernel:
     """*scan* in a loop: the accumulator carries the value from one iteration of the sweep to the next.
 
@@ -135,8 +139,10 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     node, sweep = scan.node, scan.sweep
     init, update = kernel.statement_by_id[node.init], kernel.statement_by_id[node.update]
     moved = operands(kernel, scan, offset)
-    inside = _inside(kernel, scan)
-    cell = _cell(kernel, node, inside)
+    # the loops inside the sweep and around the reduction: each of their iterations has a separate scan
+    loops = loops_of(kernel.paths[node.init])
+    inside = loops[loops.index(sweep) + 1:]
+    cell = element(node.accumulator, tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inside))
     combined = substituted(replace(update, domain=update.domain.apply(moved, init.inames), reduction=None),
                            {scan.iname: add(p.Variable(sweep), offset)})
     # an instance without terms keeps the init, which has no effect
@@ -144,14 +150,16 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     start = replace(init, domain=rows, reduction=None, depends_on=frozenset(), assignee=cell)
     new = {node.init: start, node.update: replace(combined, assignee=cell),
            node.final: substituted(kernel.statement_by_id[node.final], {node.accumulator: cell})}
-    tree = _tree(kernel, scan, behind)
+    tree = _tree(kernel, scan, inside, behind)
+    tags = dict(kernel.tags)
+    if not any(scan.iname in s.inames for s in kernel.statements if s is not update):
+        tags.pop(scan.iname, None)
     result = with_dependences(
         kernel, partial(_dependences, node, moved), tree=tree,
         statements=tuple(new.get(s, kernel.statement_by_id[s]) for s in leaves(tree)),
         temporaries={**kernel.temporaries, node.accumulator: replace(
             kernel.temporaries[node.accumulator], shape=tuple(iname_extent(kernel, x) for x in inside))},
-        reductions={name: r for name, r in kernel.reductions.items() if r is not node},
-        tags={x: t for x, t in kernel.tags.items() if x != scan.iname or _elsewhere(kernel, scan)})
+        reductions={name: r for name, r in kernel.reductions.items() if r is not node}, tags=tags)
     for x in inside:
         if isinstance(kernel.tags.get(x), LocalTag):
             # the cell becomes private to a thread, if storage allocation allows it
@@ -160,35 +168,15 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     return result
 
 
-def _inside(kernel: LoopKernel, scan: Scan) -> tuple[str, ...]:
-    """The loops inside the sweep and around the reduction: each of their iterations has a separate scan."""
-    loops = loops_of(kernel.paths[scan.node.init])
-    return loops[loops.index(scan.sweep) + 1:]
-
-
-def _cell(kernel: LoopKernel, node: ReductionNode, inside: Sequence[str]) -> p.Variable | p.Subscript:
-    accumulator = p.Variable(node.accumulator)
-    if not inside:
-        return accumulator
-    return p.Subscript(accumulator, tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inside))
-
-
-def _elsewhere(kernel: LoopKernel, scan: Scan) -> bool:
-    """Does another statement have the iname of the reduction?"""
-    return any(scan.iname in s.inames for s in kernel.statements if s.id != scan.node.update)
-
-
-def _tree(kernel: LoopKernel, scan: Scan, behind: bool) -> Tree:
-    """The order with the sweep behind the init, and the update without its loop."""
+def _tree(kernel: LoopKernel, scan: Scan, inside: tuple[str, ...], behind: bool) -> Tree:
     node = scan.node
-    inside = _inside(kernel, scan)
 
     def one(tree: Tree) -> Tree:
         match tree:
             case Loop(iname, body) if iname == scan.iname and node.update in leaves(body):
-                return Seq(()) if behind else body
+                return seq() if behind else body
             case Leaf(node.init):
-                return Seq(())
+                return seq()
             case Leaf(node.final) if behind:
                 return seq(tree, Leaf(node.update))
             case Loop(iname) if iname == scan.sweep and node.final in leaves(tree):
@@ -205,4 +193,186 @@ def _dependences(node: ReductionNode, moved: Map, found: Sequence[Dependence], a
     yield from between_images(others, {node.update: [Image(node.update, moved)], node.init: []})
     yield from flow_of_values(after, node.accumulator)
 
-# }}}
+
+@transform
+def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep_iname: str, inner_length: int, *,
+                        outer_iname: str | None = None, inner_iname: str | None = None,
+                        outer_tag: str | InameTag | None = None, inner_tag: str | InameTag | None = None,
+                        assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Split the scan over *scan_iname* in *insn_id* into blocks of *inner_length* along *sweep_iname*.
+
+    The prefix of an element combines the blocks before its block with the prefix inside its block. The first statement
+    reduces the operands of each block (``S_part`` for a statement ``S``). A scan over the blocks then gives the prefix
+    of each block (``S_before``). Each result combines that prefix with a scan in its block. All three are reductions,
+    to which ``realize_scan``, tags and further levels apply. The step regroups the operands.
+
+    The proof of the scan property along the sweep is that of :func:`realize_scan`.
+
+    :arg insn_id: the statement with the reduction.
+    :arg inner_length: the number of elements in a block.
+    :arg outer_iname: the number of the block, default ``i_outer`` for a sweep ``i``; *inner_iname*: counts in it.
+    :arg outer_tag: tag for the outer iname, as for :func:`tag_inames`; likewise *inner_tag*.
+    :raises UnknownNameError: there is no such statement, or it has no such reduction or sweep.
+    :raises PreconditionError: the reduction is no scan, with the smallest sizes and instance that show it; its
+        operation cannot be reordered; the sweep has a tag.
+    :raises ScheduleError: a loop over *scan_iname* holds other statements.
+    :raises UndecidedError: bounds or operands are read from memory, so the step cannot analyse them.
+    :raises IllegalTransformError: an operand is computed too late to be reduced first; with its witness.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, x[j])  {id=S}")
+    >>> print(lk.make_two_level_scan(knl, "S", "j", "i", 128).statements_text)
+    for i_outer
+      <> S_part[i_outer] = sum(j_part, x[128*i_outer + j_part])  {id=S_part}
+    end
+    for i_outer_before
+      <> S_before[i_outer_before] = sum(j_before, S_part[j_before])  {id=S_before}
+    end
+    for i_outer, i_inner
+      y[128*i_outer + i_inner] = S_before[i_outer] + sum(j, x[128*i_outer + j])  {id=S}
+    end
+    """
+    node = _node(kernel, insn_id, scan_iname)
+    require_iname(kernel, sweep_iname)
+    length = require_positive(inner_length, "inner_length")
+    if not kernel.operation(node.operation).in_any_order:
+        raise PreconditionError(f"The scan of '{node.final}' cannot be made in two levels: '{node.operation}' combines "
+                                "its operands in their order.", subject=node.operation,
+                                hint="ReductionOperation(..., reorderable=True), if it may be reordered")
+    scan = scan_along(kernel, node, sweep_iname)
+    require_alone(kernel, scan)
+    split = split_iname(kernel, sweep_iname, length, outer_iname=outer_iname, inner_iname=inner_iname)
+    outer, inner = (x for x in split.statement_by_id[node.init].inames if x not in scan.rows)
+    result = _Levels.of(kernel, split, scan, length, outer, inner).kernel()
+    step = f"make_two_level_scan({insn_id!r}, {scan_iname!r}, {sweep_iname!r}, {length})"
+    result = require_legal(result, step, assume=assume, unsafe=unsafe)
+    return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
+
+
+def _node(kernel: LoopKernel, insn_id: str, scan_iname: str) -> ReductionNode:
+    kernel.statement(insn_id)
+    own = [r for r in kernel.reductions.values() if r.final == insn_id]
+    found = [r for r in own if scan_iname in r.inames]
+    if not found:
+        raise unknown("reduction iname", str(scan_iname), [x for r in own for x in r.inames], where=f"'{insn_id}'")
+    return found[0]
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A new reduction, with the statement that stores its results."""
+
+    node: ReductionNode
+    statements: tuple[Statement, Statement, Statement]
+    tree: Tree
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """The parts of a scan; *places*: operands in rows, by block and place, which has the name of the scan's iname."""
+
+    old: LoopKernel
+    scan: Scan
+    length: int
+    outer: str
+    inner: str
+    places: InstanceSet
+
+    @classmethod
+    def of(cls, before: LoopKernel, split: LoopKernel, scan: Scan, length: int, outer: str, inner: str) -> _Levels:
+        init, update = before.statement_by_id[scan.node.init], before.statement_by_id[scan.node.update]
+        whole = update.domain.apply(operands(before, scan, scan.shift), init.inames)
+        new = tuple(y for x in init.inames for y in ((outer, scan.iname) if x == scan.sweep else (x,)))
+        place = p.Variable(scan.iname)
+        values = tuple(add(multiply(length, p.Variable(outer)), place) if x == scan.sweep else p.Variable(x)
+                       for x in init.inames)
+        inside = InstanceSet.universe(new).where(*bounded_by(scan.iname, length))
+        return cls(split, scan, length, outer, inner, whole.apply(reindexing(new, values, inside.set), new))
+
+    def inames(self, block: str) -> tuple[str, ...]:
+        """The inames of a block's values; *block* counts the blocks."""
+        return tuple(block if x == self.outer else x for x in self.places.inames if x != self.scan.iname)
+
+    def element(self, array: str, block: str, of: str) -> p.Subscript:
+        """The element of *array* for *block*, one of those that *of* counts in its rows."""
+        return p.Subscript(p.Variable(array), tuple(
+            subtract(p.Variable(block), iname_range(self.old, self.outer)[0]) if x == of else
+            subtract(p.Variable(x), iname_range(self.old, x)[0]) for x in self.inames(of)))
+
+    def operand_at(self, place: str) -> Expression:
+        return add(multiply(self.length, p.Variable(self.outer)), p.Variable(place), self.scan.shift)
+
+    def level(self, name: str, block: str, iname: str, blocks: InstanceSet, terms: InstanceSet, update: Statement
+              ) -> _Level:
+        """*name* for each of *blocks*, reduced over *iname* in *terms*."""
+        knl = self.old
+        accumulator = knl.fresh_name(f"acc_{iname}")
+        node = ReductionNode(f"{name}.{iname}", self.scan.node.operation, accumulator, (iname,), f"{name}.{iname}.init",
+                             (f"{name}.{iname}.update",), name)
+        acc = p.Variable(accumulator)
+        start = Statement(node.init, acc, Neutral(node.operation), blocks, reduction=node.name)
+        combined = replace(update, id=node.update, assignee=acc, domain=terms, combine=node.operation,
+                           reduction=node.name)
+        stored = Statement(name, self.element(name, block, block), acc, blocks)
+        loops = loops_of(knl.paths[self.scan.node.init])
+        inside = loops[loops.index(self.inner) + 1:]
+        body = seq(Leaf(node.init), Loop(iname, Leaf(node.update)), Leaf(name))
+        return _Level(node, (start, combined, stored), nest((block, *inside), body))
+
+    def kernel(self) -> LoopKernel:
+        knl, scan, node, places = self.old, self.scan, self.scan.node, self.places
+        init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
+        part, before = (knl.fresh_name(f"{final.id}_{what}") for what in ("part", "before"))
+        term, block, other = (knl.fresh_name(x) for x in (
+            f"{scan.iname}_part", f"{self.outer}_before", f"{scan.iname}_before"))
+        with_operands = places.onto(self.inames(self.outer))
+        first = self.level(part, self.outer, term, with_operands, _renamed(places, scan.iname, term),
+                           substituted(update, {scan.iname: self.operand_at(term)}))
+        rows = self.inames(block)
+        results = _renamed(init.domain.onto(self.inames(self.outer)), self.outer, block)
+        earlier = _renamed(with_operands, self.outer, other).onto((*rows, other)).intersect(
+            results.onto((*rows, other))).where(("<", subtract(p.Variable(other), p.Variable(block))))
+        second = self.level(before, block, other, results, earlier, Statement(
+            "", p.Variable(before), self.element(part, other, block), earlier))
+        own = init.domain.onto(update.inames).intersect(places.onto(update.inames)).where(
+            (">=", subtract(p.Variable(self.inner), p.Variable(scan.iname))))
+        total = knl.operation(node.operation).apply(self.element(before, self.outer, self.outer),
+                                                    p.Variable(node.accumulator))
+        new = {update.id: substituted(replace(update, domain=own), {scan.iname: self.operand_at(scan.iname)}),
+               final.id: substituted(final, {node.accumulator: total})}
+        levels = (first, second)
+        tree = rewrite(knl.tree, lambda loop: seq(first.tree, second.tree, loop) if isinstance(loop, Loop)
+                       and loop.iname == self.outer and final.id in leaves(loop) else loop)
+        return with_dependences(
+            knl, partial(self._dependences, levels, (part, before)),
+            statements=in_order_of(tree, [*first.statements, *second.statements,
+                                          *(new.get(s.id, s) for s in knl.statements)]), tree=tree,
+            temporaries={**knl.temporaries,
+                         **{x: TemporaryVariable(x) for x in (part, before)},
+                         **{x.node.accumulator: TemporaryVariable(x.node.accumulator, shape=()) for x in levels}},
+            reductions={**knl.reductions, **{x.node.name: x.node for x in levels}})
+
+    def _dependences(self, levels: Sequence[_Level], arrays: Sequence[str], found: Sequence[Dependence],
+                     new: LoopKernel) -> Iterator[Dependence]:
+        """The former dependences of each operand, now read twice, and those of the new reductions and their results."""
+        node = self.scan.node
+        first = levels[0].statements[1].id
+        own = self._moved(new, node.update, self.scan.iname, (self.outer, self.inner))
+        whole = self._moved(new, first, levels[0].node.inames[0], ())
+        others = (d for d in found if d.array != node.accumulator)
+        yield from between_images(others, {node.update: [Image(node.update, own), Image(first, whole)], node.init: []})
+        for name in (node.name, *(level.node.name for level in levels)):
+            yield from reduction_dependences(new, new.reductions[name])
+        for array in arrays:
+            yield from flow_of_values(new, array)
+
+    def _moved(self, new: LoopKernel, update: str, place: str, same: Sequence[str]) -> Map:
+        """From the old update to the one called *update*, whose operand is at *place* in its block."""
+        old, to = self.old.statement_by_id[self.scan.node.update], new.statement_by_id[update]
+        rows = [*map(p.Variable, self.scan.rows), *map(p.Variable, same)]
+        pairs = equal_coordinates(old.inames, [p.Variable(self.scan.iname), *rows], to.inames,
+                                  [self.operand_at(place), *rows])
+        return pairs.intersect_range(to.domain.set)
+
+
+def _renamed(points: InstanceSet, old: str, new: str) -> InstanceSet:
+    return InstanceSet(tuple(new if x == old else x for x in points.inames), points.set)

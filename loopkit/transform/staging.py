@@ -5,9 +5,9 @@ stage values that statements read; ``buffer_array`` also stages values that they
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 
 import numpy as np
 import pymbolic.primitives as p
@@ -15,16 +15,19 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_as
 from loopkit.analysis.constructors import with_dependences
+from loopkit.analysis.moved_dependences import Moved
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import Derive, LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
-from loopkit.kernel.tree import Leaf, leaves, nest
+from loopkit.kernel.tree import Leaf, nest, seq
+from loopkit.language.names import name_list
 from loopkit.poly.affine import add, subtract
 from loopkit.poly.elements import BoxAxis, joined, outside, swept_interval
 from loopkit.poly.enumerated import subscripts_on, where_holds
@@ -32,14 +35,65 @@ from loopkit.poly.limits import affordable
 from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
-from loopkit.transform.placement import around_users, placed, with_loops_kept
+from loopkit.transform.reindex import Condition, bounded_by, element
 from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
-from loopkit.transform.step import require_fresh, require_positive
+from loopkit.transform.step import as_address_space, as_tag, new_name, require_fresh, require_positive
+from loopkit.transform.trees import around_users, in_order_of, placed, with_loops_kept
 
 Arguments = tuple[Expression, ...]
 
 #: The arguments (subscripts) of an expression that a buffer replaces, else ``None``.
 IsUse = Callable[[Expression], Arguments | None]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The elements of an array or the values of a rule; *value*: of a cell, as a function of its arguments."""
+
+    name: str
+    is_use: IsUse
+    value: Callable[[Arguments], Expression]
+
+    @classmethod
+    def of_array(cls, name: str) -> Staged:
+        def is_use(expr: Expression) -> Arguments | None:
+            if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(name):
+                return expr.index_tuple
+            return () if expr == p.Variable(name) else None
+        return cls(name, is_use, partial(element, name))
+
+    def uses_of(self, expressions: Iterable[Expression]) -> tuple[Arguments, ...]:
+        found: dict[Arguments, None] = {}
+
+        def walk(expr: Expression) -> None:
+            args = self.is_use(expr)
+            if args is not None:
+                found[args] = None
+            for child in expr.index_tuple if isinstance(expr, p.Subscript) else children(expr):
+                walk(child)
+        for expression in expressions:
+            walk(expression)
+        return tuple(found)
+
+    def uses_in(self, s: Statement) -> tuple[Arguments, ...]:
+        return self.uses_of((s.expression, *s.subscripts))
+
+
+@dataclass(frozen=True)
+class BoxRequest:
+    """The box of a copy as the caller requests it, over the inames *sweep*; *tag*: of the inames of the copy."""
+
+    sweep: tuple[str, ...]
+    tag: InameTag | None
+    whole: bool
+    dim_names: tuple[str, ...] | None
+    multiples: int | Sequence[int]
+
+    @classmethod
+    def of(cls, sweep: tuple[str, ...], tag: str | InameTag | None, whole: bool,
+           dim_names: str | Iterable[str] | None = None, multiples: int | Sequence[int] = 1) -> BoxRequest:
+        return cls(sweep, None if tag is None else as_tag(tag), whole,
+                   None if dim_names is None else name_list(dim_names), multiples)
 
 
 @dataclass(frozen=True)
@@ -50,7 +104,6 @@ class Box:
     inames: tuple[str | None, ...]
 
     def offsets(self, args: Sequence[Expression]) -> tuple[Expression, ...]:
-        """The subscripts in the copy of the element at *args*."""
         return tuple(subtract(a, v.base) for a, v, x in zip(args, self.intervals, self.inames, strict=True)
                      if x is not None)
 
@@ -68,61 +121,54 @@ class Box:
         return tuple(v.extent for v, x in zip(self.intervals, self.inames, strict=True) if x is not None)
 
     @property
-    def conditions(self) -> list[tuple[str, Expression]]:
-        """The bounds of the inames of the copy."""
-        return [condition for x, length in zip(self.dims, self.shape, strict=True)
-                for condition in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
-
-    def lengthened(self, multiples: Sequence[int]) -> Box:
-        """This box, with axes that have inames lengthened at their ends to multiples of these numbers."""
-        numbers = iter(multiples)
-        return replace(self, intervals=tuple(
-            v if x is None else replace(v, extent=-(-v.extent // (by := next(numbers)))*by)
-            for v, x in zip(self.intervals, self.inames, strict=True)))
+    def conditions(self) -> list[Condition]:
+        return [c for x, length in zip(self.dims, self.shape, strict=True) for c in bounded_by(x, length)]
 
 
 @dataclass(frozen=True)
 class StagingBuffer:
-    """Cells in place of the uses found by *is_use* in the statements of *uses*: array elements or values of a rule.
+    """A temporary with cells in place of the uses of *staged* in some statements.
 
-    :ivar step: the transformation, as in its call; *name*: the array or the rule.
-    :ivar sweep: the inames over which the box spans; *dim_names*: the requested names for the inames of the copy.
-    :ivar value: the value of a cell, as a function of its arguments.
-    :ivar whole_box: copy in all of the box, as far as the operands lie inside of their arrays.
-    :ivar allowed: the side effects that the caller allows.
-    :ivar multiples: numbers to whose multiples the lengths of the box's axes are rounded up.
+    :ivar step: the transformation, as in its call.
     :ivar uses: for each user the arguments that span the box; *outer*: the inames of the loops around it.
     """
 
     kernel: LoopKernel
     step: str
-    name: str
-    sweep: tuple[str, ...]
-    temporary: str
-    is_use: IsUse
-    value: Callable[[Arguments], Expression]
-    tag: InameTag | None
-    space: AddressSpace | None
-    dtype: np.dtype | None
-    whole_box: bool
+    staged: Staged
+    temporary: TemporaryVariable
+    request: BoxRequest
     allowed: Allowed
-    multiples: int | Sequence[int] = 1
-    dim_names: Sequence[str] | None = None
     uses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)
     outer: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        return self.staged.name
+
     @cached_property
     def box(self) -> Box:
-        """The bounding box of all uses, lengthened."""
-        box = _box_of(self)
-        return box.lengthened(self._lengths(len(box.dims)))
+        intervals = list(_intervals(self))
+        spanned = [axis for axis, v in enumerate(intervals) if v.extent > 1]
+        names: list[str | None] = [None]*len(intervals)
+        for axis, name, multiple in zip(spanned, self._dim_names(spanned), self._multiples(len(spanned)), strict=True):
+            names[axis] = name
+            intervals[axis] = replace(v := intervals[axis], extent=-(-v.extent // multiple)*multiple)
+        return Box(tuple(intervals), tuple(names))
 
-    def _lengths(self, axes: int) -> tuple[int, ...]:
-        """The multiples for the lengths of the box.
+    def _dim_names(self, axes: Sequence[int]) -> list[str]:
+        given = self.request.dim_names
+        if given is None:
+            return [self.kernel.fresh_name(f"{self.name}_dim_{axis}") for axis in axes]
+        if len(given) < len(axes):
+            raise PreconditionError(f"{self.step} has more axes than names were given ({list(given)}).",
+                                    subject=self.name)
+        for name in given[:len(axes)]:
+            require_fresh(self.kernel, name)
+        return list(given[:len(axes)])
 
-        :raises PreconditionError: not a positive integer for each axis, or the box is not copied as a whole.
-        """
-        given = self.multiples
+    def _multiples(self, axes: int) -> tuple[int, ...]:
+        given = self.request.multiples
         several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]*axes
         if len(several) != axes:
             raise PreconditionError(
@@ -130,17 +176,15 @@ class StagingBuffer:
                 "numbers.", subject="box_multiples",
                 hint="give each a number, 1 for one that stays, or give a single number for all")
         numbers = tuple(require_positive(m, "each number of box_multiples=") for m in several)
-        if not self.whole_box and any(m > 1 for m in numbers):
+        if not self.request.whole and any(m > 1 for m in numbers):
             raise PreconditionError(f"{self.step}: box_multiples= lengthens a box that is copied as a whole.",
                                     subject="box_multiples", hint="fetch_bounding_box=True")
         return numbers
 
     def placed_best(self, made: Callable[[StagingBuffer], LoopKernel], *, fixed: bool = False) -> LoopKernel:
-        """*made* of the buffer in its loops, or in further loops around them if those give fewer side effects.
-
-        :arg fixed: in its loops only.
-        """
-        wider = self.outer if fixed else with_loops_kept(self.kernel, list(self.uses), self.outer, self.sweep)
+        """*made* in its loops, or, unless *fixed*, in further loops around them if those give fewer side effects."""
+        wider = self.outer if fixed else with_loops_kept(self.kernel, self.uses, self.outer,
+                                                              self.request.sweep)
         return with_fewest_side_effects(self.kernel, self.step, self.allowed, (self.outer, wider),
                                         lambda place: made(replace(self, outer=place)))
 
@@ -148,7 +192,6 @@ class StagingBuffer:
 
     @property
     def inames(self) -> tuple[str, ...]:
-        """The inames of a cell: those of the loops around the buffer, and those of the place in the box."""
         return (*self.outer, *self.box.dims)
 
     def cell_of(self, domain: InstanceSet, arguments: Arguments) -> Map:
@@ -171,15 +214,12 @@ class StagingBuffer:
     def copy_in(self, statement_id: str, box: Box, points: Set, *, whole: bool = False) -> Statement:
         """The statement that computes the cells *points*, or the *whole* box around them; *box* names its inames."""
         inames = (*self.outer, *box.dims)
-        copy = Statement(statement_id, element(self.temporary, tuple(map(p.Variable, box.dims))),
-                         self.value(box.arguments()), InstanceSet(inames, with_dim_names(points, inames)))
+        copy = Statement(statement_id, element(self.temporary.name, tuple(map(p.Variable, box.dims))),
+                         self.staged.value(box.arguments()), InstanceSet(inames, with_dim_names(points, inames)))
         return replace(copy, domain=self._whole(copy, box)) if whole else copy
 
     def _whole(self, copy: Statement, box: Box) -> InstanceSet:
-        """All of the box wherever some of it is used, except where *copy* would read outside of an array.
-
-        :raises PreconditionError: the extents of an array are unknown.
-        """
+        """All of the box wherever some of it is used, except where *copy* would read outside of an array."""
         every = copy.domain.onto(self.outer).onto(copy.inames).where(*box.conditions)
         names = self.kernel.value_params.union(copy.inames)
         inside, ends = every, dict[Expression, None]()
@@ -227,66 +267,38 @@ class StagingBuffer:
 
     def used(self, expr: Expression) -> Expression:
         """*expr* with cells in the place of all uses."""
-        arguments = self.is_use(expr)
-        return map_children(expr, self.used) if arguments is None else element(self.temporary,
+        arguments = self.staged.is_use(expr)
+        return map_children(expr, self.used) if arguments is None else element(self.temporary.name,
                                                                                self.box.offsets(arguments))
 
     def put_in(self, first: Statement | None, last: Statement | None, rewritten: Callable[[Statement], Statement],
                derive: Derive, writers: frozenset[str] = frozenset()) -> LoopKernel:
-        """The kernel with copy-in and copy-out, as far as they exist, around its users, which are *rewritten*.
-
-        :arg derive: gives the dependences of the result; see :func:`loopkit.analysis.constructors.with_dependences`.
-        :arg writers: statements that must stay before the copy-in.
-        """
+        """The kernel with copy-in and copy-out, if any, around the *rewritten* users, and behind *writers*."""
         kernel, users = self.kernel, frozenset(self.uses)
         copies = [s for s in (first, last) if s is not None]
-        before, after = (None if s is None else nest(s.inames[len(self.outer):], Leaf(s.id)) for s in (first, last))
+        before, after = (seq() if s is None else nest(s.inames[len(self.outer):], Leaf(s.id)) for s in (first, last))
         tree = placed(kernel, self.step, self.name, users, self.outer,
                       lambda body: around_users(body, users, before, after, writers))
-        at = {s: i for i, s in enumerate(leaves(tree))}
         new = [rewritten(s) if s.id in users else s for s in kernel.statements]
-        dims = [x for s in copies for x in s.inames[len(self.outer):]] if self.tag is not None else []
+        tag, temporary = self.request.tag, replace(self.temporary, shape=self.box.shape)
         return with_dependences(
-            kernel, derive, statements=tuple(sorted([*copies, *new], key=lambda s: at[s.id])), tree=tree,
-            temporaries={**kernel.temporaries, self.temporary: TemporaryVariable(self.temporary, self.dtype,
-                                                                                 self.box.shape, self.space)},
-            tags={**kernel.tags, **{x: self.tag for x in dims if self.tag is not None}})
+            kernel, derive, statements=in_order_of(tree, [*copies, *new]), tree=tree,
+            temporaries={**kernel.temporaries, temporary.name: temporary},
+            tags={**kernel.tags, **{x: tag for s in copies for x in s.inames[len(self.outer):] if tag is not None}})
 
     # }}}
 
 
-def element(name: str, subscripts: Arguments) -> p.Variable | p.Subscript:
-    """An element of an array, or a scalar."""
-    return p.Subscript(p.Variable(name), subscripts) if subscripts else p.Variable(name)
+def on_one_element(result: LoopKernel, moved: Moved) -> Dependence:
+    """The dependence after the step to *result*, between accesses to one element: other references are not a copy's."""
+    return replace(moved.after, relation=moved.after.relation.intersect(moved.accessing(result, moved.d.array)))
 
 
-def uses_of_array(name: str) -> IsUse:
-    """The predicate for uses of the array *name*."""
-    def is_use(expr: Expression) -> Arguments | None:
-        if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(name):
-            return expr.index_tuple
-        return () if expr == p.Variable(name) else None
-    return is_use
-
-
-def uses_in(s: Statement, is_use: IsUse) -> tuple[Arguments, ...]:
-    """The arguments of the uses in a statement's expression and in the subscripts of its assignee, each once."""
-    return uses_of((s.expression, *s.subscripts), is_use)
-
-
-def uses_of(expressions: Iterable[Expression], is_use: IsUse) -> tuple[Arguments, ...]:
-    """The arguments of the uses in *expressions*, each once."""
-    found: dict[Arguments, None] = {}
-
-    def walk(expr: Expression) -> None:
-        args = is_use(expr)
-        if args is not None:
-            found[args] = None
-        for child in expr.index_tuple if isinstance(expr, p.Subscript) else children(expr):
-            walk(child)
-    for expression in expressions:
-        walk(expression)
-    return tuple(found)
+def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
+                  space: str | AddressSpace | None) -> TemporaryVariable:
+    """The temporary of a buffer, called *name* or *like* this one; :raises NameConflictError: the name is taken."""
+    return TemporaryVariable(new_name(kernel, name, like), dtype, None,
+                             None if space is None else as_address_space(space))
 
 
 def require_inames(inames: Sequence[str], known: Collection[str], where: str) -> None:
@@ -297,10 +309,7 @@ def require_inames(inames: Sequence[str], known: Collection[str], where: str) ->
 
 def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[str]], sweep: Collection[str],
                  others: str = "") -> tuple[str, ...]:
-    """The loops around a buffer, the same for all its users: those that *stay* for each, but for those of *sweep*.
-
-    :raises ScheduleError: they differ between users.
-    """
+    """The loops around a buffer: those that *stay* for each user, but for *sweep*, the same for all users."""
     found: dict[tuple[str, ...], str] = {}
     for s, inames in stay.items():
         found[tuple(x for x in loops_of(kernel.paths[s]) if x not in sweep and (
@@ -316,51 +325,30 @@ def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[st
 
 # {{{ the box
 
-def _box_of(buffer: StagingBuffer) -> Box:
-    """The bounding box of all uses while the inames of *sweep* vary and those of *outer* are fixed.
-
-    :raises PreconditionError: there is none of constant size, or too few names.
-    """
-    found: list[BoxAxis] | None = None
+def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
+    """The bounding box of all uses while the swept inames vary and the outer inames are fixed."""
+    rows: list[list[BoxAxis | None]] = []
     for statement, arguments in buffer.uses.items():
         domain = buffer.kernel.statement_by_id[statement].domain
         ranges = _sweep_ranges(buffer, domain, arguments)
-        for args in arguments:
-            intervals = []
-            for axis, a in enumerate(args):
-                interval = swept_interval(domain, a, buffer.outer, ranges, known_sizes(buffer.kernel))
-                if interval is not None and found is not None:
-                    interval = joined(found[axis], interval)
-                if interval is None:
-                    raise PreconditionError(
-                        f"{buffer.step}: what is used along axis {axis} of '{buffer.name}' has no box of constant "
-                        "size.", subject=buffer.name,
-                        hint="sweep inames of constant range only (split_iname), or name fewer statements with within=")
-                intervals.append(interval)
-            found = intervals
-    assert found is not None
-    spanned = [k for k, v in enumerate(found) if v.extent > 1]
-    names: list[str | None] = [None] * len(found)
-    for number, k in enumerate(spanned):
-        names[k] = _dim_name(buffer, number, k)
-    return Box(tuple(found), tuple(names))
-
-
-def _dim_name(buffer: StagingBuffer, number: int, axis: int) -> str:
-    if buffer.dim_names is None:
-        return buffer.kernel.fresh_name(f"{buffer.name}_dim_{axis}")
-    if number >= len(buffer.dim_names):
-        raise PreconditionError(f"{buffer.step} has more axes than names were given ({list(buffer.dim_names)}).",
-                                subject=buffer.name)
-    require_fresh(buffer.kernel, buffer.dim_names[number])
-    return buffer.dim_names[number]
+        rows += [[swept_interval(domain, a, buffer.outer, ranges, known_sizes(buffer.kernel)) for a in args]
+                 for args in arguments]
+    for axis, (whole, *others) in enumerate(zip(*rows, strict=True)):
+        for other in others:
+            whole = None if whole is None or other is None else joined(whole, other)
+        if whole is None:
+            raise PreconditionError(
+                f"{buffer.step}: what is used along axis {axis} of '{buffer.name}' has no box of constant size.",
+                subject=buffer.name,
+                hint="sweep inames of constant range only (split_iname), or name fewer statements with within=")
+        yield whole
 
 
 def _sweep_ranges(buffer: StagingBuffer, domain: InstanceSet, arguments: Sequence[Arguments]
                   ) -> dict[str, tuple[int, int]]:
     mentioned = {y for args in arguments for a in args for y in variables(a)}
     ranges = {}
-    for x in buffer.sweep:
+    for x in buffer.request.sweep:
         if x in domain.inames and x in mentioned:
             low, high = constant_range(buffer.kernel, domain, x)
             if low is None or high is None:

@@ -1,29 +1,36 @@
-"""The decorator of all transformations, which records them, and their common preconditions."""
+"""The decorator of all transformations, which records them for replay, and their common preconditions."""
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec
 
+import numpy as np
+
 from loopkit.analysis.constructors import annotated
+from loopkit.analysis.moves import Moves, moves
 from loopkit.errors import (
     ENTRY_POINTS,
     IllegalTransformError,
+    LoopkitError,
     NameConflictError,
     PreconditionError,
     ScheduleError,
 )
-from loopkit.kernel.annotations import require_kinds
-from loopkit.kernel.data import ADDRESS_SPACES, AddressSpace, address_space
-from loopkit.kernel.given_order import given, given_anew, still_given
-from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
+from loopkit.expr.mappers import variables
+from loopkit.kernel.annotations import checked, require_kinds
+from loopkit.kernel.cost import CostChange
+from loopkit.kernel.data import ADDRESS_SPACES, AddressSpace, TemporaryVariable, address_space
+from loopkit.kernel.given_order import given, given_anew, ordered_pairs, still_given
+from loopkit.kernel.history import TRANSFORMATIONS, History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, InameTag
-from loopkit.language.names import fault, is_id
+from loopkit.language.names import fault, is_id, name_list
 from loopkit.poly.domains import set_text
 from loopkit.poly.limits import bounded
-from loopkit.transform.effects import Effects
 from loopkit.transform.match import matching
 
 P = ParamSpec("P")
@@ -65,10 +72,7 @@ def _verdict(before: LoopKernel, after: LoopKernel) -> str:
 
 
 def settled(argument: Any) -> Any:
-    """*argument* for the history: an iterator becomes a sequence, a mutable value is copied.
-
-    An isl set becomes its text, which a script can contain.
-    """
+    """*argument* for the history: an iterator becomes a sequence, a mutable value is copied, an isl set is text."""
     match argument:
         case dict():
             return {k: settled(v) for k, v in argument.items()}
@@ -84,25 +88,135 @@ def settled(argument: Any) -> Any:
             return set_text(argument) or argument
 
 
+@dataclass
+class Effects:
+    """The effects of a step in lines of text, computed once; then it drops both kernels."""
+
+    kernels: tuple[LoopKernel, LoopKernel] | None
+    lines: tuple[str, ...] = field(default=())
+
+    def __call__(self) -> tuple[str, ...]:
+        if self.kernels is not None:
+            self.lines = tuple(_effects(*self.kernels))
+            self.kernels = None
+        return self.lines
+
+
+def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:
+    if before.tree is after.tree and before.tags == after.tags and before.temporaries == after.temporaries:
+        return
+    order = ordered_pairs(still_given(after.tree, after.tags, after.given_order))
+    try:
+        with bounded(f"looking at what a step changed in kernel '{before.name}'"):
+            moved = moves(before, after).beside(order)
+    except LoopkitError:
+        moved = Moves()
+    if moved:
+        yield str(moved)
+    inames = frozenset(after.inames)
+    for x, y in sorted(ordered_pairs(before.given_order) - order):
+        if {x, y} <= inames and (y, x) not in order and (x, y) not in moved.sunk:
+            yield f"{x} stands inside {y}, and the order {x}, {y} was given"
+    yield from CostChange.between(*(ENTRY_POINTS["cost"](knl) for knl in (before, after))).lines()
+
+
+@checked
+def replay(kernel: LoopKernel, history: History | LoopKernel) -> LoopKernel:
+    """Make the steps of *history* on *kernel*.
+
+    Each step is checked on *kernel* as in a direct call: a proof for the kernel of the history need not hold for
+    *kernel*.
+
+    :arg history: ``knl.history``, a slice of one (``knl.history[2:]``), or a kernel, for its history.
+    :raises ReplayError: a step cannot be made on *kernel*; with the step, its number and its error.
+
+    >>> mapped = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> mapped = lk.split_iname(mapped, "i", 128, outer_tag="g.0", inner_tag="l.0")
+    >>> knl = lk.make_kernel("{[i]: 0<=i<m}", "z[i] = a[i] + b[i]")
+    >>> print(lk.replay(knl, mapped.history).statements_text)
+    for i_outer [g.0], i_inner [l.0]
+      z[128*i_outer + i_inner] = a[128*i_outer + i_inner] + b[128*i_outer + i_inner]  {id=insn}
+    end
+    """
+    return (history.history if isinstance(history, LoopKernel) else history).replay(kernel)
+
+
 def require_iname(kernel: LoopKernel, iname: str) -> None:
     """:raises UnknownNameError: *iname* is not an iname of *kernel*."""
     if iname not in kernel.inames:
         raise unknown("iname", str(iname), kernel.inames)
 
 
+def iname_list(kernel: LoopKernel, inames: str | Iterable[str]) -> tuple[str, ...]:
+    """*inames*, each an iname of *kernel*."""
+    names = name_list(inames)
+    for x in names:
+        require_iname(kernel, x)
+    return names
+
+
+def temporary_list(kernel: LoopKernel, names: str | Iterable[str]) -> tuple[str, ...]:
+    """*names*; :raises UnknownNameError: one is no temporary of *kernel*."""
+    found = name_list(names)
+    for name in found:
+        require_temporary(kernel, name)
+    return found
+
+
+def require_temporary(kernel: LoopKernel, name: str) -> TemporaryVariable:
+    """:raises UnknownNameError: *name* is no temporary of *kernel*."""
+    if name not in kernel.temporaries:
+        raise unknown("temporary", name, kernel.temporaries)
+    return kernel.temporaries[name]
+
+
+def require_no_rule(kernel: LoopKernel, names: frozenset[str]) -> None:
+    """:raises PreconditionError: a substitution rule uses one of *names*."""
+    for rule in kernel.substitutions.values():
+        if used := variables(rule.expr) & names:
+            raise PreconditionError(f"'{min(used)}' is used by the substitution rule '{rule.name}'.", subject=min(used),
+                                    hint=f"expand_subst(knl, '{rule.name}') first")
+
+
+def require_dtype(name: str, dtype: np.dtype | None) -> np.dtype:
+    """:raises PreconditionError: the *dtype* of *name* is unknown."""
+    if dtype is None:
+        raise PreconditionError(f"The dtype of '{name}' is not known yet.", subject=name,
+                                hint=f"declare it first: add_dtypes(knl, {{'{name}': ...}})")
+    return dtype
+
+
+def require_owners(kernel: LoopKernel, iname: str, chosen: frozenset[str]) -> list[Statement]:
+    """The statements of *chosen* with *iname*; :raises PreconditionError: there are none."""
+    owners = [s for s in kernel.statements if iname in s.inames and s.id in chosen]
+    if not owners:
+        raise PreconditionError(f"None of the statements that within= names has the iname '{iname}'.", subject=iname)
+    return owners
+
+
 def require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
     """:raises PreconditionError: *iname* has a tag; *what* names the refused operation (``"split"``)."""
+    require_iname(kernel, iname)
     if iname in kernel.tags:
         raise PreconditionError(f"'{iname}' has the tag '{kernel.tags[iname]}' and cannot be {what} any more.",
                                 subject=iname, hint=f"untag_inames(knl, '{iname}') first")
 
 
-def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None) -> None:
+def owners_of_all(kernel: LoopKernel, inames: tuple[str, ...], chosen: frozenset[str], act: str) -> list[Statement]:
+    """The statements of *chosen* with *inames*; :raises ScheduleError: one has only some of them (to *act*)."""
+    owners = [s for s in kernel.statements if s.id in chosen and not set(inames).isdisjoint(s.inames)]
+    for s in owners:
+        own = [x for x in inames if x in s.inames]
+        if len(own) < len(inames):
+            raise ScheduleError(f"'{s.id}' has only {', '.join(own)} of the inames to {act}.", subject=s.id,
+                                hint=f"{act} inames that all their statements share, or name some with within=")
+    return owners
+
+
+def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[str]) -> None:
     """:raises ScheduleError: *chosen* holds some of the statements of a reduction inside *iname*, but not all."""
     for node in kernel.reductions.values():
-        parts = node.parts
-        if chosen is not None and iname in kernel.statement(node.final).inames and parts & chosen \
-                and not parts <= chosen:
+        if iname in kernel.statement(node.final).inames and node.parts & chosen and not node.parts <= chosen:
             raise ScheduleError(f"within= names only some of the statements that make up the reduction of "
                                 f"'{node.final}'.", subject=iname, hint=f"name '{node.final}', which stands for all")
 
@@ -117,35 +231,33 @@ def require_fresh(kernel: LoopKernel, name: str, *, called: bool = False) -> Non
                                 hint="choose another name, or rename the one that has it")
 
 
-def require_fresh_id(kernel: LoopKernel, statement_id: str, *others: str) -> None:
-    """:raises NameConflictError: the kernel, or one of *others*, has a statement of this id, or the id is invalid."""
-    if not is_id(statement_id):
-        raise NameConflictError(f"'{statement_id}' cannot be the id of a statement.", subject=statement_id,
+def new_name(kernel: LoopKernel, name: str | None, like: str) -> str:
+    """*name*, or without it a fresh name *like* this one; :raises NameConflictError: *name* is taken."""
+    if name is not None:
+        require_fresh(kernel, name)
+    return kernel.fresh_name(like) if name is None else name
+
+
+def new_id(kernel: LoopKernel, statement_id: str | None, like: str, *others: str) -> str:
+    """*statement_id*, or without it a fresh id *like* this one; :raises NameConflictError: it is taken."""
+    found = kernel.fresh_name(like) if statement_id is None else statement_id
+    if not is_id(found):
+        raise NameConflictError(f"'{found}' cannot be the id of a statement.", subject=found,
                                 hint="an id is letters, digits and underscores, not beginning with a digit, and no "
                                      "word of the language")
-    if statement_id in kernel.statement_by_id or statement_id in others:
-        raise NameConflictError(f"'{statement_id}' is the id of a statement already.", subject=statement_id,
+    if found in kernel.statement_by_id or found in others:
+        raise NameConflictError(f"'{found}' is the id of a statement already.", subject=found,
                                 hint="choose another id")
+    return found
 
 
-def given_or_fresh(kernel: LoopKernel, name: str | None, like: str) -> str:
-    """*name*, or without it a fresh name *like* this one."""
-    return name if name is not None else kernel.fresh_name(like)
-
-
-def outer_and_inner(kernel: LoopKernel, iname: str, outer: str | None, inner: str | None) -> tuple[str, str]:
-    """The names of the parts of *iname*, which are ``i_outer`` and ``i_inner`` unless others are given.
-
-    :raises NameConflictError: one is taken.
-    :raises PreconditionError: both are the same.
-    """
-    outer = given_or_fresh(kernel, outer, f"{iname}_outer")
-    inner = given_or_fresh(kernel, inner, f"{iname}_inner")
-    for name in (outer, inner):
-        require_fresh(kernel, name)
-    if outer == inner:
-        raise PreconditionError("The outer and the inner iname need two names.", subject=outer)
-    return outer, inner
+def outer_and_inner(kernel: LoopKernel, iname: str, outer: str | None = None, inner: str | None = None
+                    ) -> tuple[str, str]:
+    """The names of the parts of *iname*: ``i_outer`` and ``i_inner`` unless others are given."""
+    first, second = new_name(kernel, outer, f"{iname}_outer"), new_name(kernel, inner, f"{iname}_inner")
+    if first == second:
+        raise PreconditionError("The outer and the inner iname need two names.", subject=first)
+    return first, second
 
 
 def require_positive(value: object, what: str) -> int:
@@ -172,15 +284,15 @@ def as_tag(tag: str | InameTag) -> InameTag:
 
 
 def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
-    """*kernel* with the order of the inames of each of *chains* recorded as given by the user, as in its tree."""
+    """*kernel* with the order of the inames of each of *chains* recorded as given by the user."""
     return annotated(kernel, given_order=given_anew(kernel.given_order, given(kernel.tree, chains)))
 
 
-def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str] | None:
+def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str]:
     """The statements that *within* selects, a match expression or a list of them; ``None`` selects all.
 
     :raises ParseError: it is no match expression.
     :raises UnknownNameError: a pattern matches nothing of the kernel.
     :raises PreconditionError: no statement is left.
     """
-    return None if within is None else matching(kernel, within)
+    return frozenset(kernel.statement_by_id) if within is None else matching(kernel, within)

@@ -1,7 +1,7 @@
 """extract_subst and expand_subst: make substitution rules from expressions, and expand rules in place."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import pymbolic.primitives as p
@@ -10,10 +10,11 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.constructors import rewritten
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import children, head_of, map_children, variables
+from loopkit.expr.mappers import called, children, head_of, map_children, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
 from loopkit.transform.step import matching_statements, require_fresh, transform
 
@@ -52,7 +53,7 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
             args = tuple(replaced(found[x]) for x in names)
             return p.Call(p.Variable(subst_name), args) if names else p.Variable(subst_name)
         return map_children(expr, replaced)
-    statements = tuple(replace(s, expression=replaced(s.expression)) if chosen is None or s.id in chosen else s
+    statements = tuple(replace(s, expression=replaced(s.expression)) if s.id in chosen else s
                        for s in kernel.statements)
     if not count:
         raise PreconditionError(f"Nothing in the kernel matches '{template}'.", subject=template)
@@ -79,27 +80,46 @@ def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = N
     end
     """
     names = name_list(subst_names) if subst_names is not None else tuple(kernel.substitutions)
-    for name in names:
-        if name not in kernel.substitutions:
-            raise unknown("substitution rule", name, kernel.substitutions)
-    rules = {name: kernel.substitutions[name] for name in names}
+    rules = {name: require_rule(kernel, name) for name in names}
     chosen = matching_statements(kernel, within)
-    statements = tuple(
-        replace(s, expression=expand_rules(s.expression, rules),
-                predicates=tuple(expand_rules(e, rules) for e in s.predicates))
-        if chosen is None or s.id in chosen else s for s in kernel.statements)
+    statements = tuple(_expanded(s, rules) if s.id in chosen else s for s in kernel.statements)
     others = {k: replace(r, expr=expand_rules(r.expr, rules)) if k not in names else r
               for k, r in kernel.substitutions.items()}
-    used = frozenset().union(*(_names(e) for s in statements for e in (s.expression, *s.predicates)))
+    used = frozenset[str]().union(*(f(e) for s in statements for e in (s.expression, *s.predicates)
+                                    for f in (variables, called)))
     return rewritten(kernel, statements=statements,
                      substitutions={k: r for k, r in others.items() if k not in names or k in used})
 
 
-def _names(expr: Expression) -> frozenset[str]:
-    called = frozenset[str]()
-    if isinstance(expr, p.Call) and isinstance(expr.function, p.Variable):
-        called = frozenset([expr.function.name])
-    return called.union(variables(expr), *(_names(c) for c in children(expr)))
+def require_rule(kernel: LoopKernel, name: str) -> SubstitutionRule:
+    """:raises UnknownNameError: *kernel* has no substitution rule *name*."""
+    if name not in kernel.substitutions:
+        raise unknown("substitution rule", name, kernel.substitutions)
+    return kernel.substitutions[name]
+
+
+def rules_using(kernel: LoopKernel, names: Collection[str]) -> frozenset[str]:
+    """The substitution rules in which one of *names* is free, directly or through other rules."""
+    free = {r.name: variables(r.expr).difference(r.arguments) | called(r.expr) for r in kernel.substitutions.values()}
+    found, size = frozenset[str](), -1
+    while len(found) > size:
+        size = len(found)
+        found |= {name for name, own in free.items() if not own.isdisjoint(found.union(names))}
+    return found
+
+
+def without_rules(kernel: LoopKernel, names: Collection[str]) -> LoopKernel:
+    """*kernel* with the substitution rules *names*, which no other rules use, expanded in place and removed."""
+    if not names:
+        return kernel
+    own = {name: kernel.substitutions[name] for name in names}
+    return rewritten(kernel, statements=tuple(_expanded(s, own) for s in kernel.statements),
+                     substitutions={name: rule for name, rule in kernel.substitutions.items() if name not in own})
+
+
+def _expanded(s: Statement, rules: Mapping[str, SubstitutionRule]) -> Statement:
+    return replace(s, expression=expand_rules(s.expression, rules),
+                   predicates=tuple(expand_rules(e, rules) for e in s.predicates))
 
 
 def _matches(pattern: Expression, expr: Expression, wild: frozenset[str], found: dict[str, Expression]) -> bool:
@@ -108,14 +128,8 @@ def _matches(pattern: Expression, expr: Expression, wild: frozenset[str], found:
         return found.setdefault(pattern.name, expr) == expr
     if type(pattern) is not type(expr):
         return pattern == expr
-    ours, theirs = _parts(pattern), _parts(expr)
+    ours, theirs = children(pattern), children(expr)
     if not ours:
         return pattern == expr
     return len(ours) == len(theirs) and head_of(pattern) == head_of(expr) and all(
         _matches(a, b, wild, found) for a, b in zip(ours, theirs, strict=True))
-
-
-def _parts(expr: Expression) -> Sequence[Expression]:
-    if isinstance(expr, p.Subscript):
-        return (expr.aggregate, *expr.index_tuple)
-    return children(expr)

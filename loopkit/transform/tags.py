@@ -1,24 +1,17 @@
 """tag_inames: how the instances along an iname are executed."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.ranges import with_known_sizes
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import (
-    GroupTag,
-    IlpTag,
-    InameTag,
-    LocalTag,
-    MmaTag,
-    UnrollTag,
-    VecTag,
-)
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import GroupTag, IlpTag, InameTag, LocalTag, MmaTag, UnrollTag, VecTag
 from loopkit.language.names import name_list
-from loopkit.transform.step import as_tag, require_iname, transform
+from loopkit.transform.step import as_tag, iname_list, require_iname, transform
 
 TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | str
 
@@ -58,9 +51,7 @@ def untag_inames(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str
     >>> dict(lk.untag_inames(lk.tag_inames(knl, "i:l.0"), "i").tags)
     {}
     """
-    names = name_list(inames)
-    for x in names:
-        require_iname(kernel, x)
+    names = iname_list(kernel, inames)
     result = annotated(kernel, tags={x: t for x, t in kernel.tags.items() if x not in names})
     return require_legal(result, f"untag_inames({', '.join(names)})", assume=assume, unsafe=unsafe)
 
@@ -92,16 +83,25 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *,
                                     hint="pass force=True to replace it, or untag_inames first")
         if isinstance(tag, GroupTag):
             _require_no_reduction(kernel, x, tag)
-        if isinstance(tag, LocalTag | UnrollTag | IlpTag | VecTag | MmaTag):
-            _require_constant_extent(kernel, x, tag)
+        extents = list(_extents(kernel, x, tag)) if isinstance(tag, LocalTag | UnrollTag | IlpTag | VecTag | MmaTag) \
+            else []
         if isinstance(tag, MmaTag):
             _require_sum(kernel, x)
         if isinstance(tag, VecTag):
-            _require_lanes(kernel, x, [y for y, other in {**kernel.tags, **new}.items() if isinstance(other, VecTag)])
+            vectors = [y for y, other in {**kernel.tags, **new}.items() if isinstance(other, VecTag)]
+            for s, extent in extents:
+                _require_vectors(s, extent, x, vectors)
     result = annotated(kernel, tags={**kernel.tags, **new})
     shown = ", ".join(f"{x}: {t}" for x, t in new.items())
     return require_legal(result, f"{step} ({shown})" if step != "tag_inames" else f"tag_inames({shown})",
                          assume=assume, unsafe=unsafe)
+
+
+def tagged_if_given(kernel: LoopKernel, tags: Mapping[str, str | InameTag | None], step: str, *,
+                    assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """*kernel* with those *tags* that are given; itself if none is."""
+    given = {x: t for x, t in tags.items() if t is not None}
+    return tagged(kernel, given, step, assume=assume, unsafe=unsafe) if given else kernel
 
 
 def _pairs(tags: TagMap) -> dict[str, str | InameTag]:
@@ -127,13 +127,13 @@ def _require_no_reduction(kernel: LoopKernel, iname: str, tag: InameTag) -> None
 
 
 def _require_sum(kernel: LoopKernel, iname: str) -> None:
-    """:raises PreconditionError: no statement with *iname* is a sum."""
     if not any(iname in kernel.statement_by_id[s].inames for node in kernel.reductions.values() for s in node.updates):
         raise PreconditionError(f"'{iname}' is an iname of no sum, which the tag 'mma' is for.", subject=iname,
                                 hint="tensorize gives the tags of a matrix product; ilp runs iterations side by side")
 
 
-def _require_constant_extent(kernel: LoopKernel, iname: str, tag: InameTag) -> None:
+def _extents(kernel: LoopKernel, iname: str, tag: InameTag) -> Iterator[tuple[Statement, int]]:
+    """The statements that run with *iname*, and the extent; :raises PreconditionError: it is not constant."""
     for s in kernel.statements:
         if iname in s.inames and not (domain := with_known_sizes(kernel, s.domain)).is_empty():
             low, high = domain.constant_range(iname)
@@ -142,25 +142,17 @@ def _require_constant_extent(kernel: LoopKernel, iname: str, tag: InameTag) -> N
                     f"'{iname}' has no constant range, which the tag '{tag}' needs.", subject=iname,
                     hint=f"split_iname(knl, '{iname}', {4 if isinstance(tag, VecTag) else 128}) and tag the inner "
                          "iname, or fix_parameters")
+            yield s, high - low + 1
 
 
-def _require_lanes(kernel: LoopKernel, iname: str, vectors: Sequence[str]) -> None:
-    """:raises PreconditionError: *iname* cannot be vectorized; *vectors* are all inames with that tag."""
-    for s in kernel.statements:
-        domain = with_known_sizes(kernel, s.domain)
-        if iname not in s.inames or domain.is_empty():
-            continue
-        low, high = domain.constant_range(iname)
-        assert low is not None
-        assert high is not None
-        extent = high - low + 1
-        if extent % 2:
-            raise PreconditionError(
-                f"'{iname}' has {extent} value{'s' if extent > 1 else ''} in '{s.id}', of which the tag 'vec' makes no "
-                "vectors.", subject=iname,
-                hint="split an iname by 2, 4 or 8, as many elements as have 16 bytes, and tag the inner iname")
-        other = next((x for x in vectors if x != iname and x in s.inames), None)
-        if other is not None:
-            raise PreconditionError(f"'{s.id}' has the vec iname '{other}' already, and '{iname}' would be a second "
-                                    "one.", subject=iname, hint=f"tag '{iname}' unr or ilp")
-
+def _require_vectors(s: Statement, extent: int, iname: str, vectors: Sequence[str]) -> None:
+    """:raises PreconditionError: *s* cannot be vectorized along *iname*; *vectors* are all inames with that tag."""
+    if extent % 2:
+        raise PreconditionError(
+            f"'{iname}' has {extent} value{'s' if extent > 1 else ''} in '{s.id}', of which the tag 'vec' makes no "
+            "vectors.", subject=iname,
+            hint="split an iname by 2, 4 or 8, as many elements as have 16 bytes, and tag the inner iname")
+    other = next((x for x in vectors if x != iname and x in s.inames), None)
+    if other is not None:
+        raise PreconditionError(f"'{s.id}' has the vec iname '{other}' already, and '{iname}' would be a second "
+                                "one.", subject=iname, hint=f"tag '{iname}' unr or ilp")

@@ -1,7 +1,7 @@
 """tensorize: small matrix products by matrix multiply-accumulate instructions of a warp."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import pymbolic.primitives as p
 
@@ -13,7 +13,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tags import InameTag, LocalTag, MmaTag, VecTag
 from loopkit.transform.iname import split_iname
-from loopkit.transform.step import require_iname, require_untagged, transform
+from loopkit.transform.step import require_untagged, transform
 from loopkit.transform.tags import tagged
 
 
@@ -58,9 +58,12 @@ def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, a
         mma_m8n8k4_f64(acc_k[0], acc_k[1], a[4*i + j_lane], b[8*j_lane + i]);
     """
     for x in (i_iname, j_iname, k_iname):
-        require_iname(kernel, x)
         require_untagged(kernel, x, "computed by matrix instructions")
-    for node in _sums(kernel, k_iname):
+    sums = [node for node in kernel.reductions.values() if k_iname in node.inames and node.operation == "sum"]
+    if not sums:
+        raise PreconditionError(f"There is no sum over '{k_iname}'.", subject=k_iname,
+                                hint="matrix instructions add up products: c[i, j] = sum(k, a[i, k]*b[k, j])")
+    for node in sums:
         _require_product(kernel, node, i_iname, j_iname)
     rows = _require_extent(kernel, i_iname, (8, 16), "rows")
     _require_extent(kernel, j_iname, (8,), "columns")
@@ -69,57 +72,30 @@ def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, a
     if rows == 8:
         tags[i_iname] = LocalTag(0)
     else:
-        row, lane = _parts(kernel, i_iname, ("row", "lane"))
+        row, lane = (kernel.fresh_name(f"{i_iname}_{part}") for part in ("row", "lane"))
         kernel = split_iname(kernel, i_iname, 8, outer_iname=row, inner_iname=lane)
         tags |= {row: MmaTag(), lane: LocalTag(0)}
-    lane, item = _parts(kernel, j_iname, ("lane", "item"))
+    lane, item = (kernel.fresh_name(f"{j_iname}_{part}") for part in ("lane", "item"))
     kernel = split_iname(kernel, j_iname, 2, outer_iname=lane, inner_iname=item)
     tags |= {lane: LocalTag(0), item: VecTag()}
     return tagged(kernel, tags, "tensorize", assume=assume, unsafe=unsafe)
 
 
-def _sums(kernel: LoopKernel, iname: str) -> list[ReductionNode]:
-    """The sums over *iname*; :raises PreconditionError: there are none."""
-    found = [node for node in kernel.reductions.values() if iname in node.inames and node.operation == "sum"]
-    if not found:
-        raise PreconditionError(f"There is no sum over '{iname}'.", subject=iname,
-                                hint="matrix instructions add up products: c[i, j] = sum(k, a[i, k]*b[k, j])")
-    return found
-
-
 def _require_product(kernel: LoopKernel, node: ReductionNode, i: str, j: str) -> None:
-    """:raises PreconditionError: *node* does not sum products of a factor with row *i* and a factor with column *j*."""
     operand = expanded_expression(kernel, kernel.statement_by_id[node.update])
-    match operand:
-        case p.Product(children=(one, other)):
-            depend = [variables(e) & {i, j} for e in (one, other)]
-            if depend in ([{i}, {j}], [{j}, {i}]):
-                return
-        case _:
-            pass
-    raise PreconditionError(
-        f"The sum of '{node.final}' is none of products of an element for each '{i}' with one for each '{j}'.",
-        subject=node.name, hint="compute such elements first: precompute(knl, rule, ...)")
+    factors = operand.children if isinstance(operand, p.Product) else ()
+    if [variables(e) & {i, j} for e in factors] not in ([{i}, {j}], [{j}, {i}]):
+        raise PreconditionError(
+            f"The sum of '{node.final}' is none of products of an element for each '{i}' with one for each '{j}'.",
+            subject=node.name, hint="compute such elements first: precompute(knl, rule, ...)")
 
 
 def _require_extent(kernel: LoopKernel, iname: str, extents: Collection[int], what: str) -> int:
     """The extent of *iname*, which starts at 0; :raises PreconditionError: it is none of *extents*."""
     ranges = {constant_range(kernel, s.domain, iname) for s in kernel.statements if iname in s.inames}
-    known = {(0, n - 1): n for n in extents}
-    if len(ranges) != 1 or not ranges <= known.keys():
+    found = next((n for n in extents if ranges == {(0, n - 1)}), None)
+    if found is None:
         raise PreconditionError(
             f"'{iname}' has not the values 0 to {' or '.join(str(n - 1) for n in extents)}, of as many {what}.",
             subject=iname, hint=f"split_iname(knl, '{iname}', {max(extents)}) and give the inner iname")
-    return _only(known, ranges.pop())
-
-
-def _only(known: Mapping[tuple[int, int], int], found: tuple[int | None, int | None]) -> int:
-    low, high = found
-    assert low is not None
-    assert high is not None
-    return known[low, high]
-
-
-def _parts(kernel: LoopKernel, iname: str, names: tuple[str, str]) -> tuple[str, str]:
-    """Fresh names for the two parts of *iname*."""
-    return kernel.fresh_name(f"{iname}_{names[0]}"), kernel.fresh_name(f"{iname}_{names[1]}")
+    return found

@@ -17,7 +17,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform import buffers, staging
+from loopkit.transform import buffering, staging
 from tests.transform.kernels import F32
 
 
@@ -154,7 +154,7 @@ def without(array: str, *kinds: str) -> Callable[[Callable[..., Iterable[Depende
 
 
 def one_load_less(right: Callable[..., lk.LoopKernel]) -> Callable[..., lk.LoopKernel]:
-    return lambda self, points: right(self, buffers.Points(None, points.store))
+    return lambda self, points: right(self, buffering.Points(None, points.store))
 
 
 def short_copies(right: Callable[..., Statement]) -> Callable[..., Statement]:
@@ -170,12 +170,12 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
     "an element shifted": (staging.Box, "arguments", lambda right: lambda self: tuple(add(e, 1) for e in right(self))),
     "a short box": (staging, "swept_interval", lambda right: lambda *args: replace(
         right(*args), extent=max(right(*args).extent - 1, 1))),
-    "short copies": (buffers.Buffer, "_copy", short_copies),
-    "no load": (buffers.Buffer, "put_in", one_load_less),
-    "no flow": (buffers, "values_in", without("y_buf", "flow")),
-    "no anti": (buffers.Buffer, "dependences", without("y", "anti")),
-    "no flow between fillings": (buffers.Buffer, "dependences", without("y", "flow")),
-    "no output": (buffers.Buffer, "dependences", without("y", "output")),
+    "short copies": (buffering.Buffer, "_copy", short_copies),
+    "no load": (buffering.Buffer, "put_in", one_load_less),
+    "no flow": (buffering, "values_in", without("y_buf", "flow")),
+    "no anti": (buffering.Buffer, "dependences", without("y", "anti")),
+    "no flow between fillings": (buffering.Buffer, "dependences", without("y", "flow")),
+    "no output": (buffering.Buffer, "dependences", without("y", "output")),
 }
 
 #: What harms no one: each element of the accumulation is of one filling.

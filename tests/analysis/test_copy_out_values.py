@@ -15,7 +15,7 @@ from loopkit.analysis.dependences import dependences, values_in
 from loopkit.expr.mappers import substitute
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
-from loopkit.transform import buffers, staging
+from loopkit.transform import buffering, staging
 from tests.analysis.test_copy_out import shrunk, with_statement, without
 from tests.transform.test_buffering_values import line, rows
 
@@ -105,11 +105,11 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
     "an offset shifted": (staging.Box, "offsets", lambda right: lambda self, args: tuple(
         add(e, 1) for e in right(self, args))),
     "an element shifted": (staging.Box, "arguments", lambda right: lambda self: tuple(add(e, 1) for e in right(self))),
-    "short copies": (buffers.Buffer, "_copy", short_copies),
-    "no load": (buffers.Buffer, "value_points", lambda right: lambda b: buffers.Points(None, right(b).store)),
-    "no store": (buffers.Buffer, "value_points", lambda right: lambda b: buffers.Points(right(b).load, None)),
-    "no flow": (buffers, "values_in", without("t_buf", "flow")),
-    "no flow to and fro": (buffers.Buffer, "dependences", without("t", "flow")),
+    "short copies": (buffering.Buffer, "_copy", short_copies),
+    "no load": (buffering.Buffer, "value_points", lambda right: lambda b: buffering.Points(None, right(b).store)),
+    "no store": (buffering.Buffer, "value_points", lambda right: lambda b: buffering.Points(right(b).load, None)),
+    "no flow": (buffering, "values_in", without("t_buf", "flow")),
+    "no flow to and fro": (buffering.Buffer, "dependences", without("t", "flow")),
 }
 
 

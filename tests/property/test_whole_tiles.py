@@ -44,7 +44,7 @@ def tiled(draw: st.DrawFn, knl: lk.LoopKernel) -> lk.LoopKernel:
         outer, inner = (f"g.{'ij'.index(x)}", f"l.{'ij'.index(x)}") if parallel and x != "k" else (
             None, draw(st.sampled_from(("unr", None))))
         knl = lk.split_iname(knl, x, draw(st.sampled_from((length, length//2))), outer_tag=outer, inner_tag=inner)
-    for rule in [r for r in knl.substitutions if r.endswith("_filled")]:
+    for rule in [r for r in knl.substitutions if r.endswith("_padded")]:
         used = {s: [x for x in s.inames if x.endswith("_inner")] for s in knl.statements if rule in str(s.expression)}
         if used and draw(st.booleans()):
             with suppress(lk.PreconditionError, lk.IllegalTransformError):

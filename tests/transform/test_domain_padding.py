@@ -74,8 +74,8 @@ def test_a_tile_of_filled_values() -> None:
     knl = kernel()
     tiled = lk.split_iname(lk.pad_domain(knl, {"i": 8, "k": 4}), "i", 8, outer_tag="g.0", inner_tag="l.0")
     tiled = lk.split_iname(tiled, "k", 4, inner_tag="unr")
-    tiled = lk.precompute(tiled, "a_filled", ["i_inner", "k_inner"], temporary_name="a_tile")
-    tiled = lk.pipeline(lk.precompute(tiled, "x_filled", "k_inner"), "k_outer")
+    tiled = lk.precompute(tiled, "a_padded", ["i_inner", "k_inner"], temporary_name="a_tile")
+    tiled = lk.pipeline(lk.precompute(tiled, "x_padded", "k_inner"), "k_outer")
     update = str(lk.generate_code(tiled, target="cuda")).split("// insn.k.update")[1].split(";")[0]
     assert "?" not in update
     for sizes in ({"n": 1, "l": 1}, {"n": 13, "l": 7}, {"n": 16, "l": 8}):
@@ -156,7 +156,7 @@ def test_tiles_of_a_product_in_chunks_are_filled_up_to_the_ends_of_its_arrays() 
     knl = lk.make_kernel("{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i,j] = sum(k, a[i,k]*b[k,j])")
     knl = lk.add_dtypes(knl, {"a,b": np.float32})
     knl = lk.chunk_iname(lk.split_iname(lk.split_iname(knl, "i", 3), "k", 8), "k_outer", 5)
-    rule = lk.pad_domain(knl, {"i_inner": 2}).substitutions["a_filled"].expr
+    rule = lk.pad_domain(knl, {"i_inner": 2}).substitutions["a_padded"].expr
     assert isinstance(rule, p.If)
     assert isinstance(rule.condition, p.LogicalAnd)
     assert {to_text(c) for c in rule.condition.children} <= {"a_axis_0 < n", "a_axis_1 < l", "0 <= a_axis_1"}
@@ -169,7 +169,7 @@ def test_tiles_of_a_product_in_chunks_are_filled_up_to_the_ends_of_its_arrays() 
 def test_wrong_conditions_are_found(axis: int, by: int, kind: str) -> None:
     knl = kernel()
     filled = lk.pad_domain(knl, {"i": 4, "k": 4})
-    rule = filled.substitutions["a_filled"]
+    rule = filled.substitutions["a_padded"]
     assert isinstance(rule.expr, p.If)
     assert isinstance(rule.expr.condition, p.LogicalAnd)
     parts = list(rule.expr.condition.children)

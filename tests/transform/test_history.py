@@ -61,7 +61,7 @@ def test_a_step_is_proven_by_whatever_proof_it_takes() -> None:
     assert knl.history[-1].verdict == "proven"
     knl = lk.contract(lk.expand(knl, "t", "j"), "t", "j")
     assert [step.verdict for step in knl.history[-2:]] == ["structural", "proven"]
-    knl = lk.precompute(knl, "x_filled", "j")
+    knl = lk.precompute(knl, "x_padded", "j")
     assert knl.history[-1].verdict == "proven"
 
 
