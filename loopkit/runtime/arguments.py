@@ -23,14 +23,12 @@ from loopkit.kernel.target import Machine
 from loopkit.poly.points import checker
 from loopkit.runtime import stages
 from loopkit.runtime.scalars import converter
-from loopkit.runtime.views import ArrayLike, internal_overlap
+from loopkit.runtime.views import ALIGNED, C_CONTIGUOUS, WRITEABLE, ArrayLike, internal_overlap
 
 #: Makes an output that the caller did not pass, from its shape and dtype.
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], ArrayLike]
 
 _LIMIT_32 = 2**31
-# bits of ndarray.flags.num: one attribute access instead of three
-_C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
 
 @dataclass(frozen=True)
@@ -243,13 +241,13 @@ def _checked(plan: ArrayPlan, array: ArrayLike) -> tuple[ArrayLike, bool]:
         raise CallError(f"'{name}' must have {_dimensions(len(plan.axes))}, not {array.ndim} (its shape is "
                         f"{array.shape}).", argument=name)
     flags = array.flags.num
-    if not flags & _ALIGNED:
+    if not flags & ALIGNED:
         raise CallError(f"'{name}' is not aligned to the size of {plan.dtype}.", argument=name,
                         hint=f"pass {name}.copy()")
-    if plan.written and not flags & _WRITEABLE:
+    if plan.written and not flags & WRITEABLE:
         raise CallError(f"'{name}' is read-only, and the kernel writes it.", argument=name,
                         hint=f"pass {name}.copy(), or leave it out to have it allocated")
-    if flags & _C_CONTIGUOUS:
+    if flags & C_CONTIGUOUS:
         return array, True
     itemsize = plan.dtype.itemsize
     for stride in array.strides:

@@ -11,7 +11,7 @@ import itertools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ from loopkit.runtime.kinds import ArrayKinds, Kind, Reader, reads_none
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
-from loopkit.runtime.views import Array, ArrayLike, DeviceView, overlapping, share_memory, span
+from loopkit.runtime.views import Array, ArrayLike, DeviceView, share_memory
 from loopkit.target.text_target import TextTarget
 
 #: Most signatures that are kept; then all are dropped and collected again.
@@ -120,7 +120,7 @@ class CheckedCall:
     def _apart(self) -> list[tuple[int, int, int, int]]:
         """Pairs of inputs that must not share memory, the first of which is written, with the range of the difference
         of their addresses at which they may overlap."""
-        spans = [span(x.view.shape, x.view.strides, x.view.itemsize) for x in self.inputs]
+        spans = [x.view.span for x in self.inputs]
         found = []
         for (a, x), (b, y) in itertools.permutations(enumerate(self.inputs), 2):
             (low, high), (other_low, other_high) = spans[a], spans[b]
@@ -130,10 +130,10 @@ class CheckedCall:
 
     def _require_apart(self, a: int, b: int, addresses: Sequence[int]) -> None:
         """The exact overlap test, for two inputs whose address ranges overlap."""
-        views = [DeviceView(x.view.dtype, x.view.shape, x.view.strides, address, 0)
-                 for x, address in ((self.inputs[a], addresses[a]), (self.inputs[b], addresses[b]))]
-        if share_memory(*views):
-            raise overlapping(self.inputs[a].name, self.inputs[b].name)
+        x, y = self.inputs[a], self.inputs[b]
+        if share_memory(replace(x.view, pointer=addresses[a]), replace(y.view, pointer=addresses[b])):
+            raise CallError(f"'{x.name}' is written and overlaps '{y.name}' in memory.", argument=x.name,
+                            hint=f"pass {y.name}.copy(), or another array for '{x.name}'")
 
     def numbers(self, values: Sequence[Any]) -> list[Scalar]:
         """The scalars outside the signature; :raises CallError: one does not fit."""

@@ -26,7 +26,7 @@ from loopkit.runtime.library import load_library
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import Array, ArrayLike, DeviceView, c_strides, stride
+from loopkit.runtime.views import Array, ArrayLike, DeviceView, stride
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
@@ -188,8 +188,8 @@ class HostRunner(Runner):
         kinds = {known.names[i]: self.kinds.of(values[i]) for i in known.arrays}
         views = {x: host_view(x, given[x]) for x in kinds}
         typed = self.kernels.of({**given, **views})
-        bound = typed.plan.bind({**given, **views}, allocate=lambda shape, dtype: DeviceView(
-            dtype, tuple(shape), c_strides(tuple(shape), dtype.itemsize), 0, -1))
+        bound = typed.plan.bind({**given, **views},
+                                allocate=partial(DeviceView.packed, ordinal=-1))
         text = typed.fitting(self.target, bound, bound.strided)
         maker: HostKind = next((k for k in kinds.values() if isinstance(k, TorchKind)), NUMPY)
         checked = self._checked(known, typed, text, bound, kinds, views, (maker, maker.adopt),

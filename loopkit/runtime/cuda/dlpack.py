@@ -7,11 +7,12 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from loopkit.expr.kinds import named_dtype
+from loopkit.runtime.views import DeviceView, c_strides
 
 _CUDA = 2
 _KINDS = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}
@@ -52,20 +53,10 @@ _is_valid = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_ch
 _pointer_of_dying = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 
 
-class Exported(Protocol):
-    """An array that can be exported as a capsule."""
-
-    pointer: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: np.dtype[Any]
-    ordinal: int
-
-
 class Imported:
     """The array of a capsule; deleting it calls the capsule's deleter.
 
-    :ivar strides: in bytes, ``None`` for C order.
+    :ivar device_type: by the numbers of DLPack.
     """
 
     def __init__(self, capsule: Any) -> None:
@@ -81,13 +72,12 @@ class Imported:
         if managed.deleter:
             weakref.finalize(self, _DELETER(managed.deleter), address)
         tensor = managed.tensor
-        self.device = (int(tensor.device_type), int(tensor.device_id))
-        self.pointer = (tensor.data or 0) + int(tensor.byte_offset)
-        self.dtype = _dtype(tensor.code, tensor.bits, tensor.lanes)
-        self.shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
-        self.strides = tuple(tensor.strides[i] * self.dtype.itemsize for i in range(tensor.ndim)) \
-            if tensor.strides else None
-        self.read_only = bool(versioned and managed.flags & _READ_ONLY)
+        dtype, shape = _dtype(tensor.code, tensor.bits, tensor.lanes), tuple(tensor.shape[:tensor.ndim])
+        strides = tuple(s * dtype.itemsize for s in tensor.strides[:tensor.ndim]) if tensor.strides else \
+            c_strides(shape, dtype.itemsize)
+        self.device_type = int(tensor.device_type)
+        self.view = DeviceView(dtype, shape, strides, (tensor.data or 0) + int(tensor.byte_offset),
+                               int(tensor.device_id), writeable=not (versioned and managed.flags & _READ_ONLY))
 
 
 def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
@@ -101,18 +91,17 @@ def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
     return np.dtype(np.bool_) if kind == "b" else np.dtype(f"{kind}{bits // 8}")
 
 
-def export_capsule(array: Exported) -> Any:
-    """A capsule over *array*, which lives until the capsule's consumer deletes it."""
+def export_capsule(view: DeviceView, owner: object) -> Any:
+    """A capsule over *view*; *owner* lives until the capsule's consumer deletes it."""
     managed = _Managed()
-    ndim = len(array.shape)
-    shape = (ctypes.c_int64 * max(ndim, 1))(*array.shape)
-    strides = (ctypes.c_int64 * max(ndim, 1))(*(s // array.dtype.itemsize for s in array.strides))
-    code = _KINDS["V"] if array.dtype.name == "bfloat16" else _KINDS[array.dtype.kind]
-    managed.tensor = _Tensor(array.pointer, _CUDA, array.ordinal, ndim, code, 8 * array.dtype.itemsize, 1, shape,
-                             strides, 0)
+    shape = (ctypes.c_int64 * max(view.ndim, 1))(*view.shape)
+    strides = (ctypes.c_int64 * max(view.ndim, 1))(*(s // view.itemsize for s in view.strides))
+    code = _KINDS["V"] if view.dtype.name == "bfloat16" else _KINDS[view.dtype.kind]
+    managed.tensor = _Tensor(view.pointer, _CUDA, view.ordinal, view.ndim, code, 8 * view.itemsize, 1, shape, strides,
+                             0)
     managed.deleter = ctypes.cast(_release, ctypes.c_void_p)
     address = ctypes.addressof(managed)
-    _exported[address] = (managed, shape, strides, array)
+    _exported[address] = (managed, shape, strides, owner)
     return _new(address, _PLAIN, ctypes.cast(_drop, ctypes.c_void_p))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from loopkit.errors import DeviceError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.dlpack import export_capsule
-from loopkit.runtime.views import c_strides
+from loopkit.runtime.views import DeviceView
 
 
 class DeviceArray:
@@ -20,33 +20,23 @@ class DeviceArray:
     >>> view = torch.as_tensor(array)           # doctest: +SKIP
     >>> view = cupy.from_dlpack(array)          # doctest: +SKIP
 
-    :ivar pointer: the address of its first element.
-    :ivar strides: in bytes.
+    :ivar view: its memory; *pointer*: the address of its first element; *strides*: in bytes.
     :ivar owner: the object that keeps the memory alive.
     :ivar imported: the array came through DLPack; *namespace*: its library, if known.
     """
 
-    def __init__(self, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, owner: object, *,
-                 strides: tuple[int, ...] | None = None, read_only: bool = False, namespace: Any = None,
-                 imported: bool = False) -> None:
-        self.pointer = pointer
-        self.shape = shape
-        self.dtype = dtype
-        self.ordinal = ordinal
+    def __init__(self, view: DeviceView, owner: object, *, namespace: Any = None, imported: bool = False) -> None:
+        self.view = view
+        self.pointer, self.ordinal = view.pointer, view.ordinal
+        self.shape, self.strides, self.dtype, self.nbytes = view.shape, view.strides, view.dtype, view.nbytes
         self.owner = owner
-        self.strides = c_strides(shape, dtype.itemsize) if strides is None else strides
-        self.read_only = read_only
         self.namespace = namespace
         self.imported = imported
 
     @property
-    def nbytes(self) -> int:
-        return prod(self.shape) * int(self.dtype.itemsize)
-
-    @property
     def __cuda_array_interface__(self) -> Mapping[str, Any]:
         return {"version": 3, "typestr": self.dtype.str, "shape": self.shape, "strides": self.strides,
-                "data": (self.pointer, self.read_only), "stream": None}
+                "data": (self.pointer, not self.view.writeable), "stream": None}
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 2, self.ordinal
@@ -57,7 +47,7 @@ class DeviceArray:
             raise BufferError("an array on a GPU is exported in place, without a copy")
         # the array's writers are ordered before all later launches, except on non-blocking streams; and results are
         # exported only when they are complete
-        return export_capsule(self)
+        return export_capsule(self.view, self)
 
     def __repr__(self) -> str:
         return f"<DeviceArray of shape {self.shape}, dtype {self.dtype}, on GPU {self.ordinal}>"
@@ -77,7 +67,7 @@ def allocate(gpu: Gpu, shape: tuple[int, ...], dtype: np.dtype[Any], *, zero: bo
         if zero:
             gpu.pycuda.memset_d8(int(memory), 0, size)
             gpu.driver.synchronize(0)                  # also for streams that do not wait for this one
-    array = DeviceArray(int(memory), shape, dtype, gpu.ordinal, memory)
+    array = DeviceArray(DeviceView.packed(shape, dtype, gpu.ordinal, int(memory)), memory)
     weakref.finalize(array, _free, gpu, memory)
     return array
 

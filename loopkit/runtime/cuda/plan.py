@@ -27,7 +27,7 @@ from loopkit.runtime.cuda.staging import staging_of
 from loopkit.runtime.kinds import Kind, host_view
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar
-from loopkit.runtime.views import Array, ArrayLike, DeviceView, c_strides
+from loopkit.runtime.views import Array, ArrayLike, DeviceView
 
 _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 #: Kinds whose libraries make a context current themselves.
@@ -192,8 +192,7 @@ class CudaPlan:
         checked = self.checked
         names = [*checked.array_names, *(name for name, _ in self.scratch)]
         arrays: dict[str, ArrayLike] = {x.name: x.view for x in checked.inputs}
-        arrays |= {x.name: DeviceView(x.dtype, x.shape, c_strides(x.shape, x.dtype.itemsize), 0, self.gpu.ordinal)
-                   for x in checked.outputs}
+        arrays |= {x.name: DeviceView.packed(x.shape, x.dtype, self.gpu.ordinal) for x in checked.outputs}
         sizes = launch.values if isinstance(launch, HostedLaunch) else checked.values
         values = {**sizes, **dict(zip(checked.scalar_names, scalars, strict=True))}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))

@@ -24,7 +24,7 @@ from loopkit.runtime.cuda.launching import GpuProgram, PreparedClear, PreparedLa
 from loopkit.runtime.cuda.plan import CudaPlan, is_of_another_library
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, TorchKind
 from loopkit.runtime.typed import Text, address_masks
-from loopkit.runtime.views import ArrayLike, DeviceView, c_strides
+from loopkit.runtime.views import ArrayLike, DeviceView
 from loopkit.target.cuda import CudaTarget
 
 _MOST_STREAMS = 64
@@ -86,8 +86,8 @@ class CudaRunner(Runner):
         views = {name: kind.view(name, given[name]) for name, kind in kinds.items()}
         gpu = self._place(kinds, views)
         typed = self.kernels.of({**given, **views})
-        bound = typed.plan.bind({**given, **views}, allocate=lambda shape, dtype: DeviceView(
-            dtype, tuple(shape), c_strides(tuple(shape), dtype.itemsize), 0, gpu.ordinal))
+        bound = typed.plan.bind({**given, **views},
+                                allocate=partial(DeviceView.packed, ordinal=gpu.ordinal))
         # arrays copied to the GPU are in C order there
         strided = frozenset(x for x in bound.strided if x in bound.longer or isinstance(views.get(x), DeviceView))
         if any(isinstance(v, np.ndarray) and v.size >= _LARGE for v in views.values()):
@@ -168,8 +168,8 @@ class CudaRunner(Runner):
     def _launches(self, program: GpuProgram, text: Text, bound: BoundArguments, arrays_of_call: Sequence[str],
                   scratch: Mapping[str, int], varying: Mapping[str, int]
                   ) -> tuple[PreparedLaunch | PreparedClear, ...] | HostedLaunches:
-        arrays = {name: DeviceView(x.dtype, x.shape, c_strides(x.shape, x.itemsize), 0, program.gpu.ordinal)
-                  if isinstance(x, np.ndarray) else x for name, x in bound.arrays.items()}
+        arrays = {name: DeviceView.packed(x.shape, x.dtype, program.gpu.ordinal) if isinstance(x, np.ndarray) else x
+                  for name, x in bound.arrays.items()}
         code = text.code
         numbers = {x: k for k, x in enumerate((*arrays_of_call, *scratch))}
         cleared = text.scratch.cleared

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -21,7 +22,7 @@ from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.runner import CudaRunner
 from loopkit.runtime.execution import Execution
 from loopkit.runtime.timing import Timing, TimingRequest
-from loopkit.runtime.views import ArrayLike, DeviceView, span
+from loopkit.runtime.views import ArrayLike, DeviceView
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
 
@@ -45,7 +46,7 @@ def time_on_gpu(runner: CudaRunner, given: Mapping[str, Any], request: TimingReq
     """The time of the launches of a call, on arrays that are on the GPU already."""
     views = _views(runner, given)
     gpu = runner.place(given)
-    size = sum(int(v.size) * int(v.itemsize) for v in views.values())
+    size = sum(v.nbytes for v in views.values())
     number = request.number_of_sets(size, gpu.l2_bytes)
     if number > 1 and number * size > gpu.free_bytes() // 2:
         raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
@@ -104,19 +105,17 @@ class _Block:
             packed = np.ascontiguousarray(view)
             if packed.size:
                 self._gpu.pycuda.memcpy_htod(start, packed.reshape(-1).view(np.uint8))
-            return DeviceArray(start, view.shape, view.dtype, self._gpu.ordinal, self._memory)
-        assert isinstance(view, DeviceView)
-        low, high = span(view.shape, view.strides, view.itemsize)
+            return DeviceArray(DeviceView.packed(view.shape, view.dtype, self._gpu.ordinal, start), self._memory)
+        low, high = view.span
         start += (view.pointer + low) % _ALIGNMENT
         if high > low:
             self._gpu.pycuda.memcpy_dtod(start, view.pointer + low, high - low)
-        return DeviceArray(start - low, view.shape, view.dtype, self._gpu.ordinal, self._memory, strides=view.strides)
+        return DeviceArray(replace(view, pointer=start - low, ordinal=self._gpu.ordinal, writeable=True), self._memory)
 
 
 def _room(view: ArrayLike) -> int:
     """Bytes of a copy with any start, a multiple of every dtype's alignment."""
-    low, high = (0, int(view.size) * int(view.itemsize)) if isinstance(view, np.ndarray) else span(
-        view.shape, view.strides, view.itemsize)
+    low, high = (0, view.nbytes) if isinstance(view, np.ndarray) else view.span
     return -(-(high - low + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
 
 
