@@ -6,17 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from loopkit.analysis.constructors import annotated
-from loopkit.errors import CallError, DeviceError, TypeInferenceError
+from loopkit.errors import CallError, DeviceError, PreconditionError, TypeInferenceError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import extent_of_checks
 from loopkit.kernel.target import Target
-from loopkit.runtime.calls import BoundCall
+from loopkit.runtime.calls import RUNNERS, BoundCall
 from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler, has_cuda_compiler
 from loopkit.runtime.cuda.devices import stream_handle, why_not
 from loopkit.runtime.cuda.resources import Resources, kernel_resources
 from loopkit.runtime.cuda.runner import CudaRunner
-from loopkit.runtime.execution import execution_for
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
@@ -42,9 +41,10 @@ class CompiledKernel:
         self._stream: int | None = None
         resolved = resolve_text_target(target)
         self.target = resolved.name
-        execution = execution_for(resolved)
-        self._runner = execution.runner(checked, resolved, device, debug)
-        self._time = execution.time
+        if self.target not in RUNNERS:
+            raise PreconditionError(f"Nothing runs kernels for the target '{self.target}'.", subject=self.target,
+                                    hint=f"generate_code(knl, target={self.target!r}) gives their text")
+        self._runner = RUNNERS[self.target](checked, resolved, device, debug)
         self._call = self._runner.call
 
     # {{{ running
@@ -110,8 +110,7 @@ class CompiledKernel:
         (True, True)
         """
         given = {**(arguments or {}), **kwargs}
-        request = TimingRequest(duration, warmup, rotate, bytes, flops)
-        return self._time(self._runner, given, request)
+        return self._runner.time(given, TimingRequest(duration, warmup, rotate, bytes, flops))
 
     # }}}
 

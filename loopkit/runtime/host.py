@@ -20,7 +20,6 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import CallSignatures, CheckedCall, Output, Runner
 from loopkit.runtime.compiler import find_compiler
-from loopkit.runtime.execution import Execution
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, HostKind, TorchKind, host_view
 from loopkit.runtime.library import load_library
 from loopkit.runtime.outputs import Outputs
@@ -64,16 +63,15 @@ class HostPlan:
                  ) -> None:
         self._checked = checked
         self._text = text
-        scratch = text.scratch.makers(checked.values)
-        self._scratch = tuple(scratch.values())
+        shapes = text.scratch_shapes(checked.values)
+        self._scratch = tuple(partial(np.empty, shapes[p.name], p.dtype) for p in text.scratch)
         self._makers = tuple(_maker(x) for x in checked.outputs)
         dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
         # scalars that no function takes are converted too, as a check
-        self._scalars = tuple((i, convert, _passed_as(dtypes.get(name)))
-                              for (i, convert), name in zip(checked.scalars, checked.scalar_names, strict=True))
+        self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
         operands = {x: k for k, x in enumerate([
             *((ParameterKind.ARRAY, x) for x in checked.array_names),
-            *((ParameterKind.SCRATCH, x) for x in scratch), *((ParameterKind.VALUE, x) for x in checked.scalar_names)])}
+            *((ParameterKind.SCRATCH, x) for x in shapes), *((ParameterKind.VALUE, x) for x, _, _ in checked.scalars)])}
         constants: list[Any] = []
         picks = {}
         for launch in text.code.kernels:
@@ -167,7 +165,10 @@ class BoundHostCall:
 class HostRunner(Runner):
     """Runs one kernel on the host: compiles it with the host's C compiler, caches the object on disk, and loads it."""
 
-    def __init__(self, knl: LoopKernel, target: CTarget) -> None:
+    def __init__(self, knl: LoopKernel, target: CTarget, device: object = None,
+                 debug: bool = False) -> None:
+        if device is not None:
+            raise DeviceError(f"The host target has no device {device!r}.", hint="compile(knl, target='cuda')")
         super().__init__(knl, target.machine)
         self.target = target
         self._kinds = ArrayKinds()
@@ -205,7 +206,6 @@ class HostRunner(Runner):
             return self._functions[text]
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
-        """Measure by the host's clock; arrays that the kernel writes are copied first and stay unchanged."""
         sets = [self.bind(copies) for copies in self._copies(given, request)]
         times: list[float] = []
         for run in itertools.islice(itertools.cycle(sets), max(request.warmup, 1)):
@@ -239,16 +239,6 @@ def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     if len(places) > 1:
         return itemgetter(*places)
     return lambda operands: [operands[i] for i in places]
-
-
-def _runner(knl: LoopKernel, target: CTarget, device: object, debug: bool) -> HostRunner:
-    if device is not None:
-        raise DeviceError(f"The host target has no device {device!r}.", hint="compile(knl, target='cuda')")
-    return HostRunner(knl, target)
-
-
-#: Kernels for C are compiled and called here.
-ON_THE_HOST = Execution(_runner, HostRunner.time)
 
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:

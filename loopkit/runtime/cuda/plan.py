@@ -119,7 +119,7 @@ class CudaPlan:
             if addresses != known:
                 check(addresses)
                 known = addresses
-            numbers = [convert(values[i]) for i, convert in scalars]
+            numbers = [convert(values[i]) for _, i, convert in scalars]
             made: list[Any] = []
             if makers:
                 made = [make() for make, _ in makers]
@@ -194,7 +194,7 @@ class CudaPlan:
         arrays: dict[str, ArrayLike] = {x.name: x.view for x in checked.inputs}
         arrays |= {x.name: DeviceView.packed(x.shape, x.dtype, self.gpu.ordinal) for x in checked.outputs}
         sizes = launch.values if isinstance(launch, HostedLaunch) else checked.values
-        values = {**sizes, **dict(zip(checked.scalar_names, scalars, strict=True))}
+        values = {**sizes, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, certain=certain)
 

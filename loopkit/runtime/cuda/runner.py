@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launch_errors import reported
 from loopkit.runtime.cuda.launching import GpuProgram, PreparedClear, PreparedLaunch, aside, require_grid
 from loopkit.runtime.cuda.plan import CudaPlan, is_of_another_library
+from loopkit.runtime.cuda.timing import argument_sets, measured
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, TorchKind
+from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text, address_masks
 from loopkit.runtime.views import ArrayLike, DeviceView
 from loopkit.target.cuda import CudaTarget
@@ -37,17 +40,15 @@ class CudaRunner(Runner):
 
     :arg target: the options of compilation; without an architecture, that of the GPU of each call.
     :arg device: the only GPU to run on; ``None``: the GPU of the arrays of a call.
-    :arg stream: the handle of the stream to launch on; ``None``: the current stream of the arrays' libraries.
     :arg debug: wait for each launch and check its errors.
     """
 
-    def __init__(self, knl: LoopKernel, target: CudaTarget, device: object = None, *, debug: bool = False,
-                 stream: int | None = None) -> None:
+    def __init__(self, knl: LoopKernel, target: CudaTarget, device: object = None, debug: bool = False) -> None:
         super().__init__(knl, target.machine)
         self._target = target
         self._gpu = None if device is None else find_gpu(device)
         self._debug = debug
-        self._stream = stream
+        self._stream: int | None = None
         self._programs: dict[tuple[Text, Gpu], GpuProgram] = {}
         self._others: dict[int, CudaRunner] = {}
 
@@ -77,6 +78,22 @@ class CudaRunner(Runner):
         """The current GPU, if no array is on a GPU."""
         return (find_gpu().ordinal,) if self._gpu is None and all(map(_on_host, arrays)) else ()
 
+    def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
+        opened = {x: self.kinds.open(x, a) for x, a in given.items()
+                  if a is not None and isinstance(self._arguments.get(x), GlobalArg)}
+        kinds = {x: self.kinds.of(a) for x, a in opened.items()}
+        views = {x: kinds[x].view(x, a) for x, a in opened.items()}
+        gpu, kernel = self._place(kinds, views), self.kernels.kernel
+        with reported(gpu, kernel.name), gpu:
+            stream = gpu.pycuda.Stream()
+            gpu.pycuda.Context.synchronize()           # earlier work on the arrays
+            runner = self.on(int(stream.handle))
+            runs = [runner.bind(x) for x in argument_sets(gpu, given, views, kernel.written_names, request)]
+            try:
+                return measured(gpu, stream, runs, request)
+            finally:
+                stream.synchronize()
+
     # {{{ checking a call in full
 
     def _plan(self, known: CallSignatures, values: Sequence[Any], *, vectors: bool = True) -> CudaPlan:
@@ -95,25 +112,20 @@ class CudaRunner(Runner):
         text = typed.fitting(self.target_on(gpu), bound, strided, vectors=vectors)
         checked = self._checked(known, typed, text, bound, kinds, views, _maker(given, kinds, views),
                                 lambda x: x.itemsize if isinstance(x, DeviceView) else 1)
-        scratch = text.scratch.byte_counts(bound.values)
+        shapes = text.scratch_shapes(bound.values)
+        # one element at least
+        scratch = {p.name: max(prod(shapes[p.name]), 1) * p.element_bytes for p in text.scratch}
         program = self._program(text, gpu)
         launches = self._launches(program, text, bound, checked.array_names, scratch,
-                                  {x: k for k, x in enumerate(checked.scalar_names)})
+                                  {x: k for k, (x, _, _) in enumerate(checked.scalars)})
         libraries = [k for x, k in kinds.items() if isinstance(views[x], DeviceView)]
         aligned = address_masks(text.code.assumed, ["" if x.on_host else x.name for x in checked.inputs],
                                 {x.name: x.view.itemsize for x in checked.inputs})
         return CudaPlan(
-            gpu, checked, launches, tuple(scratch.items()), len(text.scratch.cleared),
+            gpu, checked, launches, tuple(scratch.items()), sum(p.cleared for p in text.scratch),
             next((k for k in libraries if not isinstance(k, InterfaceKind | OwnKind)), None),
             _streams(given, kinds, views, gpu), _must_wait(checked, given, chosen=self._stream is not None),
             self._stream, self._debug, aligned, partial(self._plan, known, vectors=False))
-
-    def place(self, given: Mapping[str, Any]) -> Gpu:
-        """The GPU that a call with these arguments runs on."""
-        opened = {x: self.kinds.open(x, a) for x, a in given.items()
-                  if a is not None and isinstance(self._arguments.get(x), GlobalArg)}
-        kinds = {x: self.kinds.of(a) for x, a in opened.items()}
-        return self._place(kinds, {x: kinds[x].view(x, a) for x, a in opened.items()})
 
     def _place(self, kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike]) -> Gpu:
         """The GPU to run on; :raises CallError: arrays are on another one."""
@@ -172,7 +184,7 @@ class CudaRunner(Runner):
                   for name, x in bound.arrays.items()}
         code = text.code
         numbers = {x: k for k, x in enumerate((*arrays_of_call, *scratch))}
-        cleared = text.scratch.cleared
+        cleared = [p.name for p in text.scratch if p.cleared]
         first = [PreparedClear(program.gpu.driver, code.kernels[0], numbers[cleared[0]],
                                sum(aside(scratch[x]) for x in cleared))] if cleared else []
         if code.order is not None:

@@ -10,17 +10,12 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import CallError
-from loopkit.kernel.data import GlobalArg
-from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import BoundCall
 from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.launch_errors import reported
 from loopkit.runtime.cuda.launching import GpuProgram, PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
-from loopkit.runtime.cuda.runner import CudaRunner
-from loopkit.runtime.execution import Execution
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.views import ArrayLike, DeviceView
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
@@ -42,58 +37,28 @@ _CYCLES_A_STEP = 20_000
 _MOST_STEPS = 600
 
 
-def time_on_gpu(runner: CudaRunner, given: Mapping[str, Any], request: TimingRequest) -> Timing:
-    """The time of the launches of a call, on arrays that are on the GPU already."""
-    views = _views(runner, given)
-    gpu = runner.place(given)
+def argument_sets(gpu: Gpu, given: Mapping[str, Any], views: Mapping[str, ArrayLike], written: frozenset[str],
+                  request: TimingRequest) -> list[dict[str, Any]]:
+    """Sets of arguments to rotate among, on *gpu*, whose context is current; arrays that are *written* are copies.
+
+    :arg views: of the arrays in *given*.
+    """
     size = sum(v.nbytes for v in views.values())
     number = request.number_of_sets(size, gpu.l2_bytes)
     if number > 1 and number * size > gpu.free_bytes() // 2:
         raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
                         argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
-    written = runner.kernels.kernel.written_names
-    with reported(gpu, runner.kernels.kernel.name), gpu:
-        stream = gpu.pycuda.Stream()
-        chosen = runner.on(int(stream.handle))
-        gpu.pycuda.Context.synchronize()               # earlier work on the arrays
-        kept = {x for x, v in views.items() if isinstance(v, DeviceView) and x not in written}
-        block = _Block(gpu, [v for x, v in views.items() if x not in kept], list(views.values()), number)
-        sets = [{**given, **{x: block.copy(v) for x, v in views.items() if k or x not in kept}} for k in range(number)]
-        runs = [chosen.bind(s) for s in sets]
-        try:
-            return _measured(gpu, stream, runs, request)
-        finally:
-            stream.synchronize()
-
-
-def _runner(knl: LoopKernel, target: CudaTarget, device: object, debug: bool) -> CudaRunner:
-    return CudaRunner(knl, target, device, debug=debug)
-
-
-#: Kernels for CUDA are launched on GPUs.
-ON_GPUS = Execution(_runner, time_on_gpu)
-
-
-def _views(runner: CudaRunner, given: Mapping[str, Any]) -> dict[str, ArrayLike]:
-    """The array arguments among *given*."""
-    views: dict[str, ArrayLike] = {}
-    for a in runner.kernels.kernel.arguments:
-        x = given.get(a.name)
-        if isinstance(a, GlobalArg) and x is not None:
-            opened = runner.kinds.open(a.name, x)
-            views[a.name] = runner.kinds.of(opened).view(a.name, opened)
-    return views
+    copied = {x: v for x, v in views.items() if isinstance(v, np.ndarray) or x in written}
+    block = _Block(gpu, [*copied.values(), *(number - 1) * [*views.values()]])
+    return [{**given, **{x: block.copy(v) for x, v in (views if k else copied).items()}} for k in range(number)]
 
 
 class _Block:
-    """One piece of memory on a GPU, whose context is current, for all copies of the arguments.
+    """One piece of memory on a GPU, whose context is current, for copies of *views*."""
 
-    :arg first: the arrays of the first set that must be copied; *every*: those of each of the other sets.
-    """
-
-    def __init__(self, gpu: Gpu, first: Sequence[ArrayLike], every: Sequence[ArrayLike], number: int) -> None:
+    def __init__(self, gpu: Gpu, views: Sequence[ArrayLike]) -> None:
         self._gpu = gpu
-        size = sum(map(_room, first)) + (number - 1) * sum(map(_room, every))
+        size = sum(map(_room, views))
         self._memory = allocate(gpu, (size,), np.dtype(np.uint8))
         self._next = self._memory.pointer
 
@@ -119,7 +84,8 @@ def _room(view: ArrayLike) -> int:
     return -(-(high - low + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
 
 
-def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingRequest) -> Timing:
+def measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingRequest) -> Timing:
+    """The time of *runs* in turns, on *stream*."""
     delay = _delay(gpu).enter
     handle = int(stream.handle)
     turns = itertools.cycle(runs)
