@@ -1,28 +1,32 @@
-"""The host C backend: functions of a shared object, called through ctypes."""
+"""The host C backend: shared objects, compiled or taken from the cache; their functions, called through ctypes."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import hashlib
 import itertools
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from loopkit.ast.order import calls
-from loopkit.errors import DeviceError
+from loopkit.errors import CompilerError, DeviceError
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import CallSignatures, CheckedCall, Output, Runner
-from loopkit.runtime.compiler import find_compiler
+from loopkit.runtime.compiler import HostCompiler, find_compiler
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, HostKind, TorchKind, host_view
-from loopkit.runtime.library import load_library
 from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.processes import dump, version
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
 from loopkit.runtime.views import Array, ArrayLike, DeviceView, stride
@@ -72,22 +76,22 @@ class HostPlan:
         operands = {x: k for k, x in enumerate([
             *((ParameterKind.ARRAY, x) for x in checked.array_names),
             *((ParameterKind.SCRATCH, x) for x in shapes), *((ParameterKind.VALUE, x) for x, _, _ in checked.scalars)])}
-        constants: list[Any] = []
-        picks = {}
+        self._constants: list[Any] = []
+        self._functions = {}
         for launch in text.code.kernels:
             places = []
             for p in launch.parameters:
-                key = p.kind, p.array if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH) else p.name
-                if key not in operands and p.kind is not ParameterKind.HOST:
+                key = p.kind, p.name
+                if p.kind is ParameterKind.HOST:
+                    # behind all others, counted from the end
+                    places.append(text.hosts.index(p.name) - len(text.hosts))
+                    continue
+                if key not in operands:
                     operands[key] = len(operands)
-                    constants.append(stride(arrays[p.array], p.axis) if p.kind is ParameterKind.STRIDE else
-                                     _passed_as(np.dtype(p.dtype))(checked.values[p.name]))
-                # the host's inames are behind all others, counted from the end
-                places.append(text.hosts.index(p.name) - len(text.hosts) if p.kind is ParameterKind.HOST
-                              else operands[key])
-            picks[launch.name] = functions[launch.name], _picker(places)
-        self._constants = tuple(constants)
-        self._functions = picks
+                    self._constants.append(stride(arrays[p.array], p.axis) if p.kind is ParameterKind.STRIDE else
+                                           _passed_as(np.dtype(p.dtype))(checked.values[p.name]))
+                places.append(operands[key])
+            self._functions[launch.name] = functions[launch.name], _picker(places)
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]:
@@ -128,8 +132,7 @@ class HostPlan:
         return launch_in_loops
 
     def allocated(self) -> dict[str, Any]:
-        return {x.name: adopt(np.zeros(x.shape, x.dtype))
-                for x, (_, adopt) in zip(self._checked.outputs, self._makers, strict=True)}
+        return {x.name: adopt(make()) for x, (make, adopt) in zip(self._checked.outputs, self._makers, strict=True)}
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundHostCall:
         self._checked.check(addresses)
@@ -165,8 +168,7 @@ class BoundHostCall:
 class HostRunner(Runner):
     """Runs one kernel on the host: compiles it with the host's C compiler, caches the object on disk, and loads it."""
 
-    def __init__(self, knl: LoopKernel, target: CTarget, device: object = None,
-                 debug: bool = False) -> None:
+    def __init__(self, knl: LoopKernel, target: CTarget, device: object = None, debug: bool = False) -> None:
         if device is not None:
             raise DeviceError(f"The host target has no device {device!r}.", hint="compile(knl, target='cuda')")
         super().__init__(knl, target.machine)
@@ -261,8 +263,66 @@ def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
         return lambda value: pair(value.real, value.imag)
     if dtype is not None and is_half(dtype):
         return lambda value: int(np.array(value, dtype).view(np.uint16))
-    return _as_it_is
+    return lambda value: value
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+# {{{ shared objects
+
+_libraries: dict[str, ctypes.CDLL] = {}
+
+
+def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCache) -> ctypes.CDLL:
+    """The compiled and loaded *source*: from this process, from the disk cache, or compiled now.
+
+    :raises CompilerError: the compiler rejects *source*, or the object cannot be loaded.
+    """
+    key = object_key(source, compiler)
+    known = _libraries.get(key)
+    if known is not None:
+        return known
+    dump(source, kernel, ".c")
+    library = _load_kept(key, cache)
+    if library is None:
+        content = compiler.compile(source, kernel)
+        path = cache.put(key, content, {"kernel": kernel, "compiler": list(compiler.command),
+                                        "version": compiler.version, "flags": list(compiler.flags)}, ".so")
+        try:
+            library = _open(path, content)
+        except OSError as err:
+            raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.",
+                                log=str(err)) from None
+    return _libraries.setdefault(key, library)
+
+
+def object_key(source: str, compiler: HostCompiler) -> str:
+    """The key of a compiled object: everything that its bytes depend on."""
+    return hashlib.sha256(f"{source}\0{compiler.identity}\0{version()}".encode()).hexdigest()
+
+
+def _load_kept(key: str, cache: DiskCache) -> ctypes.CDLL | None:
+    entry = cache.lookup(key, ".so")
+    if entry is None:
+        return None
+    try:
+        return _open(entry.path, entry.content)
+    except OSError:
+        # undamaged, but not for this machine (a library that it needs is missing): compile it here
+        return None
+
+
+def _open(path: Path | None, content: bytes) -> ctypes.CDLL:
+    """Map the object *content*, from *path* if it is still there.
+
+    :raises OSError: the loader rejects it.
+    """
+    if path is not None:
+        # another process may have evicted it, or its directory may not allow execution
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(str(path))
+    # a temporary file, removed after it is mapped
+    with tempfile.TemporaryDirectory(prefix="loopkit-", ignore_cleanup_errors=True) as place:
+        private = Path(place, "kernel.so")
+        private.write_bytes(content)
+        return ctypes.CDLL(str(private))
+
+# }}}

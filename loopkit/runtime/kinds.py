@@ -38,6 +38,8 @@ class Kind(ABC):
     """
 
     name: ClassVar[str]
+    #: Must a result be complete before :meth:`handed_out` makes it an array of another library?
+    makes_others: bool = False
 
     @abstractmethod
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
@@ -57,6 +59,10 @@ class Kind(ABC):
     def stream(self, ordinal: int) -> Callable[[], int]:
         """A function that gives the handle of the library's current stream."""
         return lambda: LEGACY_STREAM
+
+    def handed_out(self, x: Any) -> Any:
+        """A complete result as an array of the arguments' library."""
+        return x
 
 
 class HostKind(Kind):

@@ -4,14 +4,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Protocol
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.cuda.binary import Binary, PtxasUsage, compile_options
+from loopkit.runtime.cuda.binary import Binary, CudaCompiler, PtxasUsage, compile_options
 from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc, headers_identity, needs_headers
 from loopkit.runtime.cuda.toolkit import disassembly, find_nvcc
-from loopkit.runtime.library import dump, version
+from loopkit.runtime.processes import dump, version
 from loopkit.target.cuda import CudaTarget
 
 __all__ = ["Binary", "CudaCompiler", "PtxasUsage", "available_cuda_compilers", "binary_key", "disassembly",
@@ -20,26 +19,6 @@ __all__ = ["Binary", "CudaCompiler", "PtxasUsage", "available_cuda_compilers", "
 _SUFFIX = ".cubin"
 _MOST_BINARIES = 1024
 _binaries: dict[str, Binary] = {}
-
-
-class CudaCompiler(Protocol):
-    """A compiler for CUDA C++; several threads may use one at once."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def version(self) -> str: ...
-
-    def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
-        """Machine code of *source*.
-
-        :arg kernel: the kernel's name, for the message.
-        :raises CompilerError: the compiler rejects the text.
-        """
-
-    def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
-        """The PTX that the machine code is made from; raises the same errors as :meth:`cubin`."""
 
 
 def available_cuda_compilers() -> tuple[CudaCompiler, ...]:
@@ -74,40 +53,40 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
     :raises CompilerError: there is no compiler, or it rejects *source*.
     """
     if compiler is None:
-        kept = _kept_by_expected(source, target, cache)
+        # loading a compiler takes longer than the rest of a first launch
+        expected = expected_nvrtc()
+        kept = _kept(binary_key(source, target, *expected), cache) if expected is not None else None
         if kept is not None:
             return kept
         compiler = find_cuda_compiler()
     key = binary_key(source, target, compiler.name, compiler.version)
-    known = _binaries.get(key)
-    if known is not None:
-        return known
+    if key in _binaries:
+        return _binaries[key]
     dump(source, kernel, ".cu")
-    binary = _stored(cache, key)
-    if binary is None:
-        binary = compiler.cubin(source, kernel, target)
-        cache.put(key, binary.cubin, {
-            "kernel": kernel, "compiler": compiler.name, "version": compiler.version,
-            "options": compile_options(target), "log": binary.log,
-            "resources": {name: asdict(usage) for name, usage in binary.resources.items()}}, _SUFFIX)
+    kept = _kept(key, cache)
+    if kept is not None:
+        return kept
+    binary = compiler.cubin(source, kernel, target)
+    cache.put(key, binary.cubin, {
+        "kernel": kernel, "compiler": compiler.name, "version": compiler.version,
+        "options": compile_options(target), "log": binary.log,
+        "resources": {name: asdict(usage) for name, usage in binary.resources.items()}}, _SUFFIX)
+    return _remembered(key, binary)
+
+
+def _kept(key: str, cache: DiskCache) -> Binary | None:
+    """The binary of *key* in memory or in *cache*, if it is complete and undamaged."""
+    entry = None if key in _binaries else cache.lookup(key, _SUFFIX)
+    if entry is None:
+        return _binaries.get(key)
+    log, resources = entry.facts.get("log"), _usages(entry.facts.get("resources"))
+    return _remembered(key, Binary(entry.content, log, resources)) if isinstance(log, str) and resources else None
+
+
+def _remembered(key: str, binary: Binary) -> Binary:
     if len(_binaries) >= _MOST_BINARIES:
         _binaries.clear()                       # loaded modules stay loaded, and the disk keeps the binaries
     return _binaries.setdefault(key, binary)
-
-
-def _kept_by_expected(source: str, target: CudaTarget, cache: DiskCache) -> Binary | None:
-    """The cached binary of *source* by the expected compiler, without loading that compiler: loading takes longer than
-    the rest of a first launch. If another version is loaded in the end, its key finds nothing."""
-    expected = expected_nvrtc()
-    if expected is None:
-        return None
-    key = binary_key(source, target, *expected)
-    known = _binaries.get(key)
-    if known is None:
-        known = _stored(cache, key)
-        if known is not None:
-            _binaries[key] = known
-    return known
 
 
 def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: str) -> str:
@@ -117,22 +96,11 @@ def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: st
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _stored(cache: DiskCache, key: str) -> Binary | None:
-    """The binary of *key* in *cache*, if it is complete and undamaged."""
-    entry = cache.lookup(key, _SUFFIX)
-    if entry is None:
-        return None
-    log, resources = entry.facts.get("log"), _usages(entry.facts.get("resources"))
-    return Binary(entry.content, log, resources) if isinstance(log, str) and resources else None
-
-
 def _usages(stored: object) -> Mapping[str, PtxasUsage] | None:
     """The functions' resources in a record, if :func:`load_binary` wrote it."""
     names = {f.name for f in fields(PtxasUsage)}
-    if not isinstance(stored, dict):
-        return None
-    for usage in stored.values():
-        if not isinstance(usage, dict) or usage.keys() != names or not all(
-                type(number) is int and number >= 0 for number in usage.values()):
-            return None
-    return {name: PtxasUsage(**usage) for name, usage in stored.items()}
+    if isinstance(stored, dict) and all(
+            isinstance(usage, dict) and usage.keys() == names
+            and all(type(number) is int and number >= 0 for number in usage.values()) for usage in stored.values()):
+        return {name: PtxasUsage(**usage) for name, usage in stored.items()}
+    return None

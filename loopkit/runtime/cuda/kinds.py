@@ -134,6 +134,7 @@ class OwnKind(Kind):
 
     def __init__(self, namespace: Any = None) -> None:
         self._namespace = namespace
+        self.makes_others = hasattr(namespace, "from_dlpack")
 
     def signature(self, x: DeviceArray) -> tuple[ArraySignature, int]:
         return (("loopkit", x.dtype, x.shape, x.strides, x.ordinal, x.view.writeable, x.imported, x.namespace),
@@ -145,12 +146,7 @@ class OwnKind(Kind):
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         return allocate(find_gpu(ordinal), shape, dtype, zero=zero)
 
-    @property
-    def makes_others(self) -> bool:
-        return hasattr(self._namespace, "from_dlpack")
-
     def handed_out(self, x: DeviceArray) -> Any:
-        """A complete result as an array of the arguments' library."""
         return self._namespace.from_dlpack(x) if self.makes_others else x
 
 

@@ -18,16 +18,25 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import CallSignatures, CheckedCall, Runner
 from loopkit.runtime.cuda.compiler import Binary, load_binary
 from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
-from loopkit.runtime.cuda.host_loops import HostedLaunches
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
-from loopkit.runtime.cuda.launch_errors import reported
-from loopkit.runtime.cuda.launching import GpuProgram, PreparedClear, PreparedLaunch, aside, require_grid
-from loopkit.runtime.cuda.plan import CudaPlan, is_of_another_library
+from loopkit.runtime.cuda.launching import (
+    GpuProgram,
+    HostedLaunches,
+    Launches,
+    PreparedClear,
+    PreparedLaunch,
+    Sources,
+    aside,
+    reported,
+    require_grid,
+)
+from loopkit.runtime.cuda.plan import CudaPlan, Scratch, Streams
 from loopkit.runtime.cuda.timing import argument_sets, measured
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, TorchKind
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text, address_masks
 from loopkit.runtime.views import ArrayLike, DeviceView
+from loopkit.target.code import GeneratedKernel
 from loopkit.target.cuda import CudaTarget
 
 _MOST_STREAMS = 64
@@ -115,17 +124,16 @@ class CudaRunner(Runner):
         shapes = text.scratch_shapes(bound.values)
         # one element at least
         scratch = {p.name: max(prod(shapes[p.name]), 1) * p.element_bytes for p in text.scratch}
-        program = self._program(text, gpu)
-        launches = self._launches(program, text, bound, checked.array_names, scratch,
-                                  {x: k for k, (x, _, _) in enumerate(checked.scalars)})
-        libraries = [k for x, k in kinds.items() if isinstance(views[x], DeviceView)]
+        launches = self._launches(self._program(text, gpu), text, bound, checked, scratch)
+        libraries = (k for x, k in kinds.items() if isinstance(views[x], DeviceView))
+        allocator = next((k for k in libraries if not isinstance(k, InterfaceKind | OwnKind)), None)
+        chosen = self._stream is not None
         aligned = address_masks(text.code.assumed, ["" if x.on_host else x.name for x in checked.inputs],
                                 {x.name: x.view.itemsize for x in checked.inputs})
         return CudaPlan(
-            gpu, checked, launches, tuple(scratch.items()), sum(p.cleared for p in text.scratch),
-            next((k for k in libraries if not isinstance(k, InterfaceKind | OwnKind)), None),
-            _streams(given, kinds, views, gpu), _must_wait(checked, given, chosen=self._stream is not None),
-            self._stream, self._debug, aligned, partial(self._plan, known, vectors=False))
+            gpu, checked, launches, Scratch(gpu, scratch, sum(p.cleared for p in text.scratch), allocator),
+            Streams(_streams(given, kinds, views, gpu), self._stream, _must_wait(checked, given, chosen=chosen)),
+            self._debug, aligned, partial(self._plan, known, vectors=False))
 
     def _place(self, kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike]) -> Gpu:
         """The GPU to run on; :raises CallError: arrays are on another one."""
@@ -177,30 +185,31 @@ class CudaRunner(Runner):
         """The machine code of *text*."""
         return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
 
-    def _launches(self, program: GpuProgram, text: Text, bound: BoundArguments, arrays_of_call: Sequence[str],
-                  scratch: Mapping[str, int], varying: Mapping[str, int]
-                  ) -> tuple[PreparedLaunch | PreparedClear, ...] | HostedLaunches:
-        arrays = {name: DeviceView.packed(x.shape, x.dtype, program.gpu.ordinal) if isinstance(x, np.ndarray) else x
+    def _launches(self, program: GpuProgram, text: Text, bound: BoundArguments, checked: CheckedCall,
+                  scratch: Mapping[str, int]) -> Launches:
+        gpu, code = program.gpu, text.code
+        arrays = {name: DeviceView.packed(x.shape, x.dtype, gpu.ordinal) if isinstance(x, np.ndarray) else x
                   for name, x in bound.arrays.items()}
-        code = text.code
-        numbers = {x: k for k, x in enumerate((*arrays_of_call, *scratch))}
+        places = {x: k for k, x in enumerate((*checked.array_names, *scratch))}
+        varying = [x for x, _, _ in checked.scalars]
+        sources = Sources(places, arrays, bound.values, {x: k for k, x in enumerate((*varying, *text.hosts))})
+
+        def prepared(launch: GeneratedKernel, grid: tuple[int, ...]) -> PreparedLaunch:
+            return PreparedLaunch(gpu.driver, program.functions[launch.name], launch, grid, sources)
+
         cleared = [p.name for p in text.scratch if p.cleared]
-        first = [PreparedClear(program.gpu.driver, code.kernels[0], numbers[cleared[0]],
+        first = [PreparedClear(gpu.driver, code.kernels[0], places[cleared[0]],
                                sum(aside(scratch[x]) for x in cleared))] if cleared else []
         if code.order is not None:
-            scalars = {**varying, **{x: len(varying) + k for k, x in enumerate(text.hosts)}}
-            prepared = {launch.name: PreparedLaunch(program.gpu.driver, program.functions[launch.name], launch,
-                                                    (1, 1, 1), numbers, arrays, bound.values, scalars)
-                        for launch in code.kernels}
-            return HostedLaunches(program.gpu, prepared, code.order, text.hosts, bound.values, first)
+            every = {launch.name: prepared(launch, (1, 1, 1)) for launch in code.kernels}
+            return HostedLaunches(gpu, every, code.order, text.hosts, bound.values, first)
         result: list[PreparedLaunch | PreparedClear] = [*first]
         for launch in code.kernels:
             grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
             if min(grid) > 0:
-                require_grid(program.gpu, launch, grid)
-                result.append(PreparedLaunch(program.gpu.driver, program.functions[launch.name], launch, grid,
-                                             numbers, arrays, bound.values, varying))
-        return tuple(result)
+                require_grid(gpu, launch, grid)
+                result.append(prepared(launch, grid))
+        return result
 
     # }}}
 
@@ -256,7 +265,7 @@ def _must_wait(checked: CheckedCall, values: Mapping[str, Any], *, chosen: bool)
     :arg chosen: the caller chose the stream, and orders everything with it except arrays imported through DLPack.
     """
     if chosen:
-        return any(map(is_of_another_library, checked.outputs)) or any(
+        return any(x.kind.makes_others for x in checked.outputs) or any(
             isinstance(x.kind, OwnKind) and values[x.name].imported for x in checked.inputs)
     return any(isinstance(x.kind, OwnKind | InterfaceKind) and x.adopt is None for x in checked.outputs) or any(
         isinstance(x.kind, OwnKind) for x in checked.inputs)

@@ -14,7 +14,7 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import BoundCall
 from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.launching import GpuProgram, PreparedLaunch
+from loopkit.runtime.cuda.launching import GpuProgram, PreparedLaunch, Sources
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.views import ArrayLike, DeviceView
@@ -116,4 +116,4 @@ def _delay(gpu: Gpu) -> PreparedLaunch:
     launch = GeneratedKernel("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
     binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
     program = GpuProgram(gpu, binary.cubin, (launch,))
-    return PreparedLaunch(gpu.driver, program.functions["delay"], launch, (1, 1, 1), {}, {}, {}, {"cycles": 0})
+    return PreparedLaunch(gpu.driver, program.functions["delay"], launch, (1, 1, 1), Sources({}, {}, {}, {"cycles": 0}))

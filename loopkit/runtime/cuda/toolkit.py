@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar, cast
 
 from loopkit.errors import CompilerError
-from loopkit.runtime.cuda.binary import FILE_NAME, Binary, compile_options, parse_ptxas_log, refused
+from loopkit.runtime.cuda.binary import FILE_NAME, CudaCompiler, compile_options
 from loopkit.runtime.processes import run_quietly
 from loopkit.target.cuda import CudaTarget
 
@@ -32,17 +33,13 @@ def _elsewhere(name: str) -> str | None:
     """The program's path by NVIDIA's own search: Python and conda packages, and the system's directories."""
     try:
         from cuda.pathfinder import find_nvidia_binary_utility
-    except ImportError:
+        return cast("str | None", find_nvidia_binary_utility(name))
+    except (ImportError, RuntimeError, ValueError):    # it is not installed, or does not support the name
         return None
-    try:
-        found: str | None = find_nvidia_binary_utility(name)
-    except (RuntimeError, ValueError):          # this version of the search does not support the name
-        return None
-    return found
 
 
 @dataclass(frozen=True)
-class Nvcc:
+class Nvcc(CudaCompiler):
     """An nvcc that was found.
 
     :ivar command: its full path.
@@ -50,33 +47,16 @@ class Nvcc:
 
     command: str
     version: str
-    name: str = "nvcc"
+    supported: Sequence[str]
+    name: ClassVar[str] = "nvcc"
 
-    def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
-        """Machine code; :raises CompilerError: nvcc rejects *source* or does not run."""
-        content, log = self._compiled(source, kernel, target, "-cubin")
-        return Binary(content, log, parse_ptxas_log(log))
-
-    def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
-        """PTX; :raises CompilerError: nvcc rejects *source* or does not run."""
-        content, _ = self._compiled(source, kernel, target, "-ptx")
-        return content.decode(errors="replace")
-
-    @property
-    def supported(self) -> Sequence[str]:
-        """The supported architectures, without those of one chip only (``sm_90a``)."""
-        said = run_quietly([self.command, "--list-gpu-code"]).stdout
-        return sorted(set(re.findall(r"sm_\d+", said)), key=lambda arch: int(arch.removeprefix("sm_")))
-
-    def _compiled(self, source: str, kernel: str, target: CudaTarget, form: str) -> tuple[bytes, str]:
+    def translated(self, source: str, target: CudaTarget, form: str) -> tuple[bytes | None, str]:
         with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
             text, result = Path(place, FILE_NAME), Path(place, "kernel.out")
             text.write_text(source, encoding="utf-8")
-            done = run_quietly([self.command, *compile_options(target), form, "-o", str(result), str(text)])
+            done = run_quietly([self.command, *compile_options(target), f"-{form}", "-o", str(result), str(text)])
             log = (done.stdout + done.stderr).replace(str(text), FILE_NAME)
-            if done.returncode != 0 or not result.exists():
-                raise refused(f"{self.name} {self.version}", kernel, source, log, target, self.supported)
-            return result.read_bytes(), log
+            return result.read_bytes() if done.returncode == 0 and result.exists() else None, log
 
 
 def find_nvcc() -> Nvcc | None:
@@ -89,7 +69,10 @@ def find_nvcc() -> Nvcc | None:
 def _probed(command: str) -> Nvcc | None:
     said = run_quietly([command, "--version"])
     release = re.search(r"release [\d.]+, V([\d.]+)", said.stdout)
-    return None if said.returncode != 0 or release is None else Nvcc(command, release[1])
+    if said.returncode != 0 or release is None:
+        return None
+    architectures = re.findall(r"sm_\d+", run_quietly([command, "--list-gpu-code"]).stdout)
+    return Nvcc(command, release[1], tuple(sorted(set(architectures), key=lambda arch: int(arch.removeprefix("sm_")))))
 
 
 def disassembly(cubin: bytes, kernel: str) -> str:
