@@ -68,12 +68,9 @@ class ArrayPlan:
 class BoundArguments:
     """The checked arguments of one call.
 
-    :ivar arrays: every array argument, allocated outputs included.
-    :ivar values: every value argument as a Python number.
     :ivar strided: the arrays that are not in C order with exactly their shape.
     :ivar longer: the *strided* arrays that are longer than needed along an axis behind the first.
     :ivar filled: the arrays that the kernel writes completely and does not read before.
-    :ivar wide: an array (or a size) needs 64-bit indices.
     """
 
     arrays: dict[str, ArrayLike]

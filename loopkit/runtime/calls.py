@@ -42,9 +42,6 @@ class Input:
     """An array argument of the caller.
 
     :ivar position: its index among a call's values; its address has its index among the inputs.
-    :ivar view: its dtype, shape and strides, without the array itself.
-    :ivar alignment: of its address, in bytes.
-    :ivar on_host: it is in the host's memory.
     :ivar needed: the call uses its previous content: the array is read, or not completely written.
     """
 
@@ -84,7 +81,6 @@ class CheckedCall:
 
     :ivar scalars: name, index among a call's values and conversion, of the scalars outside the signature.
     :ivar values: the scalars of the signature.
-    :ivar fields: the names of all outputs.
     """
 
     kernel: str
@@ -215,10 +211,7 @@ class CallSignatures:
 
 
 class Runner(ABC):
-    """Runs one kernel.
-
-    :ivar kernels: the kernel with the dtypes of its calls.
-    """
+    """Runs one kernel."""
 
     def __init__(self, knl: LoopKernel, machine: Machine) -> None:
         self.kernels = TypedKernels(knl, machine)

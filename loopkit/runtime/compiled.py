@@ -30,7 +30,6 @@ class CompiledKernel:
     The arrays of each call determine the dtypes that the kernel leaves open. A text is generated and compiled at the
     first call that needs it.
 
-    :ivar kernel: the kernel, as given.
     :ivar target: the name of the target, such as ``"c"`` or ``"cuda"``.
     """
 

@@ -96,7 +96,6 @@ class Trial:
     """The result of a compiler's trial.
 
     :ivar flags: the flags with which it passes, beyond ``BASE_FLAGS``; ``None``: there are none.
-    :ivar dropped: the faster flags with which it fails.
     """
 
     flags: tuple[str, ...] | None
@@ -163,9 +162,7 @@ class HostCompiler:
     """A C compiler that passed its trial.
 
     :ivar command: the command (``("gcc",)``, ``(python, "-m", "ziglang", "cc")``).
-    :ivar version: the first line of its version text.
     :ivar chosen: its flags beyond ``BASE_FLAGS``.
-    :ivar dropped: faster flags with which it fails the trial loops.
     """
 
     command: tuple[str, ...]
@@ -224,7 +221,6 @@ def find_compiler(target: CTarget | None = None, cache: DiskCache | None = None)
     """The host's C compiler for *target*: the target's own, else the first that works of ``$CC``, ``cc``, ``gcc``,
     ``clang`` and the ``ziglang`` wheel.
 
-    :arg cache: keeps the results of trials.
     :raises CompilerError: there is none, the target's own does not work, or it fails the trial loops with the options
         of *target*.
     """

@@ -59,8 +59,6 @@ class HostPlan:
     A call's operands are the addresses of its inputs, of its allocated outputs and of temporaries, its scalars, and
     then the constants. Each function takes some of them.
 
-    :arg functions: of the loaded text.
-    :arg arrays: inputs and outputs, for their strides.
     """
 
     def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayLike]
@@ -146,10 +144,7 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class BoundHostCall:
-    """A call on the host with all arguments fixed.
-
-    :ivar kept: objects that must live as long as the call.
-    """
+    """A call on the host with all arguments fixed."""
 
     launches: Sequence[Callable[[], object]]
     outputs: Outputs

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from loopkit.errors import CallError
+from loopkit.expr.functions import DTYPE_NAMES
 from loopkit.expr.kinds import named_dtype
 from loopkit.runtime.views import Array, ArrayLike, DeviceView
 
@@ -32,10 +33,7 @@ _SILENT = (RuntimeError, AttributeError, TypeError, KeyError, ValueError)
 
 
 class Kind(ABC):
-    """One library's arrays.
-
-    :cvar name: its name in messages.
-    """
+    """One library's arrays."""
 
     name: ClassVar[str]
     #: Must a result be complete before :meth:`handed_out` makes it an array of another library?
@@ -95,11 +93,6 @@ class NumpyKind(HostKind):
         raise NotImplementedError("numpy has no arrays on a GPU")
 
 
-#: The dtypes with the same name in torch and numpy.
-_TORCH_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
-                 "bfloat16", "float32", "float64", "complex64", "complex128")
-
-
 class TorchKind(HostKind):
     """torch's tensors, on a GPU or in the host's memory."""
 
@@ -108,7 +101,8 @@ class TorchKind(HostKind):
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self._tensor = torch.Tensor
-        self._names = {getattr(torch, name): name for name in _TORCH_DTYPES if hasattr(torch, name)}
+        # a dtype has the same name in torch and numpy
+        self._names = {getattr(torch, name): name for name in DTYPE_NAMES.values() if hasattr(torch, name)}
         self._torch_dtypes = {d: t for t, d in self._names.items()}
         self._complex = frozenset(t for t in self._names if t.is_complex)
         # looked up once: a fraction of a microsecond per tensor matters

@@ -16,8 +16,7 @@ _MOST_LINES = 40
 
 
 def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess.CompletedProcess[str]:
-    """Run *command* with messages in English; a start that fails, or more than *timeout* seconds, is an exit status.
-    """
+    """Run *command* with messages in English; a start that fails, or more than *timeout* seconds, is an exit status."""
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
                               stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
@@ -30,12 +29,7 @@ def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess
 
 
 def rejected(compiler: str, kernel: str, source: str, log: str, line: int | None, *, hint: str) -> CompilerError:
-    """The error for kernel *kernel* whose text is *source*.
-
-    :arg compiler: its name in the sentence.
-    :arg log: the compiler's output.
-    :arg line: number of the rejected line, if it is known.
-    """
+    """The error for kernel *kernel* whose text is *source*."""
     said = log.strip().splitlines()[:_MOST_LINES]
     where = ""
     if line is not None:

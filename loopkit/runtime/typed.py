@@ -15,7 +15,6 @@ from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.functions import DTYPE_NAMES
 from loopkit.expr.kinds import spelled
-from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.poly.limits import bounded
@@ -37,7 +36,6 @@ class Text:
     :ivar scratch: its temporaries in global memory: allocated for each call, shared by its launches. Those that are
         zeroed before a call come first.
     :ivar integers: the dtypes of all integers that it takes by value, which may be narrower than the arguments'.
-    :ivar hosts: the inames of the host's loops whose values its functions take.
     """
 
     def __init__(self, code: GeneratedCode) -> None:
@@ -93,21 +91,17 @@ class TypedKernel:
 
 
 class TypedKernels:
-    """A kernel by the dtypes of the arguments that it leaves open.
-
-    :ivar unknown: the names of those arguments.
-    """
+    """A kernel by the dtypes of the arguments that it leaves open."""
 
     def __init__(self, knl: LoopKernel, machine: Machine) -> None:
         self.kernel = knl
         self._machine = machine
-        with bounded(f"calling kernel '{knl.name}'"):
-            self.unknown = tuple(stages.unknown_dtypes(knl))
-            typed = None if self.unknown else stages.infer_types(knl)
         self._known: dict[tuple[np.dtype[Any] | None, ...], TypedKernel] = {}
         self._lock = threading.Lock()
-        if typed is not None:
-            self._known[()] = TypedKernel(typed, self._machine)
+        with bounded(f"calling kernel '{knl.name}'"):
+            self.unknown = tuple(stages.unknown_dtypes(knl))
+        if not self.unknown:
+            self.of({})
 
     @cached_property
     def structural(self) -> frozenset[str]:
@@ -130,9 +124,16 @@ class TypedKernels:
         with self._lock:
             if signature not in self._known:
                 with bounded(f"calling kernel '{self.kernel.name}'"):
-                    typed = stages.infer_types(self._closed(dtypes))
+                    typed = stages.infer_types(self._closed(dtypes) if self.unknown else self.kernel)
                 self._known[signature] = TypedKernel(typed, self._machine)
             return self._known[signature]
+
+    def _open_dtypes(self, given: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
+        require_known(self.kernel.name, self.kernel.argument_by_name.keys(), given)
+        passed = {name: given[name] for name in self.unknown if given.get(name) is not None}
+        arrays = self.kernel.array_args
+        return {name: _supported(name, value.dtype if name in arrays else dtype_of(name, value))
+                for name, value in passed.items()}
 
     def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:
         """The kernel with *dtypes*, first for its inputs: they may determine an output's dtype."""
@@ -143,16 +144,6 @@ class TypedKernels:
             raise CallError(f"the dtype of '{name}' is not known.", argument=name,
                             hint=f"pass {name}=..., or declare it with add_dtypes(knl, {{'{name}': ...}})")
         return typed
-
-    def _open_dtypes(self, given: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
-        require_known(self.kernel.name, self.kernel.argument_by_name.keys(), given)
-        dtypes: dict[str, np.dtype[Any]] = {}
-        for name in self.unknown:
-            value = given.get(name)
-            if value is not None:
-                is_array = isinstance(self.kernel.argument_by_name[name], GlobalArg)
-                dtypes[name] = _supported(name, value.dtype if is_array else dtype_of(name, value))
-        return dtypes
 
 
 def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -28,9 +28,7 @@ class Flags:
 class DeviceView:
     """An array on a GPU, with the attributes of numpy's arrays that checks use.
 
-    :ivar strides: in bytes.
     :ivar pointer: the address of the element with all subscripts 0; 0 for an array that a call will allocate.
-    :ivar ordinal: number of its device.
     """
 
     dtype: np.dtype[Any]

@@ -19,8 +19,6 @@ class PtxasUsage:
     :ivar registers: 32-bit registers per thread.
     :ivar spill_stores: bytes that a thread stores for lack of registers; *spill_loads*: bytes that it loads back.
     :ivar stack: bytes of a thread's stack, for arrays outside registers.
-    :ivar static_shared: bytes of shared memory that the function declares.
-    :ivar barriers: barriers of a block.
     :ivar constant: bytes of constant memory, including parameters; 0 if ptxas does not report them.
     """
 
@@ -35,12 +33,7 @@ class PtxasUsage:
 
 @dataclass(frozen=True)
 class Binary:
-    """Machine code of one translation unit.
-
-    :ivar cubin: an ELF file.
-    :ivar log: the compiler's messages, warnings among them.
-    :ivar resources: by the name of the function.
-    """
+    """Machine code of one translation unit."""
 
     cubin: bytes
     log: str
@@ -94,7 +87,6 @@ class CudaCompiler(ABC):
     def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
         """Machine code of *source*.
 
-        :arg kernel: the kernel's name, for the message.
         :raises CompilerError: the compiler rejects the text or does not run.
         """
         content, log = self._accepted(source, kernel, target, "cubin")

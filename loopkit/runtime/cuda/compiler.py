@@ -48,8 +48,6 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
                 compiler: CudaCompiler | None = None) -> Binary:
     """The machine code of *source*: from this process, from the disk cache, or compiled now.
 
-    :arg kernel: the kernel's name, for messages.
-    :arg compiler: the compiler to use; default: :func:`find_cuda_compiler`.
     :raises CompilerError: there is no compiler, or it rejects *source*.
     """
     if compiler is None:

@@ -32,10 +32,7 @@ class LaunchConfig(ctypes.Structure):
 
 
 class DriverError(RuntimeError):
-    """A driver call that failed.
-
-    :ivar code: the ``CUresult``.
-    """
+    """A driver call that failed."""
 
     def __init__(self, call: str, code: int, name: str, text: str) -> None:
         self.call = call

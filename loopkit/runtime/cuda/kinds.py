@@ -10,9 +10,8 @@ import numpy as np
 
 from loopkit.errors import CallError
 from loopkit.runtime.cuda.devices import find_gpu
-from loopkit.runtime.cuda.dlpack import Imported
 from loopkit.runtime.cuda.driver import Driver
-from loopkit.runtime.cuda.memory import DeviceArray, allocate
+from loopkit.runtime.cuda.memory import DeviceArray, Imported, allocate
 from loopkit.runtime.kinds import (
     LEGACY_STREAM,
     ON_GPU,

@@ -50,7 +50,6 @@ class PreparedClear:
 
     :arg place: index of the first temporary among a call's addresses.
     :arg count: bytes of the temporaries, which are contiguous.
-    :ivar launch: the launch that uses them, for messages.
     """
 
     grid = (1, 1, 1)
@@ -80,7 +79,6 @@ class Sources:
     """The sources of the parameters of a call's launches.
 
     :ivar places: for each array and temporary, its index among a call's addresses.
-    :ivar arrays: for their strides.
     :ivar values: of the constant scalars; *varying*: for the others, the index among a call's scalars.
     """
 
@@ -104,7 +102,6 @@ class PreparedLaunch:
     Constant parameters are written once. A call writes the addresses and the varying scalars, and passes the buffer to
     the driver.
 
-    :ivar launch: the generated launch, for messages.
     :ivar enter: launches with a call's addresses and scalars on a stream, and returns the driver's ``CUresult``.
     """
 
@@ -225,8 +222,6 @@ class HostedLaunches:
 
     :arg prepared: the functions by name, each prepared for any of its launches; the values of the inames *hosts* are
         behind the scalars of a call.
-    :arg values: the sizes of the call.
-    :arg first: the operations before the launches.
     :raises LimitError: a grid is larger than the GPU allows.
     """
 

@@ -83,7 +83,6 @@ class Streams:
     """The streams of a call.
 
     :ivar libraries: functions that give the stream of each library whose arrays take part.
-    :ivar chosen: the stream that the caller chose, or ``None``.
     :ivar wait: the call returns when the GPU has finished, because nothing else orders later operations.
     """
 
@@ -319,7 +318,6 @@ class CudaPlan:
         """Allocate temporaries, order the streams, launch.
 
         :arg default: the stream if no library has one.
-        :arg wait: return when the GPU has finished.
         """
         driver = self.gpu.driver
         chosen, others = self.streams.now(allocates=bool(self.checked.outputs or self.scratch.sizes))

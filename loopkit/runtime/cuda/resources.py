@@ -28,7 +28,6 @@ class Residency:
 class KernelResources(PtxasUsage):
     """The resources of one kernel on one architecture.
 
-    :ivar threads: threads of a block.
     :ivar dynamic_shared: bytes of shared memory that the launch adds.
     :ivar blocks_per_multiprocessor: blocks that run on one multiprocessor at a time.
     :ivar occupancy: the warps of these blocks as a fraction (0 to 1) of the most warps of a multiprocessor.
@@ -86,8 +85,6 @@ def residency(limits: DeviceLimits, threads: int, registers: int, shared: int) -
     Warps get registers in units, from their partition's register file. A block gets shared memory in units, including
     the system's reserved part. The result assumes the largest configurable share of shared memory instead of cache.
 
-    :arg threads: of a block.
-    :arg registers: of a thread.
     :arg shared: bytes of shared memory of a block, declared and dynamic.
     """
     warps = limits.warps(threads)

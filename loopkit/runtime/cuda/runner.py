@@ -49,7 +49,6 @@ class CudaRunner(Runner):
 
     :arg target: the options of compilation; without an architecture, that of the GPU of each call.
     :arg device: the only GPU to run on; ``None``: the GPU of the arrays of a call.
-    :arg debug: wait for each launch and check its errors.
     """
 
     def __init__(self, knl: LoopKernel, target: CudaTarget, device: object = None, debug: bool = False) -> None:

@@ -39,10 +39,7 @@ _MOST_STEPS = 600
 
 def argument_sets(gpu: Gpu, given: Mapping[str, Any], views: Mapping[str, ArrayLike], written: frozenset[str],
                   request: TimingRequest) -> list[dict[str, Any]]:
-    """Sets of arguments to rotate among, on *gpu*, whose context is current; arrays that are *written* are copies.
-
-    :arg views: of the arrays in *given*.
-    """
+    """Sets of arguments to rotate among, on *gpu*, whose context is current; arrays that are *written* are copies."""
     size = sum(v.nbytes for v in views.values())
     number = request.number_of_sets(size, gpu.l2_bytes)
     if number > 1 and number * size > gpu.free_bytes() // 2:

@@ -40,10 +40,7 @@ def _elsewhere(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Nvcc(CudaCompiler):
-    """An nvcc that was found.
-
-    :ivar command: its full path.
-    """
+    """An nvcc that was found."""
 
     command: str
     version: str

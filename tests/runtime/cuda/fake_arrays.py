@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from loopkit.runtime.cuda.dlpack import export_capsule
+from loopkit.runtime.cuda.memory import export_capsule
 from loopkit.runtime.views import DeviceView
 from tests.runtime.cuda.fake_gpu import Machine, Stream
 

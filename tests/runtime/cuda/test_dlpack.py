@@ -17,9 +17,8 @@ import pytest
 
 import loopkit as lk
 from loopkit.runtime.compiler import find_compiler
-from loopkit.runtime.cuda import dlpack
-from loopkit.runtime.cuda.dlpack import _DELETER, Imported, _Managed, _Versioned
-from loopkit.runtime.cuda.memory import DeviceArray
+from loopkit.runtime.cuda import memory as dlpack
+from loopkit.runtime.cuda.memory import _DELETER, DeviceArray, Imported, _Managed, _Versioned
 from loopkit.runtime.views import DeviceView
 from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.fake_arrays import on_gpu
@@ -261,7 +260,7 @@ void let_go(void *capsule)
 _PROGRAM = """\
 import ctypes, sys
 import numpy as np
-from loopkit.runtime.cuda.dlpack import export_capsule
+from loopkit.runtime.cuda.memory import export_capsule
 from loopkit.runtime.views import DeviceView
 library, api = ctypes.CDLL(sys.argv[1]), ctypes.pythonapi
 def call(name, result, *arguments):
