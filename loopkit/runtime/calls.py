@@ -267,17 +267,14 @@ class Runner(ABC):
         with self._lock:
             found = self._signatures.get(names)
             if found is None:
-                found = self._signatures[names] = self._of_names(names)
+                require_known(self.kernels.kernel.name, self._arguments.keys(), given)
+                arguments = [*enumerate(self._arguments[x] for x in names)]
+                sizes, unknown = self.kernels.structural, self.kernels.unknown
+                found = self._signatures[names] = CallSignatures(
+                    names, tuple(i for i, a in arguments if isinstance(a, GlobalArg)),
+                    tuple((i, converter(a.name, a.dtype)) for i, a in arguments if a.name in sizes),
+                    tuple(i for i, a in arguments if a.name in unknown and isinstance(a, ValueArg)))
             return found
-
-    def _of_names(self, names: tuple[str, ...]) -> CallSignatures:
-        require_known(self.kernels.kernel.name, self._arguments.keys(), dict.fromkeys(names))
-        arguments = [self._arguments[x] for x in names]
-        return CallSignatures(
-            names, tuple(i for i, a in enumerate(arguments) if isinstance(a, GlobalArg)),
-            tuple((i, converter(a.name, a.dtype)) for i, a in enumerate(arguments)
-                  if a.name in self.kernels.structural),
-            tuple(i for i, a in enumerate(arguments) if a.name in self.kernels.unknown and isinstance(a, ValueArg)))
 
     def _opened(self, known: CallSignatures, originals: list[Any]
                 ) -> tuple[tuple[Hashable, ...], list[Any], list[int]]:

@@ -22,14 +22,14 @@ from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.calls import CallSignatures, CheckedCall, Output, Runner
+from loopkit.runtime.calls import CallSignatures, CheckedCall, Runner
 from loopkit.runtime.compiler import HostCompiler, find_compiler
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, HostKind, TorchKind, host_view
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.processes import dump, version
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import Array, ArrayLike, DeviceView, stride
+from loopkit.runtime.views import ArrayLike, DeviceView, stride
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
@@ -67,7 +67,8 @@ class HostPlan:
         self._text = text
         shapes = text.scratch_shapes(checked.values)
         self._scratch = tuple(partial(np.empty, shapes[p.name], p.dtype) for p in text.scratch)
-        self._makers = tuple(_maker(x) for x in checked.outputs)
+        self._makers = tuple((partial(np.zeros, x.shape, x.dtype), x.adopt) for x in checked.outputs
+                             if x.adopt is not None)
         dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
         # scalars that no function takes are converted too, as a check
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
@@ -186,8 +187,7 @@ class HostRunner(Runner):
         kinds = {known.names[i]: self.kinds.of(values[i]) for i in known.arrays}
         views = {x: host_view(x, given[x]) for x in kinds}
         typed = self.kernels.of({**given, **views})
-        bound = typed.plan.bind({**given, **views},
-                                allocate=partial(DeviceView.packed, ordinal=-1))
+        bound = typed.plan.bind({**given, **views}, allocate=partial(DeviceView.packed, ordinal=-1))
         text = typed.fitting(self.target, bound, bound.strided)
         maker: HostKind = next((k for k in kinds.values() if isinstance(k, TorchKind)), NUMPY)
         checked = self._checked(known, typed, text, bound, kinds, views, (maker, maker.adopt),
@@ -223,12 +223,6 @@ class HostRunner(Runner):
         first = {**given, **{k: v.copy(order="K") if k in written else v for k, v in arrays.items()}}
         number = request.number_of_sets(sum(v.nbytes for v in arrays.values()), _CACHE_BYTES)
         return [first, *({**given, **{k: v.copy(order="K") for k, v in arrays.items()}} for _ in range(number - 1))]
-
-
-def _maker(x: Output) -> tuple[Callable[[], Array], Callable[[Array], Any]]:
-    """A function that allocates an output as a numpy array, and its conversion to the caller's kind."""
-    assert x.adopt is not None
-    return partial(np.zeros, x.shape, x.dtype), x.adopt
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
@@ -272,11 +266,15 @@ def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCa
     :raises CompilerError: the compiler rejects *source*, or the object cannot be loaded.
     """
     key = object_key(source, compiler)
-    known = _libraries.get(key)
-    if known is not None:
-        return known
+    if key in _libraries:
+        return _libraries[key]
     dump(source, kernel, ".c")
-    library = _load_kept(key, cache)
+    kept = cache.lookup(key, ".so")
+    library = None
+    if kept is not None:
+        # an undamaged object may not be for this machine (a library that it needs is missing): compile it here
+        with contextlib.suppress(OSError):
+            library = _open(kept.path, kept.content)
     if library is None:
         content = compiler.compile(source, kernel)
         path = cache.put(key, content, {"kernel": kernel, "compiler": list(compiler.command),
@@ -292,17 +290,6 @@ def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCa
 def object_key(source: str, compiler: HostCompiler) -> str:
     """The key of a compiled object: everything that its bytes depend on."""
     return hashlib.sha256(f"{source}\0{compiler.identity}\0{version()}".encode()).hexdigest()
-
-
-def _load_kept(key: str, cache: DiskCache) -> ctypes.CDLL | None:
-    entry = cache.lookup(key, ".so")
-    if entry is None:
-        return None
-    try:
-        return _open(entry.path, entry.content)
-    except OSError:
-        # undamaged, but not for this machine (a library that it needs is missing): compile it here
-        return None
 
 
 def _open(path: Path | None, content: bytes) -> ctypes.CDLL:

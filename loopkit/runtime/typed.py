@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -173,13 +173,3 @@ def _has_rows(array: ArrayLike, assumed: AlignedArray, values: Mapping[str, Any]
         return all(s == w or n == 1 for n, s, w in zip(array.shape, strides, wanted, strict=False))
     rows = zip(array.shape[:-1], strides, strict=False)
     return all(s % (assumed.elements * array.itemsize) == 0 for n, s in rows if n > 1)
-
-
-def address_masks(assumed: Iterable[Assumed], names: Sequence[str], sizes: Mapping[str, int]
-                  ) -> tuple[tuple[int, int], ...]:
-    """The places among *names* of arrays that must be aligned, each with the address bits that must be zero.
-
-    :arg sizes: bytes of an element of each array.
-    """
-    return tuple((names.index(a.array), a.elements * sizes[a.array] - 1) for a in assumed
-                 if isinstance(a, AlignedArray) and a.array in names)

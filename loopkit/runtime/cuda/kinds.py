@@ -93,8 +93,7 @@ class InterfaceKind(Kind):
 
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
         interface = x.__cuda_array_interface__
-        pointer, read_only = interface["data"]
-        pointer = pointer or 0
+        pointer, read_only = interface["data"][0] or 0, interface["data"][1]
         strides = interface.get("strides")
         # the object's own dtype may be more specific than the type string, which has no bfloat16
         return ((type(x), interface["typestr"], _numpy_dtype(x), tuple(interface["shape"]),
@@ -108,11 +107,10 @@ class InterfaceKind(Kind):
         dtype = _numpy_dtype(x)
         if dtype is None or dtype.itemsize != np.dtype(interface["typestr"]).itemsize:
             dtype = np.dtype(interface["typestr"])
-        pointer, read_only = interface["data"]
-        shape = tuple(interface["shape"])
-        strides = interface.get("strides")
+        pointer, read_only = interface["data"][0] or 0, interface["data"][1]
+        shape, strides = tuple(interface["shape"]), interface.get("strides")
         return DeviceView(dtype, shape, c_strides(shape, dtype.itemsize) if strides is None else tuple(strides),
-                          pointer or 0, _ordinal_of(self._driver, name, pointer or 0), not read_only)
+                          pointer, _ordinal_of(self._driver, name, pointer), not read_only)
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         return self._adopt(allocate(find_gpu(ordinal), shape, dtype, zero=zero))

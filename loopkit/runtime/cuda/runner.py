@@ -1,22 +1,26 @@
-"""Calls of one kernel on GPUs: their launch plans."""
+"""Calls of one kernel on GPUs: their launch plans, and their timing."""
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from loopkit.ast.nodes import AlignedArray
 from loopkit.errors import CallError, DeviceError
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.calls import CallSignatures, CheckedCall, Runner
-from loopkit.runtime.cuda.compiler import Binary, load_binary
+from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Runner
+from loopkit.runtime.cuda.binary import Binary
+from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launching import (
@@ -30,13 +34,13 @@ from loopkit.runtime.cuda.launching import (
     reported,
     require_grid,
 )
+from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.plan import CudaPlan, Scratch, Streams
-from loopkit.runtime.cuda.timing import argument_sets, measured
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, TorchKind
 from loopkit.runtime.timing import Timing, TimingRequest
-from loopkit.runtime.typed import Text, address_masks
+from loopkit.runtime.typed import Text
 from loopkit.runtime.views import ArrayLike, DeviceView
-from loopkit.target.code import GeneratedKernel
+from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
 
 _MOST_STREAMS = 64
@@ -96,9 +100,9 @@ class CudaRunner(Runner):
             stream = gpu.pycuda.Stream()
             gpu.pycuda.Context.synchronize()           # earlier work on the arrays
             runner = self.on(int(stream.handle))
-            runs = [runner.bind(x) for x in argument_sets(gpu, given, views, kernel.written_names, request)]
+            runs = [runner.bind(x) for x in _argument_sets(gpu, given, views, kernel.written_names, request)]
             try:
-                return measured(gpu, stream, runs, request)
+                return _measured(gpu, stream, runs, request)
             finally:
                 stream.synchronize()
 
@@ -111,8 +115,7 @@ class CudaRunner(Runner):
         views = {name: kind.view(name, given[name]) for name, kind in kinds.items()}
         gpu = self._place(kinds, views)
         typed = self.kernels.of({**given, **views})
-        bound = typed.plan.bind({**given, **views},
-                                allocate=partial(DeviceView.packed, ordinal=gpu.ordinal))
+        bound = typed.plan.bind({**given, **views}, allocate=partial(DeviceView.packed, ordinal=gpu.ordinal))
         # arrays copied to the GPU are in C order there
         strided = frozenset(x for x in bound.strided if x in bound.longer or isinstance(views.get(x), DeviceView))
         if any(isinstance(v, np.ndarray) and v.size >= _LARGE for v in views.values()):
@@ -127,8 +130,9 @@ class CudaRunner(Runner):
         libraries = (k for x, k in kinds.items() if isinstance(views[x], DeviceView))
         allocator = next((k for k in libraries if not isinstance(k, InterfaceKind | OwnKind)), None)
         chosen = self._stream is not None
-        aligned = address_masks(text.code.assumed, ["" if x.on_host else x.name for x in checked.inputs],
-                                {x.name: x.view.itemsize for x in checked.inputs})
+        aligned = tuple((k, a.elements * x.view.itemsize - 1) for k, x in enumerate(checked.inputs)
+                        for a in text.code.assumed
+                        if isinstance(a, AlignedArray) and a.array == x.name and not x.on_host)
         return CudaPlan(
             gpu, checked, launches, Scratch(gpu, scratch, sum(p.cleared for p in text.scratch), allocator),
             Streams(_streams(given, kinds, views, gpu), self._stream, _must_wait(checked, given, chosen=chosen)),
@@ -233,15 +237,12 @@ def _maker(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping[s
 
     The second result is for arrays in the host's memory: it converts a numpy array.
     """
-    for name, kind in kinds.items():
-        if isinstance(views[name], DeviceView):
-            if isinstance(kind, OwnKind):
-                return OwnKind(given[name].namespace), None
-            return kind, None
-    for kind in kinds.values():
-        if isinstance(kind, TorchKind):
-            return kind, kind.adopt
-    return NUMPY, NUMPY.adopt
+    on_gpu = next((x for x in kinds if isinstance(views[x], DeviceView)), None)
+    if on_gpu is not None:
+        kind = kinds[on_gpu]
+        return (OwnKind(given[on_gpu].namespace) if isinstance(kind, OwnKind) else kind), None
+    host = next((k for k in kinds.values() if isinstance(k, TorchKind)), NUMPY)
+    return host, host.adopt
 
 
 def _streams(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike], gpu: Gpu
@@ -268,3 +269,102 @@ def _must_wait(checked: CheckedCall, values: Mapping[str, Any], *, chosen: bool)
             isinstance(x.kind, OwnKind) and values[x.name].imported for x in checked.inputs)
     return any(isinstance(x.kind, OwnKind | InterfaceKind) and x.adopt is None for x in checked.outputs) or any(
         isinstance(x.kind, OwnKind) for x in checked.inputs)
+
+
+# {{{ timing, by events around the launches
+
+#: A kernel that delays the GPU, so that the host runs ahead and does not limit the timed launches.
+_DELAY = """\
+extern "C" __global__ void delay(const long long cycles)
+{
+    const long long start = clock64();
+    while (clock64() - start < cycles) {
+    }
+}
+"""
+#: Alignment of allocated arrays, in bytes.
+_ALIGNMENT = 256
+#: GPU cycles for the host's work on one launch or event; an upper bound.
+_CYCLES_A_STEP = 20_000
+_MOST_STEPS = 600
+
+
+def _argument_sets(gpu: Gpu, given: Mapping[str, Any], views: Mapping[str, ArrayLike], written: frozenset[str],
+                  request: TimingRequest) -> list[dict[str, Any]]:
+    """Sets of arguments to rotate among, on *gpu*, whose context is current; arrays that are *written* are copies."""
+    size = sum(v.nbytes for v in views.values())
+    number = request.number_of_sets(size, gpu.l2_bytes)
+    if number > 1 and number * size > gpu.free_bytes() // 2:
+        raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
+                        argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
+    copied = {x: v for x, v in views.items() if isinstance(v, np.ndarray) or x in written}
+    block = _Block(gpu, [*copied.values(), *(number - 1) * [*views.values()]])
+    return [{**given, **{x: block.copy(v) for x, v in (views if k else copied).items()}} for k in range(number)]
+
+
+class _Block:
+    """One piece of memory on a GPU, whose context is current, for copies of *views*."""
+
+    def __init__(self, gpu: Gpu, views: Sequence[ArrayLike]) -> None:
+        self._gpu = gpu
+        size = sum(map(_room, views))
+        self._memory = allocate(gpu, (size,), np.dtype(np.uint8))
+        self._next = self._memory.pointer
+
+    def copy(self, view: ArrayLike) -> DeviceArray:
+        """A copy; a copy of an array on the GPU keeps its strides and its alignment, on which the text may depend."""
+        start = self._next
+        self._next += _room(view)
+        if isinstance(view, np.ndarray):
+            packed = np.ascontiguousarray(view)
+            if packed.size:
+                self._gpu.pycuda.memcpy_htod(start, packed.reshape(-1).view(np.uint8))
+            return DeviceArray(DeviceView.packed(view.shape, view.dtype, self._gpu.ordinal, start), self._memory)
+        low, high = view.span
+        start += (view.pointer + low) % _ALIGNMENT
+        if high > low:
+            self._gpu.pycuda.memcpy_dtod(start, view.pointer + low, high - low)
+        return DeviceArray(replace(view, pointer=start - low, ordinal=self._gpu.ordinal, writeable=True), self._memory)
+
+
+def _room(view: ArrayLike) -> int:
+    """Bytes of a copy with any start, a multiple of every dtype's alignment."""
+    low, high = (0, view.nbytes) if isinstance(view, np.ndarray) else view.span
+    return -(-(high - low + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
+
+
+def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingRequest) -> Timing:
+    """The time of *runs* in turns, on *stream*."""
+    delay = _delay(gpu).enter
+    handle = int(stream.handle)
+    turns = itertools.cycle(runs)
+    for run in itertools.islice(turns, max(request.warmup, len(runs))):
+        run()
+    gpu.driver.synchronize(handle)
+    steps = 1 + runs[0].number_of_launches
+    times: list[float] = []
+    batch = 1
+    end = perf_counter() + request.duration
+    while len(times) < request.fewest or (perf_counter() < end and len(times) < request.most):
+        events = [gpu.pycuda.Event() for _ in range(batch + 1)]
+        code = delay((), (batch * steps * _CYCLES_A_STEP,), handle)
+        if code:
+            raise gpu.driver.failure("cuLaunchKernelEx", code)
+        events[0].record(stream)
+        for event in events[1:]:
+            next(turns)()
+            event.record(stream)
+        gpu.driver.synchronize(handle)
+        times += [a.time_till(b) * 1e-3 for a, b in itertools.pairwise(events)]
+        # large enough that the host rarely checks the time, and at most a quarter of the time
+        batch = max(min(_MOST_STEPS // steps, 2 * batch, int(request.duration / 4 / max(min(times), 1e-7))), 1)
+    return Timing.of(times, request)
+
+
+def _delay(gpu: Gpu) -> PreparedLaunch:
+    launch = GeneratedKernel("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
+    binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
+    program = GpuProgram(gpu, binary.cubin, (launch,))
+    return PreparedLaunch(gpu.driver, program.functions["delay"], launch, (1, 1, 1), Sources({}, {}, {}, {"cycles": 0}))
+
+# }}}
