@@ -163,7 +163,10 @@ class PreparedLaunch:
         with self._lock:
             self._write(addresses, scalars)
             self._config.grid_x, self._config.grid_y, self._config.grid_z = grid
-            return self._launch_on(stream)
+            if stream != self._stream:
+                self._config.stream = self._stream = stream
+            code: int = self._enter()
+        return code
 
     def fix(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
         """Write the parameters once; :meth:`again` launches with them."""
@@ -172,12 +175,9 @@ class PreparedLaunch:
     def again(self, stream: int) -> int:
         """Launch with the stored parameters; returns the driver's ``CUresult``."""
         with self._lock:
-            return self._launch_on(stream)
-
-    def _launch_on(self, stream: int) -> int:
-        if stream != self._stream:
-            self._config.stream = self._stream = stream
-        code: int = self._enter()
+            if stream != self._stream:
+                self._config.stream = self._stream = stream
+            code: int = self._enter()
         return code
 
 
