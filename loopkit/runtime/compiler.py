@@ -308,7 +308,7 @@ def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rung
     """The compiler's trial, kept for later processes."""
     parts = (*command, version, platform.platform(), _processor(), miscompiled_loops.program(), *BASE_FLAGS,
              *(" ".join(rung) for rung in rungs), "", *options)
-    key = f"compiler-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}"
+    key = "compiler-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()
     kept = _of_record(cache.get_record(key)) if cache is not None else None
     trial = kept or _trials.get(key) or tried(command, rungs, options)
     if trial.reproducible:

@@ -31,11 +31,9 @@ _binaries: dict[str, Binary] = {}
 
 def find_tool(name: str) -> str | None:
     """The full path of ``nvcc``, ``nvdisasm``, ...; ``None`` if there is none."""
-    found = shutil.which(name)
-    if found is not None:
-        return found
     homes = [os.environ[home] for home in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(home)]
-    return shutil.which(name, path=os.pathsep.join(str(Path(home, "bin")) for home in homes)) or _elsewhere(name)
+    in_homes = os.pathsep.join(str(Path(home, "bin")) for home in homes)
+    return shutil.which(name) or shutil.which(name, path=in_homes) or _elsewhere(name)
 
 
 def _elsewhere(name: str) -> str | None:
