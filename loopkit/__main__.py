@@ -11,7 +11,7 @@ from loopkit.runtime.cache import DEFAULT_LIMIT, DiskCache, cache_directory
 from loopkit.runtime.compiler import HostCompiler, UnfitCompiler, available_compilers
 from loopkit.runtime.cuda.compiler import available_cuda_compilers
 from loopkit.runtime.cuda.devices import find_gpu, gpu_count, why_not
-from loopkit.runtime.library import version
+from loopkit.runtime.processes import version
 
 
 def info() -> Iterator[str]:

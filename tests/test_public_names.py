@@ -12,7 +12,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.lazy import LazyTable
-from loopkit.runtime.execution import EXECUTIONS
+from loopkit.runtime.calls import RUNNERS
 
 TREE = ast.parse(Path(lk.__file__).read_text(encoding="utf-8"))
 #: What stands under ``if TYPE_CHECKING``.
@@ -51,7 +51,7 @@ def test_no_other_name() -> None:
         from loopkit import splitt_iname  # type: ignore[attr-defined]  # noqa: F401
 
 
-@pytest.mark.parametrize("table", [lk.ENTRY_POINTS, lk.TARGETS, EXECUTIONS])
+@pytest.mark.parametrize("table", [lk.ENTRY_POINTS, lk.TARGETS, RUNNERS])
 def test_each_address_holds_a_value(table: LazyTable[object]) -> None:
     for name, address in table.addresses.items():
         assert pkgutil.resolve_name(address) is table[name]
@@ -59,7 +59,7 @@ def test_each_address_holds_a_value(table: LazyTable[object]) -> None:
 
 def test_targets_are_known_by_their_names() -> None:
     assert {name: cls.name for name, cls in lk.TARGETS.items()} == {"c": "c", "cuda": "cuda"}
-    assert lk.TARGETS.keys() == EXECUTIONS.keys()
+    assert lk.TARGETS.keys() == RUNNERS.keys()
 
 
 def of_a_new_process(code: str, given: bytes = b"") -> bytes:

@@ -6,6 +6,7 @@ tuples and closures.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,29 +24,27 @@ from loopkit.kernel.target import Machine
 from loopkit.poly.points import checker
 from loopkit.runtime import stages
 from loopkit.runtime.scalars import converter
-from loopkit.runtime.views import ArrayLike, internal_overlap
+from loopkit.runtime.views import ALIGNED, C_CONTIGUOUS, WRITEABLE, ArrayLike, internal_overlap
 
 #: Makes an output that the caller did not pass, from its shape and dtype.
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], ArrayLike]
 
 _LIMIT_32 = 2**31
-# bits of ndarray.flags.num: one attribute access instead of three
-_C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
 
-@dataclass(frozen=True)
 class Axis:
-    """One axis of an array argument.
+    """One axis of an array argument, of the extent *expression*; ``None``: unknown, because it depends on data.
 
-    :ivar expression: the extent in the kernel's parameters; ``None``: unknown, because a subscript is read from memory.
     :ivar extent: the same, as a function of the parameters' values.
     :ivar parameter: the parameter, if the extent is a parameter plus *constant*.
     """
 
-    expression: Expression | None
-    extent: Evaluator | None
-    parameter: str | None
-    constant: int
+    def __init__(self, expression: Expression | None) -> None:
+        self.expression = expression
+        self.extent: Evaluator | None = None if expression is None else evaluator(expression)
+        shifted = None if expression is None else parameter_plus_constant(expression)
+        self.parameter: str | None = shifted and shifted[0]
+        self.constant = shifted[1] if shifted else 0
 
 
 @dataclass(frozen=True)
@@ -69,12 +68,9 @@ class ArrayPlan:
 class BoundArguments:
     """The checked arguments of one call.
 
-    :ivar arrays: every array argument, allocated outputs included.
-    :ivar values: every value argument as a Python number.
     :ivar strided: the arrays that are not in C order with exactly their shape.
     :ivar longer: the *strided* arrays that are longer than needed along an axis behind the first.
     :ivar filled: the arrays that the kernel writes completely and does not read before.
-    :ivar wide: an array (or a size) needs 64-bit indices.
     """
 
     arrays: dict[str, ArrayLike]
@@ -85,9 +81,6 @@ class BoundArguments:
     wide: bool
 
 
-_NONE: frozenset[str] = frozenset()
-
-
 class CallPlan:
     """The check of the calls of one kernel, all of whose dtypes are known and which is lowered for *machine*."""
 
@@ -96,13 +89,14 @@ class CallPlan:
         reads, writes = stages.needed_inputs(knl), knl.written_names
         like = stages.output_shape_like(knl)
         self.kernel = knl.name
-        self.arrays = tuple(_array_plan(a, shapes[a.name], reads, writes, like.get(a.name))
-                            for a in knl.arguments if isinstance(a, GlobalArg) and a.name in shapes)
+        self.arrays = tuple(
+            ArrayPlan(a.name, np.dtype(a.dtype), tuple(map(Axis, shapes[a.name])), a.shape is not None,
+                      a.name in reads, a.name in writes, like.get(a.name))
+            for a in knl.arguments if isinstance(a, GlobalArg) and a.name in shapes and a.dtype is not None)
         values = [a for a in knl.arguments if isinstance(a, ValueArg)]
-        longest = [a.name for a in values if a.dtype == np.uint64]
-        sizes = stages.size_values(knl) if longest else _NONE
-        self.values = tuple((a.name, converter(a.name, None if a.name in sizes.intersection(longest) else a.dtype),
-                             a.dtype) for a in values)
+        longest = {a.name for a in values if a.dtype == np.uint64}
+        signed = longest and stages.size_values(knl) & longest
+        self.values = {a.name: converter(a.name, None if a.name in signed else a.dtype) for a in values}
         self.names = knl.argument_by_name.keys()
         self.outputs = tuple(a.name for a in knl.arguments if isinstance(a, GlobalArg) and a.name in writes)
         self.violated = checker(knl.assumptions)
@@ -117,7 +111,7 @@ class CallPlan:
         self.solvable: dict[str, tuple[tuple[str, int, int], ...]] = {
             name: tuple((plan.name, i, axis.constant) for plan in self.arrays
                         for i, axis in enumerate(plan.axes) if axis.parameter == name)
-            for name, _, _ in self.values}
+            for name in self.values}
 
     def bind(self, given: Mapping[str, Any], allocate: Allocate = np.zeros) -> BoundArguments:
         """Check *given*, solve for the sizes and allocate the missing outputs.
@@ -134,25 +128,21 @@ class CallPlan:
                 arrays[plan.name], contiguous[plan.name] = _checked(plan, array)
             elif plan.read or not plan.written:
                 raise _missing(plan)
-        values = self._solve(given, arrays)
+        values: dict[str, Any] = {}
+        for name, convert in self.values.items():
+            value = given.get(name)
+            values[name] = convert(solve(name, self.solvable[name], arrays) if value is None else value)
         text = self.violated(values)
         if text is not None:
             raise _violates(self.kernel, text, values)
         return self._fit(arrays, contiguous, values, allocate)
 
-    def _solve(self, given: Mapping[str, object], arrays: Mapping[str, ArrayLike]) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for name, convert, _ in self.values:
-            value = given.get(name)
-            values[name] = convert(solve(name, self.solvable[name], arrays) if value is None else value)
-        return values
-
     def _fit(self, arrays: dict[str, ArrayLike], contiguous: Mapping[str, bool], values: dict[str, Any],
              allocate: Allocate) -> BoundArguments:
         wide = False
-        strided: list[str] = []
-        longer: list[str] = []
-        filled: list[str] = []
+        strided: set[str] = set()
+        longer: set[str] = set()
+        filled: set[str] = set()
         for plan in self.arrays:
             extents = [None if axis.extent is None else axis.extent(values) for axis in plan.axes]
             array = arrays.get(plan.name)
@@ -160,21 +150,19 @@ class CallPlan:
                 array = arrays[plan.name] = _allocate(plan, extents, arrays, allocate)
             # an array may be larger than its written part
             if plan.name in self._filled and not plan.read and list(array.shape) == extents:
-                filled.append(plan.name)
+                filled.add(plan.name)
             # the extent of the first axis is not part of an element's address
-            fits = _fits(plan, array.shape, extents, values)
-            if not (fits and contiguous.get(plan.name, True)):
-                strided.append(plan.name)
-                if not fits:
-                    longer.append(plan.name)
-                wide = wide or _reach(array, self._shift) >= _LIMIT_32
-            elif array.size >= self._safe_for_32:    # no offset into an array in C order exceeds size and shift
+            if not _fits(plan, array.shape, extents, values):
+                longer.add(plan.name)
+            if plan.name in longer or not contiguous.get(plan.name, True):
+                strided.add(plan.name)
+            # no offset into an array in C order exceeds size and shift
+            if plan.name in strided or array.size >= self._safe_for_32:
                 wide = wide or _reach(array, self._shift) >= _LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
             wide = wide or largest >= _LIMIT_32 or any(form.at(values) >= _LIMIT_32 for form in self._forms)
-        return BoundArguments(arrays, values, frozenset(strided) if strided else _NONE,
-                              frozenset(longer) if longer else _NONE, frozenset(filled) if filled else _NONE, wide)
+        return BoundArguments(arrays, values, frozenset(strided), frozenset(longer), frozenset(filled), wide)
 
 
 def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
@@ -193,45 +181,23 @@ def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, 
     Inferred extents are lower bounds: a stencil's output may be as long as its input although it needs less. The axis
     that gives the least size decides; every other axis must give the same size, or have the same length.
     """
-    best: tuple[int, str, int, int] | None = None
-    for array, axis, constant in axes:
-        if array in arrays:
-            length = arrays[array].shape[axis]
-            if best is None or length - constant < best[0]:
-                best = (length - constant, array, axis, length)
-    if best is None and not axes:
-        raise CallError(f"'{name}' is missing: no shape determines it.", argument=name, hint=f"pass {name}=...")
-    if best is None:
-        raise CallError(f"'{name}' cannot be found from the shapes of the arrays given.", argument=name,
-                        hint=f"pass {name}=...")
-    value, first, first_axis, first_length = best
-    for array, axis, constant in axes:
-        if array in arrays:
-            length = arrays[array].shape[axis]
-            if length - constant != value and length != first_length:
-                raise CallError(
-                    f"the shapes of '{first}' and '{array}' contradict each other: axis {first_axis} of '{first}' has "
-                    f"{first_length} elements, so {name} = {value}, and axis {axis} of '{array}' has {length}, "
-                    f"so {name} = {length - constant}.", argument=array,
-                    hint=f"pass {name}=... if the longer one is meant to be used in part")
+    found = [(arrays[array].shape[axis], constant, array, axis) for array, axis, constant in axes if array in arrays]
+    if not found:
+        why = "cannot be found from the shapes of the arrays given" if axes else "is missing: no shape determines it"
+        raise CallError(f"'{name}' {why}.", argument=name, hint=f"pass {name}=...")
+    first_length, shift, first, first_axis = min(found, key=lambda x: x[0] - x[1])
+    value = first_length - shift
+    for length, constant, array, axis in found:
+        if length - constant != value and length != first_length:
+            raise CallError(
+                f"the shapes of '{first}' and '{array}' contradict each other: axis {first_axis} of '{first}' has "
+                f"{first_length} elements, so {name} = {value}, and axis {axis} of '{array}' has {length}, "
+                f"so {name} = {length - constant}.", argument=array,
+                hint=f"pass {name}=... if the longer one is meant to be used in part")
     if value < 0:
         raise CallError(f"'{first}' is too small: {first_length} elements along axis {first_axis} make "
                         f"{name} = {value}.", argument=first)
     return value
-
-
-def _array_plan(arg: GlobalArg, shape: tuple[Expression | None, ...], reads: frozenset[str], writes: frozenset[str],
-                like: str | None) -> ArrayPlan:
-    assert arg.dtype is not None
-    return ArrayPlan(arg.name, np.dtype(arg.dtype), tuple(map(_axis, shape)), arg.shape is not None, arg.name in reads,
-                     arg.name in writes, like)
-
-
-def _axis(extent: Expression | None) -> Axis:
-    if extent is None:
-        return Axis(None, None, None, 0)
-    parameter, constant = parameter_plus_constant(extent) or (None, 0)
-    return Axis(extent, evaluator(extent), parameter, constant)
 
 
 def _checked(plan: ArrayPlan, array: ArrayLike) -> tuple[ArrayLike, bool]:
@@ -240,22 +206,23 @@ def _checked(plan: ArrayPlan, array: ArrayLike) -> tuple[ArrayLike, bool]:
     if array.dtype != plan.dtype:
         raise _wrong_dtype(name, array, plan.dtype)
     if array.ndim != len(plan.axes):
-        raise CallError(f"'{name}' must have {_dimensions(len(plan.axes))}, not {array.ndim} (its shape is "
-                        f"{array.shape}).", argument=name)
+        rank = len(plan.axes)
+        raise CallError(f"'{name}' must have {rank} dimension{'' if rank == 1 else 's'}, not {array.ndim} (its shape "
+                        f"is {array.shape}).", argument=name)
     flags = array.flags.num
-    if not flags & _ALIGNED:
+    if not flags & ALIGNED:
         raise CallError(f"'{name}' is not aligned to the size of {plan.dtype}.", argument=name,
                         hint=f"pass {name}.copy()")
-    if plan.written and not flags & _WRITEABLE:
+    if plan.written and not flags & WRITEABLE:
         raise CallError(f"'{name}' is read-only, and the kernel writes it.", argument=name,
                         hint=f"pass {name}.copy(), or leave it out to have it allocated")
-    if flags & _C_CONTIGUOUS:
+    if flags & C_CONTIGUOUS:
         return array, True
     itemsize = plan.dtype.itemsize
-    for stride in array.strides:
-        if stride % itemsize:
-            raise CallError(f"'{name}' has a stride of {stride} bytes, which is no multiple of its {itemsize}-byte "
-                            f"elements.", argument=name, hint=f"pass {name}.copy()")
+    odd = next((stride for stride in array.strides if stride % itemsize), None)
+    if odd is not None:
+        raise CallError(f"'{name}' has a stride of {odd} bytes, which is no multiple of its {itemsize}-byte elements.",
+                        argument=name, hint=f"pass {name}.copy()")
     if plan.written and internal_overlap(array):
         raise CallError(f"'{name}' is written, and some of its elements may share one address (its strides are "
                         f"{array.strides}).", argument=name, hint=f"pass {name}.copy()")
@@ -290,18 +257,16 @@ def _allocate(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, A
 
 def _reach(array: ArrayLike, shift: int) -> int:
     """The largest offset in the address of an element, or in a part of it before a shift back by *shift*."""
-    strides = [abs(s) for n, s in zip(array.shape, array.strides, strict=True) if n > 1]
-    reach: int = sum((n - 1) * abs(s) for n, s in zip(array.shape, array.strides, strict=True) if n > 1)
-    return (reach + shift * max(strides, default=0)) // array.itemsize + 1
+    axes = [(n, abs(s)) for n, s in zip(array.shape, array.strides, strict=True) if n > 1]
+    reach: int = sum((n - 1) * s for n, s in axes) + shift * max((s for _, s in axes), default=0)
+    return reach // array.itemsize + 1
 
 
 # {{{ messages
 
 def _missing(plan: ArrayPlan) -> CallError:
-    if plan.written:
-        return CallError(f"'{plan.name}' is missing: the kernel reads it as well as writing it.", argument=plan.name,
-                         hint=f"pass {plan.name}=...; it is updated in place")
-    return CallError(f"'{plan.name}' is missing.", argument=plan.name, hint=f"pass {plan.name}=...")
+    why, how = (": the kernel reads it as well as writing it", "; it is updated in place") if plan.written else ("", "")
+    return CallError(f"'{plan.name}' is missing{why}.", argument=plan.name, hint=f"pass {plan.name}=...{how}")
 
 
 def _wrong_dtype(name: str, array: ArrayLike, wanted: np.dtype[Any]) -> CallError:
@@ -327,17 +292,9 @@ def _wrong_shape(plan: ArrayPlan, shape: tuple[int, ...], axis: int, extent: int
 
 
 def _violates(kernel: str, text: str, values: Mapping[str, Any]) -> CallError:
-    involved = [k for k in values if k in _words(text)]
+    involved = [k for k in values if k in re.findall(r"\w+", text)]
     sizes = ", ".join(f"{k} = {values[k]}" for k in involved)
     return CallError(f"kernel '{kernel}' assumes {text}, and this call has {sizes}.",
                      argument=involved[0] if involved else "")
-
-
-def _words(text: str) -> set[str]:
-    return set("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
-
-
-def _dimensions(number: int) -> str:
-    return "1 dimension" if number == 1 else f"{number} dimensions"
 
 # }}}

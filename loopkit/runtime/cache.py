@@ -82,10 +82,9 @@ class DiskCache:
 
     def lookup(self, key: str, suffix: str) -> Entry | None:
         """The entry of *key*, complete and undamaged, else ``None``."""
-        record = self._record(key)
-        if record is None:
+        facts, digest = self._record(key) or ({}, None)
+        if digest is None:
             return None
-        facts, digest = record
         path = self.directory / f"{key}.{digest}{suffix}"
         try:
             content = _read(path)
@@ -108,8 +107,8 @@ class DiskCache:
 
     def get_record(self, key: str) -> dict[str, object] | None:
         """The facts of *key*, with or without an object."""
-        record = self._record(key)
-        return None if record is None else record[0]
+        found = self._record(key)
+        return found and found[0]
 
     def put_record(self, key: str, facts: dict[str, object]) -> None:
         """Store facts without an object, e.g. about a compiler."""
@@ -230,15 +229,12 @@ def _read(path: Path) -> bytes:
 
     :raises OSError: it is not such a file. Links, pipes and devices may lead anywhere, block, or never end.
     """
-    with open(path, "rb", opener=_open_directly) as file:
+    directly = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | directly)) as file:
         status = os.fstat(file.fileno())
         if not (stat.S_ISREG(status.st_mode) and _is_private(status)):
             raise PermissionError(f"'{path}' is not to be trusted")
         return file.read()
-
-
-def _open_directly(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _is_private(status: os.stat_result) -> bool:

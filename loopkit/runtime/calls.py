@@ -11,7 +11,7 @@ import itertools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -21,12 +21,14 @@ from loopkit.errors import CallError
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
+from loopkit.lazy import LazyTable
 from loopkit.runtime.arguments import BoundArguments, require_known
 from loopkit.runtime.kinds import ArrayKinds, Kind, Reader, reads_none
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar, converter
+from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
-from loopkit.runtime.views import Array, ArrayLike, DeviceView, overlapping, share_memory, span
+from loopkit.runtime.views import Array, ArrayLike, DeviceView, share_memory
 from loopkit.target.text_target import TextTarget
 
 #: Most signatures that are kept; then all are dropped and collected again.
@@ -40,9 +42,6 @@ class Input:
     """An array argument of the caller.
 
     :ivar position: its index among a call's values; its address has its index among the inputs.
-    :ivar view: its dtype, shape and strides, without the array itself.
-    :ivar alignment: of its address, in bytes.
-    :ivar on_host: it is in the host's memory.
     :ivar needed: the call uses its previous content: the array is read, or not completely written.
     """
 
@@ -80,21 +79,16 @@ class Output:
 class CheckedCall:
     """Everything that follows from a call's signature, for host and GPU.
 
-    :ivar scalars: index among a call's values and conversion, of the scalars outside the signature; *scalar_names*:
-        their names.
+    :ivar scalars: name, index among a call's values and conversion, of the scalars outside the signature.
     :ivar values: the scalars of the signature.
-    :ivar fields: the names of all outputs; *returned*: for each, whether it is an input, and its index among the call's
-        values or the allocated *outputs*.
     """
 
     kernel: str
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
-    scalars: tuple[tuple[int, Callable[[Any], Scalar]], ...]
-    scalar_names: tuple[str, ...]
+    scalars: tuple[tuple[str, int, Callable[[Any], Scalar]], ...]
     values: Mapping[str, Any]
     fields: tuple[str, ...]
-    returned: tuple[tuple[bool, int], ...]
 
     @property
     def array_names(self) -> list[str]:
@@ -111,7 +105,9 @@ class CheckedCall:
         def check(addresses: Sequence[int]) -> None:
             for k, mask in masks:
                 if addresses[k] & mask:
-                    raise _not_aligned(self.inputs[k])
+                    x = self.inputs[k]
+                    raise CallError(f"'{x.name}' is not aligned to the size of {x.view.dtype}.", argument=x.name,
+                                    hint="pass a copy of it")
             for a, b, low, high in apart:
                 if low < addresses[a] - addresses[b] < high:
                     self._require_apart(a, b, addresses)
@@ -120,41 +116,37 @@ class CheckedCall:
     def _apart(self) -> list[tuple[int, int, int, int]]:
         """Pairs of inputs that must not share memory, the first of which is written, with the range of the difference
         of their addresses at which they may overlap."""
-        spans = [span(x.view.shape, x.view.strides, x.view.itemsize) for x in self.inputs]
         found = []
         for (a, x), (b, y) in itertools.permutations(enumerate(self.inputs), 2):
-            (low, high), (other_low, other_high) = spans[a], spans[b]
+            (low, high), (other_low, other_high) = x.view.span, y.view.span
             if x.written and (a < b or not y.written) and low < high and other_low < other_high:
                 found.append((a, b, other_low - high, other_high - low))
         return found
 
     def _require_apart(self, a: int, b: int, addresses: Sequence[int]) -> None:
         """The exact overlap test, for two inputs whose address ranges overlap."""
-        views = [DeviceView(x.view.dtype, x.view.shape, x.view.strides, address, 0)
-                 for x, address in ((self.inputs[a], addresses[a]), (self.inputs[b], addresses[b]))]
-        if share_memory(*views):
-            raise overlapping(self.inputs[a].name, self.inputs[b].name)
+        x, y = self.inputs[a], self.inputs[b]
+        if share_memory(replace(x.view, pointer=addresses[a]), replace(y.view, pointer=addresses[b])):
+            raise CallError(f"'{x.name}' is written and overlaps '{y.name}' in memory.", argument=x.name,
+                            hint=f"pass {y.name}.copy(), or another array for '{x.name}'")
 
     def numbers(self, values: Sequence[Any]) -> list[Scalar]:
         """The scalars outside the signature; :raises CallError: one does not fit."""
-        return [convert(values[i]) for i, convert in self.scalars]
+        return [convert(values[i]) for _, i, convert in self.scalars]
 
     @cached_property
     def results(self) -> Callable[[Sequence[Any], Sequence[Any]], Outputs]:
         """A function from a call's values and the allocated outputs to the call's result."""
-        make, returned = Outputs.maker(self.fields), self.returned
-        positions = tuple(i for _, i in returned)
-        if all(is_input for is_input, _ in returned):
+        make, given = Outputs.maker(self.fields), {x.name: x.position for x in self.inputs}
+        if not self.outputs:
+            positions = tuple(given[x] for x in self.fields)
             if len(positions) == 1:
                 first, = positions
                 return lambda originals, made: make((originals[first],))
             return lambda originals, made: make([originals[i] for i in positions])
+        allocated = {x.name: k for k, x in enumerate(self.outputs)}
+        returned = [(x in given, given[x] if x in given else allocated[x]) for x in self.fields]
         return lambda originals, made: make([originals[i] if is_input else made[i] for is_input, i in returned])
-
-
-def _not_aligned(x: Input) -> CallError:
-    return CallError(f"'{x.name}' is not aligned to the size of {x.view.dtype}.", argument=x.name,
-                     hint="pass a copy of it")
 
 
 class LaunchPlan(Protocol):
@@ -219,10 +211,7 @@ class CallSignatures:
 
 
 class Runner(ABC):
-    """Runs one kernel.
-
-    :ivar kernels: the kernel with the dtypes of its calls.
-    """
+    """Runs one kernel."""
 
     def __init__(self, knl: LoopKernel, machine: Machine) -> None:
         self.kernels = TypedKernels(knl, machine)
@@ -278,17 +267,14 @@ class Runner(ABC):
         with self._lock:
             found = self._signatures.get(names)
             if found is None:
-                found = self._signatures[names] = self._of_names(names)
+                require_known(self.kernels.kernel.name, self._arguments.keys(), given)
+                arguments = [*enumerate(self._arguments[x] for x in names)]
+                sizes, unknown = self.kernels.structural, self.kernels.unknown
+                found = self._signatures[names] = CallSignatures(
+                    names, tuple(i for i, a in arguments if isinstance(a, GlobalArg)),
+                    tuple((i, converter(a.name, a.dtype)) for i, a in arguments if a.name in sizes),
+                    tuple(i for i, a in arguments if a.name in unknown and isinstance(a, ValueArg)))
             return found
-
-    def _of_names(self, names: tuple[str, ...]) -> CallSignatures:
-        require_known(self.kernels.kernel.name, self._arguments.keys(), dict.fromkeys(names))
-        arguments = [self._arguments[x] for x in names]
-        return CallSignatures(
-            names, tuple(i for i, a in enumerate(arguments) if isinstance(a, GlobalArg)),
-            tuple((i, converter(a.name, a.dtype)) for i, a in enumerate(arguments)
-                  if a.name in self.kernels.structural),
-            tuple(i for i, a in enumerate(arguments) if a.name in self.kernels.unknown and isinstance(a, ValueArg)))
 
     def _opened(self, known: CallSignatures, originals: list[Any]
                 ) -> tuple[tuple[Hashable, ...], list[Any], list[int]]:
@@ -320,6 +306,10 @@ class Runner(ABC):
         """The target of the text that is shown without a call."""
 
     @abstractmethod
+    def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
+        """Measure a call; arrays that the kernel writes are copied first and stay unchanged."""
+
+    @abstractmethod
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> LaunchPlan:
         """The launch plan of a fully checked call; :raises CallError: an argument does not fit."""
 
@@ -333,21 +323,18 @@ class Runner(ABC):
         :arg maker: the kind of the outputs that the call allocates, and their conversion to it.
         :arg alignment: of the address of an array that the kernel accesses.
         """
-        written, fields = self.kernels.kernel.written_names, typed.plan.outputs
+        kernel, fields = self.kernels.kernel, typed.plan.outputs
         inputs = tuple(
             Input(x, i, kinds[x], _without_address(views[x]), alignment(views[x]) if x in bound.arrays else 1,
-                  x in written, not isinstance(views[x], DeviceView), x not in bound.filled)
+                  x in kernel.written_names, not isinstance(views[x], DeviceView), x not in bound.filled)
             for i, x in enumerate(known.names) if x in kinds)
         outputs = tuple(Output(x, maker[0], bound.arrays[x].shape, bound.arrays[x].dtype, maker[1],
                                x not in bound.filled) for x in fields if x not in kinds)
-        made = [x.name for x in outputs]
         # a text's parameter may be narrower than the argument
-        dtypes = {**{a.name: a.dtype for a in typed.kernel.arguments}, **{x.name: x.dtype for x in text.limits}}
-        varying = [(i, x) for i, x in enumerate(known.names) if x not in kinds and x not in self.kernels.structural]
-        return CheckedCall(
-            self.kernels.kernel.name, inputs, outputs, tuple((i, converter(x, dtypes[x])) for i, x in varying),
-            tuple(x for _, x in varying), bound.values, fields,
-            tuple((True, known.names.index(x)) if x in kinds else (False, made.index(x)) for x in fields))
+        dtypes = {**{a.name: a.dtype for a in typed.kernel.arguments}, **text.integers}
+        scalars = tuple((x, i, converter(x, dtypes[x])) for i, x in enumerate(known.names)
+                        if x not in kinds and x not in self.kernels.structural)
+        return CheckedCall(kernel.name, inputs, outputs, scalars, bound.values, fields)
 
 
 def _without_address(array: ArrayLike) -> DeviceView:
@@ -361,3 +348,13 @@ def _passed(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: x for name, x in given.items() if x is not None}
 
 # }}}
+
+
+#: Makes the runner of a kernel: from the kernel, its target, the user's device, and whether to wait for each launch.
+MakeRunner = Callable[[LoopKernel, Any, object, bool], Runner]
+
+#: By the name of a target; a module is imported at the first use of its target.
+RUNNERS = LazyTable[MakeRunner]({
+    "c": "loopkit.runtime.host:HostRunner",
+    "cuda": "loopkit.runtime.cuda.runner:CudaRunner",
+})

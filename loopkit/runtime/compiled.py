@@ -3,20 +3,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from loopkit.analysis.constructors import annotated
-from loopkit.errors import CallError, DeviceError, TypeInferenceError
+from loopkit.errors import CallError, DeviceError, PreconditionError, TypeInferenceError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import extent_of_checks
 from loopkit.kernel.target import Target
-from loopkit.runtime.calls import BoundCall
+from loopkit.runtime.calls import RUNNERS, BoundCall
 from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler, has_cuda_compiler
 from loopkit.runtime.cuda.devices import stream_handle, why_not
 from loopkit.runtime.cuda.resources import Resources, kernel_resources
 from loopkit.runtime.cuda.runner import CudaRunner
-from loopkit.runtime.execution import execution_for
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
@@ -30,7 +30,6 @@ class CompiledKernel:
     The arrays of each call determine the dtypes that the kernel leaves open. A text is generated and compiled at the
     first call that needs it.
 
-    :ivar kernel: the kernel, as given.
     :ivar target: the name of the target, such as ``"c"`` or ``"cuda"``.
     """
 
@@ -38,13 +37,15 @@ class CompiledKernel:
                  verify: bool | str | None = None) -> None:
         self.kernel = kernel
         self._given = (target, device, debug, verify)
-        checked = kernel if verify is None else _with_checks(kernel, extent_of_checks(verify))
+        checked = kernel if verify is None else annotated(
+            kernel, options=replace(kernel.options, verify=extent_of_checks(verify)))
         self._stream: int | None = None
         resolved = resolve_text_target(target)
         self.target = resolved.name
-        execution = execution_for(resolved)
-        self._runner = execution.runner(checked, resolved, device, debug)
-        self._time = execution.time
+        if self.target not in RUNNERS:
+            raise PreconditionError(f"Nothing runs kernels for the target '{self.target}'.", subject=self.target,
+                                    hint=f"generate_code(knl, target={self.target!r}) gives their text")
+        self._runner = RUNNERS[self.target](checked, resolved, device, debug)
         self._call = self._runner.call
 
     # {{{ running
@@ -110,8 +111,7 @@ class CompiledKernel:
         (True, True)
         """
         given = {**(arguments or {}), **kwargs}
-        request = TimingRequest(duration, warmup, rotate, bytes, flops)
-        return self._time(self._runner, given, request)
+        return self._runner.time(given, TimingRequest(duration, warmup, rotate, bytes, flops))
 
     # }}}
 
@@ -131,8 +131,8 @@ class CompiledKernel:
 
         :raises DeviceError: the kernel is compiled for the host.
         """
-        target = self._cuda("PTX").text_target
-        return find_cuda_compiler().ptx(self.source, self.kernel.name, target)
+        runner = self._cuda("PTX")
+        return find_cuda_compiler().ptx(self.source, self.kernel.name, runner.text_target)
 
     @property
     def cubin(self) -> bytes:
@@ -165,16 +165,15 @@ class CompiledKernel:
         (256, 0, 1.0)
         """
         runner, text = self._cuda("registers"), self._text
-        target = runner.text_target
-        return kernel_resources(text.code.kernels, runner.binary(text, target), target)
+        return kernel_resources(text.code.kernels, runner.binary(text, runner.text_target), runner.text_target)
 
     @property
     def _text(self) -> Text:
         kernels = self._runner.kernels
         if kernels.unknown:
             raise TypeInferenceError(
-                f"the dtypes of {_listed(kernels.unknown)} are open until kernel '{self.kernel.name}' is called.",
-                subject=kernels.unknown[0], hint="declare them with add_dtypes(knl, {...})")
+                f"the dtypes of {', '.join(map(repr, kernels.unknown))} are open until kernel '{self.kernel.name}' is "
+                "called.", subject=kernels.unknown[0], hint="declare them with add_dtypes(knl, {...})")
         return kernels.of({}).text(self._runner.text_target, Layout())
 
     def _cuda(self, what: str) -> CudaRunner:
@@ -186,10 +185,10 @@ class CompiledKernel:
     # }}}
 
     def _by_name(self, args: tuple[object, ...]) -> CallError:
-        names = [a.name for a in self.kernel.arguments][:len(args)]
-        listed = ", ".join(f"{n}={n}" for n in names) + (", ..." if len(args) < len(self.kernel.arguments) else "")
+        shown = [f"{a.name}={a.name}" for a in self.kernel.arguments[:len(args)]]
+        shown += ["..."] if len(args) < len(self.kernel.arguments) else []
         return CallError(f"kernel '{self.kernel.name}' takes its arguments by name.", argument="",
-                         hint=f"call it as {self.kernel.name}({listed})")
+                         hint=f"call it as {self.kernel.name}({', '.join(shown)})")
 
     def __copy__(self) -> CompiledKernel:
         return self                                    # it is immutable
@@ -201,19 +200,11 @@ class CompiledKernel:
         if self._stream is not None:
             raise DeviceError(f"A stream was chosen for kernel '{self.kernel.name}', and streams cannot be pickled.",
                               hint="pickle the kernel that on(...) was called of")
-        return _again, (self.kernel, *self._given)
+        target, device, debug, verify = self._given
+        return partial(CompiledKernel, debug=debug, verify=verify), (self.kernel, target, device)
 
     def __repr__(self) -> str:
         return f"<CompiledKernel '{self.kernel.name}' for target '{self.target}'>"
-
-
-def _with_checks(knl: LoopKernel, extent: str) -> LoopKernel:
-    return annotated(knl, options=replace(knl.options, verify=extent))
-
-
-def _again(knl: LoopKernel, target: Target | str, device: object, debug: bool, verify: bool | str | None
-           ) -> CompiledKernel:
-    return compile(knl, target, device, debug=debug, verify=verify)
 
 
 @checked
@@ -245,7 +236,3 @@ def call(knl: LoopKernel, /, *args: object, **kwargs: object) -> Outputs:
     if compiled is None:
         compiled = knl.memo["compiled"] = compile(knl)
     return compiled(*args, **kwargs)
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(f"'{n}'" for n in names)

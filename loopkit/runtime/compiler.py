@@ -1,4 +1,10 @@
-"""The host's C compiler: search, trial, and compilation."""
+"""The host's C compiler: search, trial of its flags, and compilation.
+
+A compiler gets the fastest flags with which it compiles the trial loops correctly. By default loops stay as the text
+has them. GCC's transformations of loops rest on a dependence analysis with repeated faults (12 and 13: iterations that
+write one element are mixed; 12: elements written under a condition are lost), and results must not depend on it.
+Straight-line code becomes vectors, and so does a loop over a ``vec`` iname after unrolling.
+"""
 from __future__ import annotations
 
 import hashlib
@@ -8,6 +14,7 @@ import platform
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,22 +25,136 @@ from pathlib import Path
 from loopkit.errors import CompilerError
 from loopkit.runtime import miscompiled_loops
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.flags import (
-    BASE_FLAGS,
-    FAST,
-    LIBRARIES,
-    NATIVE,
-    OPENMP,
-    SAFE,
-    Dropped,
-    Rungs,
-    Trial,
-    accepted,
-    faults_of,
-    tried,
-)
 from loopkit.runtime.processes import rejected, run_quietly
 from loopkit.target.host import CTarget
+
+#: Contraction to fused multiply-adds is off, so one expression gives one result for any tiling: variants of a kernel
+#: can be compared bit for bit. Signed integers wrap around like numpy's. ``errno`` is not set.
+BASE_FLAGS = ("-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv", "-fno-math-errno")
+LIBRARIES = ("-lm",)
+Rungs = tuple[tuple[str, ...], ...]
+OPENMP = "-fopenmp"
+NATIVE = "-march=native"
+
+#: No transformation that moves iterations of a loop or an access between iterations. Clang accepts the first two: they
+#: turn off its loop vectorizer and keep its vectorizer of straight-line code.
+_LOOPS_AS_WRITTEN = ("-fno-tree-vectorize", "-ftree-slp-vectorize", "-fno-loop-interchange", "-fno-loop-unroll-and-jam",
+                     "-fno-tree-loop-if-convert", "-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns",
+                     "-fno-predictive-commoning")
+_NO_VECTORS = (*_LOOPS_AS_WRITTEN, "-fno-tree-slp-vectorize")
+
+#: Faulty transformations of GCC 12.
+_RISKY_OFF = ("-fno-loop-unroll-and-jam", "-fno-tree-loop-if-convert")
+
+#: Flags to try, the fastest first: everything at ``-O3``, for ``CTarget(fast=True)``,
+FAST: Rungs = (("-O3", NATIVE), ("-O3", NATIVE, *_RISKY_OFF), ("-O3", *_RISKY_OFF))
+#: and the default.
+SAFE: Rungs = (("-O3", NATIVE, *_LOOPS_AS_WRITTEN), ("-O3", *_LOOPS_AS_WRITTEN), ("-O2", *_NO_VECTORS),
+               ("-O1", *_NO_VECTORS), ("-O0",))
+
+#: Time limit of the trial program in seconds; it normally takes 0.01.
+_TIMEOUT = 60
+
+_SMALL = """\
+#include <math.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+int main(int argc, char **argv)
+{
+    (void)argv;
+    double total = 0;
+    #pragma omp parallel for reduction(+: total)
+    for (int i = 0; i < 64; ++i) total += sqrt((double)(i * argc));
+    return !(total > 0);
+}
+"""
+
+
+# {{{ trials
+
+@dataclass(frozen=True)
+class Dropped:
+    """Flags with which a compiler fails its trial.
+
+    :ivar faults: the miscompiled loops; empty if the program was not compiled, or did not run.
+    """
+
+    flags: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.flags)} {self.reason}"
+
+    @property
+    def reason(self) -> str:
+        return f"miscompiles {', '.join(self.faults)}" if self.faults else "gives no program that runs"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The result of a compiler's trial.
+
+    :ivar flags: the flags with which it passes, beyond ``BASE_FLAGS``; ``None``: there are none.
+    """
+
+    flags: tuple[str, ...] | None
+    dropped: tuple[Dropped, ...] = ()
+
+    @property
+    def reproducible(self) -> bool:
+        """Is the result reproducible? A full disk or a killed process is not."""
+        return all(d.faults for d in self.dropped)
+
+
+def tried(command: Sequence[str], rungs: Rungs, options: tuple[str, ...] = ()) -> Trial:
+    """Try *rungs* of flags, from the first to the first that passes the trial.
+
+    :arg options: more flags, added to each rung. A flag of a rung that the compiler does not accept is left out; such a
+        flag among *options* is a failure.
+    """
+    known = set(accepted(command, [*dict.fromkeys(f for rung in rungs for f in (*rung, OPENMP))], strict=True))
+    dropped: list[Dropped] = []
+    for rung in dict.fromkeys(tuple(dict.fromkeys(f for f in (*rung, OPENMP) if f in known)) for rung in rungs):
+        faults = faults_of(command, (*rung, *options))
+        if faults == ():
+            return Trial((*rung, *options), tuple(dropped))
+        dropped.append(Dropped((*rung, *options), faults or ()))
+    return Trial(None, tuple(dropped))
+
+
+def faults_of(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...] | None:
+    """The loops that a compiler miscompiles with *flags*; ``None``: there is no program, or it does not run."""
+    done = _run(command, miscompiled_loops.program(), flags)
+    faults = miscompiled_loops.faults(done.stdout)
+    return faults if faults or done.returncode == 0 else None
+
+
+def accepted(command: Sequence[str], flags: Sequence[str], *, strict: bool) -> tuple[str, ...]:
+    """The *flags* with which a small program compiles and runs.
+
+    :arg strict: reject a flag that the compiler warns about because it has no effect.
+    """
+    if _run(command, _SMALL, (*flags, "-Werror") if strict else flags).returncode == 0:
+        return tuple(flags)
+    if len(flags) <= 1:
+        return ()
+    middle = len(flags) // 2                           # usually all are accepted, or none of one compiler's spelling
+    return accepted(command, flags[:middle], strict=strict) + accepted(command, flags[middle:], strict=strict)
+
+
+def _run(command: Sequence[str], text: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """The run of the program *text*; a failure without output if it is not compiled."""
+    with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
+        source, program = Path(place, "probe.c"), Path(place, "probe")
+        source.write_text(text)
+        base = [f for f in BASE_FLAGS if f != "-shared"]
+        done = run_quietly([*command, *base, *flags, "-o", str(program), str(source), *LIBRARIES])
+        if done.returncode != 0:
+            return subprocess.CompletedProcess(command, done.returncode, "")
+        return run_quietly([str(program)], timeout=_TIMEOUT)
+
+# }}}
 
 
 @dataclass(frozen=True)
@@ -41,9 +162,7 @@ class HostCompiler:
     """A C compiler that passed its trial.
 
     :ivar command: the command (``("gcc",)``, ``(python, "-m", "ziglang", "cc")``).
-    :ivar version: the first line of its version text.
     :ivar chosen: its flags beyond ``BASE_FLAGS``.
-    :ivar dropped: faster flags with which it fails the trial loops.
     """
 
     command: tuple[str, ...]
@@ -74,7 +193,6 @@ class HostCompiler:
     def compile(self, source: str, kernel: str) -> bytes:
         """The shared object of a translation unit.
 
-        :arg kernel: the kernel's name, for the message.
         :raises CompilerError: the compiler rejects the text or does not run.
         """
         with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
@@ -82,16 +200,17 @@ class HostCompiler:
             text.write_text(source)
             done = run_quietly([*self.command, *self.flags, "-o", str(result), str(text), *LIBRARIES])
             if done.returncode != 0 or not result.exists():
-                raise _rejected(self, kernel, source, done.stderr.replace(str(text), "kernel.c"))
+                log = done.stderr.replace(str(text), "kernel.c")
+                found = re.search(r"kernel\.c:(\d+):(?:\d+:)? (?:fatal )?error", log)
+                raise rejected(f"The C compiler ({self.version or self.command[0]})", kernel, source, log,
+                               None if found is None else int(found[1]),
+                               hint="generate_code(knl, target='c') shows the whole text")
             return result.read_bytes()
 
 
 @dataclass(frozen=True)
 class UnfitCompiler:
-    """A C compiler that fails the trial loops with all flags.
-
-    :ivar dropped: those flags, the plainest last.
-    """
+    """A C compiler that fails the trial loops with all flags; *dropped* has the plainest last."""
 
     command: tuple[str, ...]
     version: str
@@ -102,7 +221,6 @@ def find_compiler(target: CTarget | None = None, cache: DiskCache | None = None)
     """The host's C compiler for *target*: the target's own, else the first that works of ``$CC``, ``cc``, ``gcc``,
     ``clang`` and the ``ziglang`` wheel.
 
-    :arg cache: keeps the results of trials.
     :raises CompilerError: there is none, the target's own does not work, or it fails the trial loops with the options
         of *target*.
     """
@@ -144,8 +262,7 @@ def available_compilers(cache: DiskCache | None = None, *, fast: bool = False
 
 
 def _candidates(chosen: str | None) -> list[tuple[str, ...]]:
-    commands = [tuple(shlex.split(chosen))] if chosen else []
-    commands += [(name,) for name in ("cc", "gcc", "clang")]
+    commands = [tuple(shlex.split(chosen or "")), ("cc",), ("gcc",), ("clang",)]
     if importlib.util.find_spec("ziglang") is not None:
         commands.append((sys.executable, "-m", "ziglang", "cc"))
     return [c for c in dict.fromkeys(commands) if c]
@@ -189,8 +306,9 @@ _trials: dict[str, Trial] = {}
 def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rungs: Rungs,
            options: tuple[str, ...] = ()) -> Trial:
     """The compiler's trial, kept for later processes."""
-    key = "compiler-" + _hash(*command, version, platform.platform(), _processor(), miscompiled_loops.program(),
-                              *BASE_FLAGS, *(" ".join(rung) for rung in rungs), "", *options)
+    parts = (*command, version, platform.platform(), _processor(), miscompiled_loops.program(), *BASE_FLAGS,
+             *(" ".join(rung) for rung in rungs), "", *options)
+    key = "compiler-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()
     kept = _of_record(cache.get_record(key)) if cache is not None else None
     trial = kept or _trials.get(key) or tried(command, rungs, options)
     if trial.reproducible:
@@ -205,14 +323,11 @@ def _of_record(record: dict[str, object] | None) -> Trial | None:
     """The trial stored in *record*; ``None`` if it is not one."""
     match record:
         case {"flags": list() | None as flags, "dropped": list(pairs)} if flags is not None or pairs:
-            if not all(isinstance(pair, list) and len(pair) == 2 and all(map(_are_strings, pair)) for pair in pairs):
-                return None
-            dropped = tuple(Dropped(tuple(f), tuple(names)) for f, names in pairs)
-            if flags is None:
-                return Trial(None, dropped)
-            return Trial(tuple(flags), dropped) if _are_strings(flags) else None
-        case _:
-            return None
+            if (flags is None or _are_strings(flags)) and all(
+                    isinstance(pair, list) and len(pair) == 2 and all(map(_are_strings, pair)) for pair in pairs):
+                return Trial(None if flags is None else tuple(flags),
+                             tuple(Dropped(tuple(f), tuple(names)) for f, names in pairs))
+    return None
 
 
 def _are_strings(values: object) -> bool:
@@ -237,14 +352,3 @@ def _called(compiler: HostCompiler | UnfitCompiler) -> str:
 
 def _quoted(options: Sequence[str]) -> str:
     return ", ".join(f"'{o}'" for o in options)
-
-
-def _hash(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _rejected(compiler: HostCompiler, kernel: str, source: str, log: str) -> CompilerError:
-    found = re.search(r"kernel\.c:(\d+):(?:\d+:)? (?:fatal )?error", log)
-    line = None if found is None else int(found[1])
-    return rejected(f"The C compiler ({compiler.version or compiler.command[0]})", kernel, source, log, line,
-                    hint="generate_code(knl, target='c') shows the whole text")

@@ -15,7 +15,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import epsilon, is_half, kind_of
 from loopkit.expr.mappers import variables
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.data import GlobalArg, ValueArg
+from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Target
 from loopkit.poly.limits import bounded
@@ -30,8 +30,6 @@ class OutputComparison:
     """One output of the two runs.
 
     :ivar error: the largest distance between two elements; 0 if all are equal.
-    :ivar bound: the largest allowed distance.
-    :ivar index: the element with the largest distance.
     """
 
     name: str
@@ -93,12 +91,17 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
                                 subject="rtol")
     sizes = {k: int(v) for k, v in parameters.items() if np.ndim(v) == 0 and isinstance(v, int | np.integer)}
     with bounded(f"checking kernel '{knl.name}' (equivalence)"):
-        typed = _typed(knl)
+        unknown = tuple(stages.unknown_dtypes(knl))
+        if unknown:
+            raise TypeInferenceError(
+                f"the dtypes of {', '.join(map(repr, unknown))} are open, so there is no telling what data to make.",
+                subject=unknown[0], hint="declare them with add_dtypes(knl, {...})")
+        typed = stages.infer_types(knl)
         shapes = _shapes(typed, ref, sizes)
         reads = stages.needed_inputs(typed)
         length = accumulation_length(typed, sizes)
     given = _data(typed, shapes, parameters, np.random.default_rng(seed))
-    written = {a.name for a in typed.array_args.values() if a.name in typed.written_names}
+    written = typed.written_names & typed.array_args.keys()
     _require_known(ref, knl, parameters)
     if isinstance(ref, LoopKernel):
         # both start from the same contents, so that an element written by only one of them is found
@@ -108,9 +111,8 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
         given = {k: v for k, v in given.items() if k in reads or k not in written}
         expected = _call(ref, given, typed)
     got = compiled.compile(typed, target)(**_arguments(typed, _copied(given, written))).asdict()
-    epsilon = _epsilon(typed)
-    compared = tuple(_compare(name, np.asarray(got[name]), np.asarray(expected[name]),
-                              rtol if rtol is not None else epsilon * (8 + 2 * length)) for name in got)
+    relative = _epsilon(typed) * (8 + 2 * length) if rtol is None else rtol
+    compared = tuple(_compare(name, np.asarray(got[name]), np.asarray(expected[name]), relative) for name in got)
     return EquivalenceReport(compared, length, seed)
 
 
@@ -148,27 +150,17 @@ def _arguments(knl: LoopKernel, given: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in given.items() if k in knl.argument_by_name}
 
 
-def _typed(knl: LoopKernel) -> LoopKernel:
-    unknown = tuple(stages.unknown_dtypes(knl))
-    if unknown:
-        raise TypeInferenceError(f"the dtypes of {', '.join(map(repr, unknown))} are open, so there is no telling what "
-                                 "data to make.", subject=unknown[0], hint="declare them with add_dtypes(knl, {...})")
-    return stages.infer_types(knl)
-
-
 def _shapes(knl: LoopKernel, ref: Reference, sizes: Mapping[str, int]) -> dict[str, tuple[int | None, ...]]:
     """The extents that both kernels need; ``None``: it depends on data."""
-    shapes = {}
-    for name, shape in stages.array_shapes(knl).items():
-        if name not in knl.array_args:
-            continue
-        own = _evaluated(shape, sizes, name)
-        if isinstance(ref, LoopKernel) and name in ref.array_args and name in stages.array_shapes(ref):
-            other = _evaluated(stages.array_shapes(ref)[name], sizes, name)
+    shapes = {name: _evaluated(shape, sizes, name) for name, shape in stages.array_shapes(knl).items()
+              if name in knl.array_args}
+    if isinstance(ref, LoopKernel):
+        needed = stages.array_shapes(ref)
+        for name in [x for x in shapes if x in needed and x in ref.array_args]:
+            own, other = shapes[name], _evaluated(needed[name], sizes, name)
             if len(own) == len(other):
-                own = tuple(None if a is None and b is None else max(a or 0, b or 0)
-                            for a, b in zip(own, other, strict=True))
-        shapes[name] = own
+                shapes[name] = tuple(None if a is None and b is None else max(a or 0, b or 0)
+                                     for a, b in zip(own, other, strict=True))
     return shapes
 
 
@@ -186,43 +178,35 @@ def _data(knl: LoopKernel, shapes: Mapping[str, tuple[int | None, ...]], paramet
     data = dict(parameters)
     subscripting = index_names(knl)
     for arg in knl.arguments:
-        if arg.name in data or (isinstance(arg, GlobalArg) and arg.name not in shapes):
-            continue                                   # an array without accesses need not be passed
+        name, dtype = arg.name, np.dtype(arg.dtype)
+        if name in data:
+            continue
         if isinstance(arg, ValueArg):
-            if arg.dtype is not None and kind_of(np.dtype(arg.dtype)) in "fc":
-                data[arg.name] = random_array((), np.dtype(arg.dtype), random)[()]
-            continue                                   # the call may solve for an integer, or reports it missing
-        data[arg.name] = _random_argument(arg, shapes[arg.name], arg.name in subscripting, random)
+            # the call may solve for an integer, or reports it missing
+            if arg.dtype is not None and kind_of(dtype) in "fc":
+                data[name] = random_array((), dtype, random)[()]
+        elif name in shapes:                           # an array without accesses need not be passed
+            extents = tuple(e for e in shapes[name] if e is not None)
+            if name in subscripting or len(extents) < len(shapes[name]):
+                why = "subscripts or bounds are read from it" if name in subscripting else "its shape depends on data"
+                raise CallError(f"'{name}' cannot be random: {why}.", argument=name, hint=f"add '{name}' to parameters")
+            data[name] = random_array(extents, dtype, random)
     return data
-
-
-def _random_argument(arg: GlobalArg, shape: tuple[int | None, ...], subscripts: bool, random: np.random.Generator
-                     ) -> Array:
-    extents = [e for e in shape if e is not None]
-    if subscripts or len(extents) < len(shape):
-        why = "subscripts or bounds are read from it" if subscripts else "its shape depends on data"
-        raise CallError(f"'{arg.name}' cannot be random: {why}.", argument=arg.name,
-                        hint=f"add '{arg.name}' to parameters")
-    assert arg.dtype is not None
-    return random_array(tuple(extents), np.dtype(arg.dtype), random)
 
 
 def random_array(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> Array:
     """Random data of :func:`check_equivalent`."""
-    match dtype.kind:
-        case "b":
-            return np.asarray(random.integers(0, 2, shape), dtype)
-        case "u":
-            return np.asarray(random.integers(1, 8, shape), dtype)
-        case "i":
-            return np.asarray(random.integers(1, 8, shape) * random.choice([-1, 1], shape), dtype)
-        case "c":
-            return np.asarray(random.uniform(0.5, 1.5, shape) + 1j * random.uniform(0.5, 1.5, shape), dtype)
-        case _:
-            return np.asarray(random.uniform(0.5, 1.5, shape), dtype)
+    if dtype.kind == "b":
+        return np.asarray(random.integers(0, 2, shape), dtype)
+    data = random.integers(1, 8, shape) if dtype.kind in "iu" else random.uniform(0.5, 1.5, shape)
+    if dtype.kind == "i":
+        data = data * random.choice([-1, 1], shape)
+    if dtype.kind == "c":
+        data = data + 1j * random.uniform(0.5, 1.5, shape)
+    return np.asarray(data, dtype)
 
 
-def _copied(given: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+def _copied(given: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
     return {k: v.copy() if k in names else v for k, v in given.items()}
 
 

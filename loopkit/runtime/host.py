@@ -1,32 +1,35 @@
-"""The host C backend: functions of a shared object, called through ctypes."""
+"""The host C backend: shared objects, compiled or taken from the cache; their functions, called through ctypes."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import hashlib
 import itertools
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from loopkit.ast.walk import calls
-from loopkit.errors import DeviceError
+from loopkit.errors import CompilerError, DeviceError
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.calls import CallSignatures, CheckedCall, Output, Runner
-from loopkit.runtime.compiler import find_compiler
-from loopkit.runtime.execution import Execution
+from loopkit.runtime.calls import CallSignatures, CheckedCall, Runner
+from loopkit.runtime.compiler import HostCompiler, find_compiler
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, HostKind, TorchKind, host_view
-from loopkit.runtime.library import load_library
 from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.processes import dump, version
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import Array, ArrayLike, DeviceView, c_strides, stride
+from loopkit.runtime.views import ArrayLike, DeviceView, stride
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
@@ -56,40 +59,38 @@ class HostPlan:
     A call's operands are the addresses of its inputs, of its allocated outputs and of temporaries, its scalars, and
     then the constants. Each function takes some of them.
 
-    :arg functions: of the loaded text.
-    :arg arrays: inputs and outputs, for their strides.
     """
 
     def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayLike]
                  ) -> None:
         self._checked = checked
         self._text = text
-        scratch = text.scratch.makers(checked.values)
-        self._scratch = tuple(scratch.values())
-        self._makers = tuple(_maker(x) for x in checked.outputs)
+        shapes = text.scratch_shapes(checked.values)
+        self._scratch = tuple(partial(np.empty, shapes[p.name], p.dtype) for p in text.scratch)
+        self._makers = tuple((partial(np.zeros, x.shape, x.dtype), x.adopt) for x in checked.outputs
+                             if x.adopt is not None)
         dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
         # scalars that no function takes are converted too, as a check
-        self._scalars = tuple((i, convert, _passed_as(dtypes.get(name)))
-                              for (i, convert), name in zip(checked.scalars, checked.scalar_names, strict=True))
+        self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
         operands = {x: k for k, x in enumerate([
             *((ParameterKind.ARRAY, x) for x in checked.array_names),
-            *((ParameterKind.SCRATCH, x) for x in scratch), *((ParameterKind.VALUE, x) for x in checked.scalar_names)])}
-        constants: list[Any] = []
-        picks = {}
+            *((ParameterKind.SCRATCH, x) for x in shapes), *((ParameterKind.VALUE, x) for x, _, _ in checked.scalars)])}
+        self._constants: list[Any] = []
+        self._functions = {}
         for launch in text.code.kernels:
             places = []
             for p in launch.parameters:
-                key = p.kind, p.array if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH) else p.name
-                if key not in operands and p.kind is not ParameterKind.HOST:
+                key = p.kind, p.name
+                if p.kind is ParameterKind.HOST:
+                    # behind all others, counted from the end
+                    places.append(text.hosts.index(p.name) - len(text.hosts))
+                    continue
+                if key not in operands:
                     operands[key] = len(operands)
-                    constants.append(stride(arrays[p.array], p.axis) if p.kind is ParameterKind.STRIDE else
-                                     _passed_as(np.dtype(p.dtype))(checked.values[p.name]))
-                # the host's inames are behind all others, counted from the end
-                places.append(text.hosts.index(p.name) - len(text.hosts) if p.kind is ParameterKind.HOST
-                              else operands[key])
-            picks[launch.name] = functions[launch.name], _picker(places)
-        self._constants = tuple(constants)
-        self._functions = picks
+                    self._constants.append(stride(arrays[p.array], p.axis) if p.kind is ParameterKind.STRIDE else
+                                           _passed_as(np.dtype(p.dtype))(checked.values[p.name]))
+                places.append(operands[key])
+            self._functions[launch.name] = functions[launch.name], _picker(places)
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]:
@@ -130,8 +131,7 @@ class HostPlan:
         return launch_in_loops
 
     def allocated(self) -> dict[str, Any]:
-        return {x.name: adopt(np.zeros(x.shape, x.dtype))
-                for x, (_, adopt) in zip(self._checked.outputs, self._makers, strict=True)}
+        return {x.name: adopt(make()) for x, (make, adopt) in zip(self._checked.outputs, self._makers, strict=True)}
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundHostCall:
         self._checked.check(addresses)
@@ -145,10 +145,7 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class BoundHostCall:
-    """A call on the host with all arguments fixed.
-
-    :ivar kept: objects that must live as long as the call.
-    """
+    """A call on the host with all arguments fixed."""
 
     launches: Sequence[Callable[[], object]]
     outputs: Outputs
@@ -167,7 +164,9 @@ class BoundHostCall:
 class HostRunner(Runner):
     """Runs one kernel on the host: compiles it with the host's C compiler, caches the object on disk, and loads it."""
 
-    def __init__(self, knl: LoopKernel, target: CTarget) -> None:
+    def __init__(self, knl: LoopKernel, target: CTarget, device: object = None, debug: bool = False) -> None:
+        if device is not None:
+            raise DeviceError(f"The host target has no device {device!r}.", hint="compile(knl, target='cuda')")
         super().__init__(knl, target.machine)
         self.target = target
         self._kinds = ArrayKinds()
@@ -188,8 +187,7 @@ class HostRunner(Runner):
         kinds = {known.names[i]: self.kinds.of(values[i]) for i in known.arrays}
         views = {x: host_view(x, given[x]) for x in kinds}
         typed = self.kernels.of({**given, **views})
-        bound = typed.plan.bind({**given, **views}, allocate=lambda shape, dtype: DeviceView(
-            dtype, tuple(shape), c_strides(tuple(shape), dtype.itemsize), 0, -1))
+        bound = typed.plan.bind({**given, **views}, allocate=partial(DeviceView.packed, ordinal=-1))
         text = typed.fitting(self.target, bound, bound.strided)
         maker: HostKind = next((k for k in kinds.values() if isinstance(k, TorchKind)), NUMPY)
         checked = self._checked(known, typed, text, bound, kinds, views, (maker, maker.adopt),
@@ -205,7 +203,6 @@ class HostRunner(Runner):
             return self._functions[text]
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
-        """Measure by the host's clock; arrays that the kernel writes are copied first and stay unchanged."""
         sets = [self.bind(copies) for copies in self._copies(given, request)]
         times: list[float] = []
         for run in itertools.islice(itertools.cycle(sets), max(request.warmup, 1)):
@@ -228,27 +225,11 @@ class HostRunner(Runner):
         return [first, *({**given, **{k: v.copy(order="K") for k, v in arrays.items()}} for _ in range(number - 1))]
 
 
-def _maker(x: Output) -> tuple[Callable[[], Array], Callable[[Array], Any]]:
-    """A function that allocates an output as a numpy array, and its conversion to the caller's kind."""
-    assert x.adopt is not None
-    return partial(np.zeros, x.shape, x.dtype), x.adopt
-
-
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """A function that gives the operands at *places*."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda operands: [operands[i] for i in places]
-
-
-def _runner(knl: LoopKernel, target: CTarget, device: object, debug: bool) -> HostRunner:
-    if device is not None:
-        raise DeviceError(f"The host target has no device {device!r}.", hint="compile(knl, target='cuda')")
-    return HostRunner(knl, target)
-
-
-#: Kernels for C are compiled and called here.
-ON_THE_HOST = Execution(_runner, HostRunner.time)
 
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
@@ -271,8 +252,59 @@ def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
         return lambda value: pair(value.real, value.imag)
     if dtype is not None and is_half(dtype):
         return lambda value: int(np.array(value, dtype).view(np.uint16))
-    return _as_it_is
+    return lambda value: value
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+# {{{ shared objects
+
+_libraries: dict[str, ctypes.CDLL] = {}
+
+
+def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCache) -> ctypes.CDLL:
+    """The compiled and loaded *source*: from this process, from the disk cache, or compiled now.
+
+    :raises CompilerError: the compiler rejects *source*, or the object cannot be loaded.
+    """
+    key = object_key(source, compiler)
+    if key in _libraries:
+        return _libraries[key]
+    dump(source, kernel, ".c")
+    kept = cache.lookup(key, ".so")
+    library = None
+    if kept is not None:
+        # an undamaged object may not be for this machine (a library that it needs is missing): compile it here
+        with contextlib.suppress(OSError):
+            library = _open(kept.path, kept.content)
+    if library is None:
+        content = compiler.compile(source, kernel)
+        path = cache.put(key, content, {"kernel": kernel, "compiler": list(compiler.command),
+                                        "version": compiler.version, "flags": list(compiler.flags)}, ".so")
+        try:
+            library = _open(path, content)
+        except OSError as err:
+            raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.",
+                                log=str(err)) from None
+    return _libraries.setdefault(key, library)
+
+
+def object_key(source: str, compiler: HostCompiler) -> str:
+    """The key of a compiled object: everything that its bytes depend on."""
+    return hashlib.sha256(f"{source}\0{compiler.identity}\0{version()}".encode()).hexdigest()
+
+
+def _open(path: Path | None, content: bytes) -> ctypes.CDLL:
+    """Map the object *content*, from *path* if it is still there.
+
+    :raises OSError: the loader rejects it.
+    """
+    if path is not None:
+        # another process may have evicted it, or its directory may not allow execution
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(str(path))
+    # a temporary file, removed after it is mapped
+    with tempfile.TemporaryDirectory(prefix="loopkit-", ignore_cleanup_errors=True) as place:
+        private = Path(place, "kernel.so")
+        private.write_bytes(content)
+        return ctypes.CDLL(str(private))
+
+# }}}

@@ -5,67 +5,73 @@ No library is imported here unless one of its arrays was passed.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from loopkit.errors import CallError
+from loopkit.expr.functions import DTYPE_NAMES
 from loopkit.expr.kinds import named_dtype
 from loopkit.runtime.views import Array, ArrayLike, DeviceView
 
 #: The handle of the legacy stream, which is ordered with all others.
 LEGACY_STREAM = 0
 
-
 #: Everything that a check of an array depends on except its address; hashable. The first entry is their number.
 ArraySignature = tuple[Any, ...]
 #: Reads the arrays at given positions of a call's values: their concatenated signatures, and their addresses. ``None``:
 #: an array has a type that this reader does not support, or no address.
 Reader = Callable[[Sequence[Any], Sequence[int]], tuple[list[Hashable], list[int]] | None]
+#: DLPack's devices with addresses of NVIDIA's GPUs: CUDA, and CUDA managed.
+ON_GPU = (2, 13)
 #: Errors of arrays of other libraries without an address: deleted arrays, or arrays without a protocol.
 _SILENT = (RuntimeError, AttributeError, TypeError, KeyError, ValueError)
 
 
-def legacy_stream() -> int:
-    """The stream of libraries without a current stream."""
-    return LEGACY_STREAM
+class Kind(ABC):
+    """One library's arrays."""
 
+    name: ClassVar[str]
+    #: Must a result be complete before :meth:`handed_out` makes it an array of another library?
+    makes_others: bool = False
 
-class Kind(Protocol):
-    """One library's arrays.
-
-    :ivar name: its name in messages.
-    """
-
-    name: str
-
+    @abstractmethod
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
         """Everything that a check of *x* depends on except its address, and the address."""
 
+    @abstractmethod
     def view(self, name: str, x: Any) -> ArrayLike:
         """*x*, the argument *name*, in the form for checks; an array in the host's memory as numpy's array.
 
         :raises CallError: kernels do not support arrays of this sort.
         """
 
+    @abstractmethod
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         """A new array in C order on the device *ordinal*, whose context is current; zeroed or uninitialized."""
 
     def stream(self, ordinal: int) -> Callable[[], int]:
         """A function that gives the handle of the library's current stream."""
+        return lambda: LEGACY_STREAM
+
+    def handed_out(self, x: Any) -> Any:
+        """A complete result as an array of the arguments' library."""
+        return x
 
 
-class HostKind(Kind, Protocol):
+class HostKind(Kind):
     """A library whose arrays may be in the host's memory."""
 
+    @abstractmethod
     def adopt(self, array: Array) -> Any:
         """*array* as one of the library's, over the same memory."""
 
 
-class NumpyKind:
+class NumpyKind(HostKind):
     """numpy's arrays."""
 
     name = "numpy"
@@ -86,16 +92,8 @@ class NumpyKind:
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Array:
         raise NotImplementedError("numpy has no arrays on a GPU")
 
-    def stream(self, ordinal: int) -> Callable[[], int]:
-        return legacy_stream
 
-
-#: The dtypes with the same name in torch and numpy.
-_TORCH_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
-                 "bfloat16", "float32", "float64", "complex64", "complex128")
-
-
-class TorchKind:
+class TorchKind(HostKind):
     """torch's tensors, on a GPU or in the host's memory."""
 
     name = "torch"
@@ -103,18 +101,17 @@ class TorchKind:
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self._tensor = torch.Tensor
-        self._names = {getattr(torch, name): name for name in _TORCH_DTYPES if hasattr(torch, name)}
+        # a dtype has the same name in torch and numpy
+        self._names = {getattr(torch, name): name for name in DTYPE_NAMES.values() if hasattr(torch, name)}
         self._torch_dtypes = {d: t for t, d in self._names.items()}
         self._complex = frozenset(t for t in self._names if t.is_complex)
         # looked up once: a fraction of a microsecond per tensor matters
         self._methods = tuple(getattr(torch.Tensor, name) for name in (
             "is_contiguous", "stride", "get_device", "is_neg", "data_ptr"))
         # the public function takes as long as a launch
-        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)         # noqa: SLF001
-        self._raw_stream: Callable[[int], int] = self._slow_stream if raw is None else raw
-
-    def _slow_stream(self, ordinal: int) -> int:
-        return int(self.torch.cuda.current_stream(ordinal).cuda_stream)
+        self._raw_stream: Callable[[int], int] = getattr(
+            torch._C, "_cuda_getCurrentRawStream",                          # noqa: SLF001
+            lambda ordinal: int(torch.cuda.current_stream(ordinal).cuda_stream))
 
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
         dtype = x.dtype
@@ -161,7 +158,9 @@ class TorchKind:
             raise CallError(f"'{name}' has the dtype {x.dtype}, which kernels do not support.", argument=name)
         dtype = named_dtype(self._names[x.dtype])
         if x.device.type == "cpu":
-            return self._on_host(x, dtype)
+            # numpy() does not support bfloat16
+            plain = x.view(self.torch.int16) if dtype.name == "bfloat16" else x
+            return np.asarray(plain.numpy()).view(dtype)
         if x.device.type != "cuda":
             raise CallError(f"'{name}' is on the device '{x.device}', which kernels cannot access.", argument=name,
                             hint=f"pass {name}.cuda() or {name}.cpu()")
@@ -172,11 +171,6 @@ class TorchKind:
         if array.dtype.name == "bfloat16":
             return self.torch.from_numpy(array.view(np.int16)).view(self.torch.bfloat16)
         return self.torch.from_numpy(array)
-
-    def _on_host(self, x: Any, dtype: np.dtype[Any]) -> Array:
-        if dtype.name == "bfloat16":                 # numpy() does not support this dtype
-            return np.asarray(x.view(self.torch.int16).numpy()).view(dtype)
-        return np.asarray(x.numpy())
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         make = self.torch.zeros if zero else self.torch.empty
@@ -194,16 +188,7 @@ class ArrayKinds:
     """The kind of each array type passed so far: numpy's, torch's, and arrays in the host's memory with DLPack."""
 
     def __init__(self) -> None:
-        self._kinds: dict[type, Kind] = {}
-        self._signatures: dict[type, Callable[[Any], tuple[ArraySignature, int]]] = {}
-        self.learn(np.ndarray, NUMPY)
-
-    def learn(self, type_: type, kind: Kind) -> None:
-        self._kinds[type_] = kind
-        self._signatures[type_] = kind.signature
-
-    def knows(self, x: object) -> bool:
-        return type(x) in self._kinds
+        self._kinds: dict[type, Kind] = {np.ndarray: NUMPY}
 
     def of(self, x: object) -> Kind:
         """The kind of an opened array."""
@@ -214,12 +199,21 @@ class ArrayKinds:
 
         :raises CallError: it is not an array.
         """
-        if not self.knows(x):
-            kind = general_kind(x)
-            if kind is None:
-                return host_view(name, x)
-            self.learn(type(x), kind)
+        if type(x) in self._kinds:
+            return x
+        kind = self._library(x)
+        if kind is None:
+            return self._imported(name, x)
+        self._kinds[type(x)] = kind
         return x
+
+    def _library(self, x: Any) -> Kind | None:
+        """The kind of *x*, of a type that was not passed before, if it is not imported at each call."""
+        return general_kind(x)
+
+    def _imported(self, name: str, x: Any) -> Any:
+        """The replacement of *x*; :raises CallError: it is not an array."""
+        return host_view(name, x)
 
     def signature(self, name: str, x: Any) -> tuple[ArraySignature, int]:
         """Everything that a check of the opened array *x* depends on except its address, and the address.
@@ -227,7 +221,7 @@ class ArrayKinds:
         :raises CallError: it has no address.
         """
         try:
-            return self._signatures[type(x)](x)
+            return self.of(x).signature(x)
         except _SILENT as err:
             with suppress(*_SILENT):
                 self.of(x).view(name, x)               # its kind may raise a more specific error
@@ -235,16 +229,16 @@ class ArrayKinds:
 
     def read(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]] | None:
         """The :data:`Reader` for arrays of all types passed so far."""
-        signatures = self._signatures
+        kinds = self._kinds
         result: list[Hashable] = []
         addresses = []
         try:
             for i in positions:
                 x = values[i]
-                signature = signatures.get(type(x))
-                if signature is None:
+                kind = kinds.get(type(x))
+                if kind is None:
                     return None
-                found, address = signature(x)
+                found, address = kind.signature(x)
                 result += found
                 addresses.append(address)
         except _SILENT:
@@ -281,34 +275,30 @@ def host_view(name: str, x: object) -> Array:
 
     :raises CallError: it is not an array in the host's memory.
     """
-    kind = general_kind(x)
-    if kind is None and _lies_on_host(x):
+    kind, device = general_kind(x), dlpack_device(x)
+    if kind is None and device in (1, 3):
         try:
             return np.from_dlpack(x)              # type: ignore[arg-type]
         except (BufferError, TypeError, ValueError, RuntimeError) as err:
-            raise CallError(f"'{name}' cannot be read through DLPack: {err}.", argument=name) from None
+            raise unreadable(name, err) from None
     found = None if kind is None else kind.view(name, x)
     if isinstance(found, np.ndarray):
         return found
-    if found is not None or is_on_gpu(x):
+    if found is not None or device in ON_GPU or hasattr(x, "__cuda_array_interface__"):
         raise CallError(f"'{name}' lies on a GPU, and the kernel runs on the host here.", argument=name,
                         hint="compile(knl, target='cuda') runs it on the GPU, or copy the array to the host")
     raise not_an_array(name, x)
+
+
+def unreadable(name: str, err: Exception) -> CallError:
+    """The error for an argument whose library refuses its capsule."""
+    return CallError(f"'{name}' cannot be read through DLPack: {err}.", argument=name)
 
 
 def not_an_array(name: str, x: object) -> CallError:
     """The error for an argument that is not an array."""
     return CallError(f"'{name}' must be an array, not {type(x).__name__}.", argument=name,
                      hint=f"pass np.asarray({name}), of the dtype that the kernel wants")
-
-
-def is_on_gpu(x: object) -> bool:
-    """Is *x*, by its protocols, on an NVIDIA GPU?"""
-    return dlpack_device(x) in (2, 13) or hasattr(x, "__cuda_array_interface__")
-
-
-def _lies_on_host(x: object) -> bool:
-    return dlpack_device(x) in (1, 3)
 
 
 def dlpack_device(x: object) -> int:

@@ -31,15 +31,13 @@ class Outputs(tuple[Any, ...]):
     def __getattr__(self, name: str) -> Any:
         # for a tuple's own names ("count", "index") use outputs["count"]
         if name in self._fields:
-            return tuple.__getitem__(self, self._fields.index(name))
+            return self[name]
         raise AttributeError(f"no output is called '{name}'; there is {', '.join(self._fields) or 'none'}")
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, str):
-            if key not in self._fields:
-                raise KeyError(f"no output is called '{key}'; there is {', '.join(self._fields) or 'none'}")
-            return tuple.__getitem__(self, self._fields.index(key))
-        return tuple.__getitem__(self, key)
+        if isinstance(key, str) and key not in self._fields:
+            raise KeyError(f"no output is called '{key}'; there is {', '.join(self._fields) or 'none'}")
+        return tuple.__getitem__(self, self._fields.index(key) if isinstance(key, str) else key)
 
     def asdict(self) -> Mapping[str, Any]:
         """The outputs by name."""

@@ -1,9 +1,13 @@
-"""Running other programs, and the error for a text that a compiler rejects."""
+"""Running other programs; what all compilers share: the text shown to the user, the error if it is rejected."""
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from collections.abc import Sequence
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
 
 from loopkit.errors import CompilerError
 
@@ -12,8 +16,7 @@ _MOST_LINES = 40
 
 
 def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess.CompletedProcess[str]:
-    """Run *command* with messages in English; a start that fails, or more than *timeout* seconds, is an exit status.
-    """
+    """Run *command* with messages in English; a start that fails, or more than *timeout* seconds, is an exit status."""
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
                               stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
@@ -26,12 +29,7 @@ def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess
 
 
 def rejected(compiler: str, kernel: str, source: str, log: str, line: int | None, *, hint: str) -> CompilerError:
-    """The error for kernel *kernel* whose text is *source*.
-
-    :arg compiler: its name in the sentence.
-    :arg log: the compiler's output.
-    :arg line: number of the rejected line, if it is known.
-    """
+    """The error for kernel *kernel* whose text is *source*."""
     said = log.strip().splitlines()[:_MOST_LINES]
     where = ""
     if line is not None:
@@ -45,3 +43,26 @@ def _neighbours(source: str, number: int) -> list[str]:
     lines = source.splitlines()
     first, last = max(number - 3, 0), min(number + 2, len(lines))
     return [f"{'>' if i + 1 == number else ' '} {i + 1:4} | {lines[i]}" for i in range(first, last)]
+
+
+def dump(source: str, kernel: str, suffix: str) -> None:
+    """Write a text before its compilation to ``$LOOPKIT_DUMP``, if that is set."""
+    directory = os.environ.get("LOOPKIT_DUMP")
+    if directory:
+        place = Path(directory)
+        digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"{kernel}-{digest}{suffix}").write_text(source)
+        except OSError as err:
+            raise CompilerError(f"The text of kernel '{kernel}' cannot be written to $LOOPKIT_DUMP: {err}.",
+                                hint="set it to a directory that can be written, or unset it") from None
+
+
+@lru_cache(maxsize=1)
+def version() -> str:
+    """The installed version of loopkit."""
+    try:
+        return metadata.version("loopkit")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -27,13 +27,10 @@ def converter(name: str, dtype: np.dtype[Any] | None) -> Callable[[object], Scal
     if kind in "iu":
         low, high = integer_range(dtype)
         return lambda value: _integer(name, dtype, low, high, value)
-    if kind in "fc":
-        assert dtype is not None
-        return _real_converter(name, dtype) if kind == "f" else partial(_inexact, name, dtype)
-    raise CallError(f"'{name}' has the dtype {dtype}, which cannot be passed by value.", argument=name)
-
-
-def _real_converter(name: str, dtype: np.dtype[Any]) -> Callable[[object], Scalar]:
+    if kind not in "fc" or dtype is None:
+        raise CallError(f"'{name}' has the dtype {dtype}, which cannot be passed by value.", argument=name)
+    if kind == "c":
+        return partial(_inexact, name, dtype)
     largest = largest_real(dtype)
 
     def convert(value: object) -> Scalar:
@@ -54,9 +51,9 @@ def dtype_of(name: str, value: object) -> np.dtype[Any]:
     """The dtype of a scalar: numpy's own, and for Python's numbers the widest of their kind."""
     if isinstance(value, np.generic | np.ndarray):
         return value.dtype
-    if isinstance(value, bool | int | float | complex):
-        return np.dtype({bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}[
-            next(t for t in (bool, int, float, complex) if isinstance(value, t))])
+    for kind, dtype in ((bool, np.bool_), (int, np.int64), (float, np.float64), (complex, np.complex128)):
+        if isinstance(value, kind):
+            return np.dtype(dtype)
     raise _not_a_scalar(name, "a number", value)
 
 
@@ -104,16 +101,12 @@ def _inexact(name: str, dtype: np.dtype[Any], value: object) -> complex:
     except OverflowError:
         number = math.inf
     if dtype.itemsize < (16 if dtype.kind == "c" else 8) or number == math.inf:
-        _require_finite(name, dtype, value, number)
+        with np.errstate(over="ignore"):
+            overflows = np.isinf(complex(dtype.type(number)))
+        # an infinity that the caller passed is legal
+        if overflows and not (isinstance(value, float | complex | np.inexact) and np.isinf(value)):
+            raise CallError(f"'{name}' is {value}, which overflows {dtype}.", argument=name)
     return number
-
-
-def _require_finite(name: str, dtype: np.dtype[Any], given: object, number: complex) -> None:
-    with np.errstate(over="ignore"):
-        narrowed = complex(dtype.type(number))
-    # an infinity that the caller passed is legal
-    if np.isinf(narrowed) and not (isinstance(given, float | complex | np.inexact) and np.isinf(given)):
-        raise CallError(f"'{name}' is {given}, which overflows {dtype}.", argument=name)
 
 
 def _not_a_scalar(name: str, wanted: str, value: object) -> CallError:

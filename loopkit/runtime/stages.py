@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import needed_inputs
 from loopkit.analysis.shapes import array_shapes, filled_outputs, output_shape_like
@@ -37,11 +38,9 @@ __all__ = [
 
 def structural_values(knl: LoopKernel) -> frozenset[str]:
     """The value arguments that shapes, launches and the choice of a text may depend on."""
-    found = set(InstanceSet((), knl.assumptions).params)
-    for s in knl.statements:
-        found.update(s.domain.params)
-    for shape in array_shapes(knl).values():
-        found.update(name for extent in shape if extent is not None for name in variables(extent))
+    extents = {extent for shape in array_shapes(knl).values() for extent in shape if extent is not None}
+    found = {*InstanceSet((), knl.assumptions).params, *(x for s in knl.statements for x in s.domain.params),
+             *(x for extent in extents for x in variables(extent))}
     if vector_inames(knl):
         found |= knl.value_params           # the first element of a vector may depend on any
     # a size without a declared dtype is as wide as the text's indices
@@ -52,13 +51,9 @@ def structural_values(knl: LoopKernel) -> frozenset[str]:
 
 def size_values(knl: LoopKernel) -> frozenset[str]:
     """The value arguments that are sizes, or that subscripts and comparisons use like sizes: signed integers."""
-    found = set(structural_values(knl))
-    for s in knl.statements:
-        for e in (s.assignee, s.expression, *s.predicates):
-            for node in subexpressions(e):
-                if isinstance(node, p.Subscript | p.Comparison):
-                    found |= variables(node)
-    return knl.value_params & found
+    like_sizes = (variables(node) for e in _expressions(knl) for node in subexpressions(e)
+                  if isinstance(node, p.Subscript | p.Comparison))
+    return knl.value_params & structural_values(knl).union(*like_sizes)
 
 
 def size_forms(knl: LoopKernel, machine: Machine) -> tuple[MagnitudeBound | AddressBound, ...]:
@@ -70,10 +65,13 @@ def size_forms(knl: LoopKernel, machine: Machine) -> tuple[MagnitudeBound | Addr
 
 def largest_literal(knl: LoopKernel) -> int:
     """The largest integer in a subscript: a text may overshoot an axis by this many steps."""
-    expressions = [e for s in knl.statements for e in (s.assignee, s.expression, *s.predicates)]
-    expressions += [rule.expr for rule in knl.substitutions.values()]
+    expressions = [*_expressions(knl), *(rule.expr for rule in knl.substitutions.values())]
     return max((abs(n) for e in expressions for node in subexpressions(e) if isinstance(node, p.Subscript)
                 for index in node.index_tuple for n in subexpressions(index) if isinstance(n, int)), default=0)
+
+
+def _expressions(knl: LoopKernel) -> list[Expression]:
+    return [e for s in knl.statements for e in (s.assignee, s.expression, *s.predicates)]
 
 
 def generate(knl: LoopKernel, target: TextTarget, layout: Layout) -> GeneratedCode:

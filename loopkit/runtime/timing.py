@@ -53,7 +53,6 @@ class Timing:
 
     :ivar seconds: the median.
     :ivar spread: half the distance between the quartiles, in seconds.
-    :ivar runs: number of timed calls.
     :ivar bytes: bytes moved by one call, as given by the caller; *flops*: its floating-point operations.
     """
 

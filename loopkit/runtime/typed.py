@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -12,18 +12,17 @@ import numpy as np
 
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import CallError
-from loopkit.expr.evaluate import Evaluator, evaluate, evaluator
+from loopkit.expr.evaluate import evaluate
 from loopkit.expr.functions import DTYPE_NAMES
 from loopkit.expr.kinds import spelled
-from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.poly.limits import bounded
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import BoundArguments, CallPlan, require_known
 from loopkit.runtime.scalars import dtype_of, integer_range, out_of_range
-from loopkit.runtime.views import Array, ArrayLike, c_strides
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, ParameterKind
+from loopkit.runtime.views import ArrayLike, c_strides
+from loopkit.target.code import GeneratedCode, Layout, ParameterKind
 from loopkit.target.text_target import TextTarget
 
 #: Least number of elements of temporaries with 64-bit indices; half the 32-bit range, since parts of an address may
@@ -31,72 +30,33 @@ from loopkit.target.text_target import TextTarget
 _SCRATCH_32 = 2**30
 
 
-class ScratchPlan:
-    """The temporaries in global memory of a program: allocated for each call, shared by its launches.
-
-    :ivar cleared: the temporaries that are zeroed before a call; they come first.
-    """
-
-    def __init__(self, launches: Sequence[GeneratedKernel]) -> None:
-        own = [p for launch in launches for p in launch.parameters if p.kind is ParameterKind.SCRATCH]
-        found = {p.name: p for p in sorted(own, key=lambda p: not p.cleared)}
-        self.cleared = tuple(p.name for p in found.values() if p.cleared)
-        self._plans: tuple[tuple[str, np.dtype[Any], tuple[Evaluator, ...]], ...] = tuple(
-            (p.name, np.dtype(p.dtype), tuple(evaluator(e) for e in p.shape)) for p in found.values())
-        self._bytes = {p.name: p.element_bytes for p in found.values()}
-
-    def byte_counts(self, values: Mapping[str, Any]) -> dict[str, int]:
-        """The bytes of each temporary at the sizes *values*, one element at least."""
-        shapes = self.shapes(values)
-        return {name: max(prod(shapes[name]), 1) * self._bytes[name] for name, _, _ in self._plans}
-
-    def shapes(self, values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-        """The shape of each temporary at the sizes *values*."""
-        return {name: tuple(max(f(values), 0) for f in extents) for name, _, extents in self._plans}
-
-    def makers(self, values: Mapping[str, Any]) -> dict[str, Callable[[], Array]]:
-        """Functions that allocate each temporary in the host's memory at the sizes *values*."""
-        shapes = self.shapes(values)
-        return {name: partial(np.empty, shapes[name], dtype) for name, dtype, _ in self._plans}
-
-
-@dataclass(frozen=True)
-class IntegerLimit:
-    """The range of an integer parameter in one text, which may be narrower than the argument's."""
-
-    name: str
-    dtype: np.dtype[Any]
-    low: int
-    high: int
-
-
-def integer_limits(launches: Sequence[GeneratedKernel]) -> tuple[IntegerLimit, ...]:
-    """The ranges of all integers that *launches* take by value."""
-    found = {p.name: np.dtype(p.dtype) for launch in launches for p in launch.parameters
-             if p.kind is ParameterKind.VALUE and np.dtype(p.dtype).kind in "iu"}
-    return tuple(IntegerLimit(name, dtype, *integer_range(dtype)) for name, dtype in found.items())
-
-
-def require_in_range(limits: Sequence[IntegerLimit], values: dict[str, Any]) -> None:
-    """:raises CallError: the text's parameter cannot hold a value."""
-    for limit in limits:
-        if not limit.low <= values[limit.name] <= limit.high:
-            raise out_of_range(limit.name, values[limit.name], limit.dtype)
-
-
 class Text:
     """One generated text, with the data for its calls.
 
-    :ivar limits: the ranges of all integers that it takes by value.
-    :ivar hosts: the inames of the host's loops whose values its functions take.
+    :ivar scratch: its temporaries in global memory: allocated for each call, shared by its launches. Those that are
+        zeroed before a call come first.
+    :ivar integers: the dtypes of all integers that it takes by value, which may be narrower than the arguments'.
     """
 
     def __init__(self, code: GeneratedCode) -> None:
         self.code = code
-        self.scratch = ScratchPlan(code.kernels)
-        self.limits = integer_limits(code.kernels)
-        self.hosts = tuple(dict.fromkeys(p.name for launch in code.kernels for p in launch.parameters
-                                         if p.kind is ParameterKind.HOST))
+        parameters = {kind: {p.name: p for launch in code.kernels for p in launch.parameters if p.kind is kind}
+                      for kind in ParameterKind}
+        self.scratch = sorted(parameters[ParameterKind.SCRATCH].values(), key=lambda p: not p.cleared)
+        dtypes = {x: np.dtype(p.dtype) for x, p in parameters[ParameterKind.VALUE].items()}
+        self.integers = {x: dtype for x, dtype in dtypes.items() if dtype.kind in "iu"}
+        self.hosts = tuple(parameters[ParameterKind.HOST])
+
+    def scratch_shapes(self, values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        """The shape of each temporary at the sizes *values*."""
+        return {p.name: tuple(max(evaluate(e, values), 0) for e in p.shape) for p in self.scratch}
+
+    def require_in_range(self, values: Mapping[str, Any]) -> None:
+        """:raises CallError: a parameter cannot hold its value."""
+        for name, dtype in self.integers.items():
+            low, high = integer_range(dtype)
+            if not low <= values[name] <= high:
+                raise out_of_range(name, values[name], dtype)
 
 
 class TypedKernel:
@@ -116,11 +76,11 @@ class TypedKernel:
         :raises CallError: a value does not fit into the text's parameter.
         """
         found = self.text(target, Layout(64 if bound.wide else 32, strided, vectors))
-        if not bound.wide and any(prod(s) >= _SCRATCH_32 for s in found.scratch.shapes(bound.values).values()):
+        if not bound.wide and any(prod(s) >= _SCRATCH_32 for s in found.scratch_shapes(bound.values).values()):
             found = self.text(target, Layout(64, strided, vectors))
         if found.code.assumed and not serves(found.code.assumed, bound.arrays, bound.values):
             found = self.text(target, replace(found.code.layout, vectors=False))
-        require_in_range(found.limits, bound.values)
+        found.require_in_range(bound.values)
         return found
 
     def text(self, target: TextTarget, layout: Layout) -> Text:
@@ -131,21 +91,17 @@ class TypedKernel:
 
 
 class TypedKernels:
-    """A kernel by the dtypes of the arguments that it leaves open.
-
-    :ivar unknown: the names of those arguments.
-    """
+    """A kernel by the dtypes of the arguments that it leaves open."""
 
     def __init__(self, knl: LoopKernel, machine: Machine) -> None:
         self.kernel = knl
         self._machine = machine
-        with bounded(f"calling kernel '{knl.name}'"):
-            self.unknown = tuple(stages.unknown_dtypes(knl))
-            typed = None if self.unknown else stages.infer_types(knl)
         self._known: dict[tuple[np.dtype[Any] | None, ...], TypedKernel] = {}
         self._lock = threading.Lock()
-        if typed is not None:
-            self._known[()] = TypedKernel(typed, self._machine)
+        with bounded(f"calling kernel '{knl.name}'"):
+            self.unknown = tuple(stages.unknown_dtypes(knl))
+        if not self.unknown:
+            self.of({})
 
     @cached_property
     def structural(self) -> frozenset[str]:
@@ -168,9 +124,16 @@ class TypedKernels:
         with self._lock:
             if signature not in self._known:
                 with bounded(f"calling kernel '{self.kernel.name}'"):
-                    typed = stages.infer_types(self._closed(dtypes))
+                    typed = stages.infer_types(self._closed(dtypes) if self.unknown else self.kernel)
                 self._known[signature] = TypedKernel(typed, self._machine)
             return self._known[signature]
+
+    def _open_dtypes(self, given: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
+        require_known(self.kernel.name, self.kernel.argument_by_name.keys(), given)
+        passed = {name: given[name] for name in self.unknown if given.get(name) is not None}
+        arrays = self.kernel.array_args
+        return {name: _supported(name, value.dtype if name in arrays else dtype_of(name, value))
+                for name, value in passed.items()}
 
     def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:
         """The kernel with *dtypes*, first for its inputs: they may determine an output's dtype."""
@@ -181,16 +144,6 @@ class TypedKernels:
             raise CallError(f"the dtype of '{name}' is not known.", argument=name,
                             hint=f"pass {name}=..., or declare it with add_dtypes(knl, {{'{name}': ...}})")
         return typed
-
-    def _open_dtypes(self, given: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
-        require_known(self.kernel.name, self.kernel.argument_by_name.keys(), given)
-        dtypes: dict[str, np.dtype[Any]] = {}
-        for name in self.unknown:
-            value = given.get(name)
-            if value is not None:
-                is_array = isinstance(self.kernel.argument_by_name[name], GlobalArg)
-                dtypes[name] = _supported(name, value.dtype if is_array else dtype_of(name, value))
-        return dtypes
 
 
 def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -220,13 +173,3 @@ def _has_rows(array: ArrayLike, assumed: AlignedArray, values: Mapping[str, Any]
         return all(s == w or n == 1 for n, s, w in zip(array.shape, strides, wanted, strict=False))
     rows = zip(array.shape[:-1], strides, strict=False)
     return all(s % (assumed.elements * array.itemsize) == 0 for n, s in rows if n > 1)
-
-
-def address_masks(assumed: Iterable[Assumed], names: Sequence[str], sizes: Mapping[str, int]
-                  ) -> tuple[tuple[int, int], ...]:
-    """The places among *names* of arrays that must be aligned, each with the address bits that must be zero.
-
-    :arg sizes: bytes of an element of each array.
-    """
-    return tuple((names.index(a.array), a.elements * sizes[a.array] - 1) for a in assumed
-                 if isinstance(a, AlignedArray) and a.array in names)

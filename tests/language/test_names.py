@@ -11,7 +11,7 @@ import loopkit as lk
 from loopkit.errors import NameConflictError
 from loopkit.instructions.block_flag import CUDA_TICKET
 from loopkit.language.names import LIBRARY, fault, require_kernel_name
-from loopkit.runtime.flags import BASE_FLAGS
+from loopkit.runtime.compiler import BASE_FLAGS
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.host.dialect import C
 from tests.compilers import c_compiler

@@ -23,8 +23,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.types import infer_types
 from loopkit.poly.piecewise import is_piecewise
-from loopkit.runtime.compiler import HostCompiler, available_compilers, find_compiler
-from loopkit.runtime.flags import SAFE, accepted
+from loopkit.runtime.compiler import SAFE, HostCompiler, accepted, available_compilers, find_compiler
 from loopkit.verification.validation import validate
 from tests.property.kernels import Draw, Program
 from tests.property.machine import MachineError, execute, thread_count

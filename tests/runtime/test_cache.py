@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loopkit.runtime import cache as cache_module
-from loopkit.runtime import library
+from loopkit.runtime import host
 from loopkit.runtime.cache import DiskCache, Entry, cache_directory
 from loopkit.runtime.compiler import HostCompiler, find_compiler
 
@@ -22,7 +22,7 @@ SOURCE = "int answer(void) { return 42; }\n"
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the process had just started: nothing in memory, nothing warned about."""
-    monkeypatch.setattr(library, "_libraries", {})
+    monkeypatch.setattr(host, "_libraries", {})
     monkeypatch.setattr(cache_module, "_warned", set())
 
 
@@ -45,8 +45,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def load(compiler: HostCompiler, cache: DiskCache, source: str = SOURCE) -> int:
-    library._libraries.clear()
-    return int(library.load_library(source, "answer", compiler, cache).answer())
+    host._libraries.clear()
+    return int(host.load_library(source, "answer", compiler, cache).answer())
 
 
 def test_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_compiles_once(compiler: HostCompiler, counted: list[str], tmp_path: Pat
     cache = DiskCache(tmp_path / "new" / "cache")
     assert [load(compiler, cache) for _ in range(3)] == [42] * 3
     assert counted == ["answer"]
-    entry = cache.lookup(library.object_key(SOURCE, compiler), ".so")
+    entry = cache.lookup(host.object_key(SOURCE, compiler), ".so")
     assert entry is not None
     assert entry.facts == {"kernel": "answer", "compiler": list(compiler.command), "version": compiler.version,
                            "flags": list(compiler.flags)}
@@ -116,15 +116,15 @@ def test_two_writers_with_different_bytes(tmp_path: Path) -> None:
 
 def test_in_memory(compiler: HostCompiler, counted: list[str], tmp_path: Path) -> None:
     cache = DiskCache(tmp_path)
-    assert library.load_library(SOURCE, "a", compiler, cache) is library.load_library(SOURCE, "a", compiler, cache)
+    assert host.load_library(SOURCE, "a", compiler, cache) is host.load_library(SOURCE, "a", compiler, cache)
     assert counted == ["a"]
 
 
 def test_key_depends_on_all_that_matters(compiler: HostCompiler) -> None:
     other = replace(compiler, version="another version")
     plain = replace(compiler, chosen=(*compiler.chosen, "-g"))
-    keys = {library.object_key(SOURCE, compiler), library.object_key(SOURCE + " ", compiler),
-            library.object_key(SOURCE, other), library.object_key(SOURCE, plain)}
+    keys = {host.object_key(SOURCE, compiler), host.object_key(SOURCE + " ", compiler),
+            host.object_key(SOURCE, other), host.object_key(SOURCE, plain)}
     assert len(keys) == 4
 
 
@@ -224,7 +224,7 @@ def test_object_that_the_loader_refuses_is_compiled_again(compiler: HostCompiler
                                                           tmp_path: Path) -> None:
     """Made where libraries were installed that are missing here."""
     cache = DiskCache(tmp_path)
-    cache.put(library.object_key(SOURCE, compiler), b"sound, but no object", {}, ".so")
+    cache.put(host.object_key(SOURCE, compiler), b"sound, but no object", {}, ".so")
     assert [load(compiler, cache) for _ in range(2)] == [42] * 2
     assert counted == ["answer"]
 

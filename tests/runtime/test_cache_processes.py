@@ -33,7 +33,7 @@ import json, os, resource, signal, sys, time, warnings
 from pathlib import Path
 import numpy as np
 import loopkit as lk
-from loopkit.runtime import cache as cache_module, compiler, library
+from loopkit.runtime import cache as cache_module, compiler, host
 
 compiler.SAFE = compiler.SAFE[-1:]                     # -O0, which tries a compiler in no time
 kept = []
@@ -182,7 +182,7 @@ def test_killed_writer(processes: Processes, when: str, left: int | None) -> Non
     leftover, = leftovers(processes.cache)
     assert left is None or leftover.stat().st_size == left
     processes.compilations()
-    assert processes.run("check(1); library._libraries.clear(); check(1)") == QUIET
+    assert processes.run("check(1); host._libraries.clear(); check(1)") == QUIET
     assert processes.compilations() == 1
     assert leftovers(processes.cache) == [leftover]
 
@@ -257,7 +257,7 @@ check(0)
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 os.environ["LOOPKIT_CACHE_DIR"] = {str(processes.cache.directory)!r}
-library._libraries.clear()
+host._libraries.clear()
 """
     assert processes.run(become_another) == QUIET
     processes.compilations()
@@ -330,7 +330,7 @@ LOAD = """
 until = time.time() + 2
 rounds = 0
 while time.time() < until or rounds < 3:
-    library._libraries.clear()
+    host._libraries.clear()
     for c in range(2):
         check(c)
     rounds += 1

@@ -15,16 +15,16 @@ import loopkit as lk
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.cuda import compiler as compiler_module
 from loopkit.runtime.cuda import nvrtc as nvrtc_module
-from loopkit.runtime.cuda.binary import Binary, PtxasUsage, parse_ptxas_log
+from loopkit.runtime.cuda.binary import Binary, CudaCompiler, PtxasUsage, parse_ptxas_log
 from loopkit.runtime.cuda.compiler import (
-    CudaCompiler,
+    Nvcc,
     available_cuda_compilers,
     binary_key,
     find_cuda_compiler,
+    find_nvcc,
     load_binary,
 )
 from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc
-from loopkit.runtime.cuda.toolkit import Nvcc, find_nvcc
 from tests.nvrtc import nvrtc
 
 SOURCE = """\

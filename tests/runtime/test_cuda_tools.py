@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import loopkit as lk
-from loopkit.runtime.cuda import toolkit
-from loopkit.runtime.cuda.toolkit import disassembly, find_nvcc
+from loopkit.runtime.cuda import compiler as toolkit
+from loopkit.runtime.cuda.compiler import disassembly, find_nvcc
 from tests.compilers import without
 from tests.nvrtc import nvrtc
 

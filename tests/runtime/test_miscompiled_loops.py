@@ -12,10 +12,9 @@ import loopkit as lk
 from loopkit.__main__ import main
 from loopkit.errors import CompilerError, PreconditionError
 from loopkit.runtime import compiler as compiler_module
-from loopkit.runtime import flags, miscompiled_loops
+from loopkit.runtime import miscompiled_loops
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.compiler import HostCompiler, UnfitCompiler, available_compilers, find_compiler
-from loopkit.runtime.flags import Dropped
+from loopkit.runtime.compiler import Dropped, HostCompiler, UnfitCompiler, available_compilers, find_compiler
 
 pytestmark = pytest.mark.optimised
 
@@ -98,7 +97,7 @@ def test_a_flag_that_fails_is_dropped_and_named(tmp_path: Path, monkeypatch: pyt
 def test_a_compiler_that_always_miscompiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                             capsys: pytest.CaptureFixture[str]) -> None:
     command = wrapped(tmp_path, miscompiles="*")
-    monkeypatch.setattr(compiler_module, "SAFE", flags.SAFE[-1:])
+    monkeypatch.setattr(compiler_module, "SAFE", compiler_module.SAFE[-1:])
     said = r"strange-cc' \(.*\) cannot be used: -O0.* miscompiles special_values"
     with pytest.raises(CompilerError, match=said) as err:
         find_compiler(lk.CTarget(command))
@@ -181,15 +180,15 @@ _BEGIN = '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { printf("a");
 ])
 def test_programs_that_end_badly(text: str, faults: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(miscompiled_loops, "program", lambda: text)
-    monkeypatch.setattr(flags, "_TIMEOUT", 1)
-    assert flags.faults_of(find_compiler().command, ("-O0",)) == faults
+    monkeypatch.setattr(compiler_module, "_TIMEOUT", 1)
+    assert compiler_module.faults_of(find_compiler().command, ("-O0",)) == faults
 
 
 def test_a_trial_that_another_would_not_repeat_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk must not cost the fast flags for ever."""
     cache = DiskCache(tmp_path)
     ways = iter([None, ()])
-    monkeypatch.setattr(flags, "faults_of", lambda command, rung: next(ways))
+    monkeypatch.setattr(compiler_module, "faults_of", lambda command, rung: next(ways))
     monkeypatch.setattr(compiler_module, "_trials", {})
     compiler_module._find.cache_clear()
     found = find_compiler(None, cache)

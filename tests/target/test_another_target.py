@@ -1,7 +1,7 @@
 """A target that loopkit does not have: a folder's worth of definitions, and nothing else is edited."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,9 +11,8 @@ import pytest
 import loopkit as lk
 from loopkit.kernel.target import TARGETS, Machine
 from loopkit.lowering.lowered import Lowered
-from loopkit.runtime.execution import EXECUTIONS, Execution
+from loopkit.runtime.calls import RUNNERS
 from loopkit.runtime.host import HostRunner
-from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.text_target import TextTarget
 
@@ -73,10 +72,7 @@ def test_it_runs_where_somebody_runs_it(monkeypatch: pytest.MonkeyPatch) -> None
             super().__init__(knl, lk.CTarget())
             self.target: Any = target
 
-    def time(runner: Runner, given: Mapping[str, Any], request: TimingRequest) -> Timing:
-        return runner.time(given, request)
-
-    monkeypatch.setitem(EXECUTIONS, "narrow", Execution(Runner, time))
+    monkeypatch.setitem(RUNNERS, "narrow", Runner)
     compiled = lk.compile(row_sums(), Narrow())
     a = np.arange(24, dtype=np.float32).reshape(3, 8)
     np.testing.assert_array_equal(compiled(a=a).y, a.sum(1))

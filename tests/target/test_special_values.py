@@ -9,7 +9,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.language.names import fault
-from loopkit.runtime.flags import BASE_FLAGS
+from loopkit.runtime.compiler import BASE_FLAGS
 from loopkit.target.host.dialect import C
 from tests.compilers import c_compiler
 

@@ -1,9 +1,11 @@
-"""A compiled CUDA translation unit: its options, the resources reported by ptxas, and the error for a rejected text."""
+"""Compilers of CUDA texts: their options, the resources reported by ptxas, and the error for a rejected text."""
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.processes import rejected
@@ -17,8 +19,6 @@ class PtxasUsage:
     :ivar registers: 32-bit registers per thread.
     :ivar spill_stores: bytes that a thread stores for lack of registers; *spill_loads*: bytes that it loads back.
     :ivar stack: bytes of a thread's stack, for arrays outside registers.
-    :ivar static_shared: bytes of shared memory that the function declares.
-    :ivar barriers: barriers of a block.
     :ivar constant: bytes of constant memory, including parameters; 0 if ptxas does not report them.
     """
 
@@ -33,12 +33,7 @@ class PtxasUsage:
 
 @dataclass(frozen=True)
 class Binary:
-    """Machine code of one translation unit.
-
-    :ivar cubin: an ELF file.
-    :ivar log: the compiler's messages, warnings among them.
-    :ivar resources: by the name of the function.
-    """
+    """Machine code of one translation unit."""
 
     cubin: bytes
     log: str
@@ -79,18 +74,48 @@ def compile_options(target: CudaTarget) -> list[str]:
             *target.options]
 
 
-def refused(compiler: str, kernel: str, source: str, log: str, target: CudaTarget, supported: Sequence[str]
-            ) -> CompilerError:
-    """The error for a rejected text.
+class CudaCompiler(ABC):
+    """A compiler for CUDA C++; several threads may use one at once.
 
-    :arg compiler: its name and version.
-    :arg supported: the architectures that it supports.
+    :ivar supported: the supported architectures, without those of one chip only (``sm_90a``).
     """
-    if _NO_SUCH_ARCHITECTURE.search(log):
-        return CompilerError(f"{compiler} does not compile for '{target.architecture}', which kernel '{kernel}' is "
-                             "for.", log=log.strip(),
-                             hint=f"it compiles for {', '.join(supported)}: choose one of them, "
-                                  "lk.CudaTarget(arch=...), or install another version")
-    found = _LINE.search(log)
-    return rejected(compiler, kernel, source, log, None if found is None else int(found[1] or found[2]),
-                    hint="generate_code(knl, target='cuda') shows the whole text")
+
+    name: ClassVar[str]
+    version: str
+    supported: Sequence[str]
+
+    def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
+        """Machine code of *source*.
+
+        :raises CompilerError: the compiler rejects the text or does not run.
+        """
+        content, log = self._accepted(source, kernel, target, "cubin")
+        return Binary(content, log, parse_ptxas_log(log))
+
+    def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
+        """The PTX that the machine code is made from; raises the same errors as :meth:`cubin`."""
+        content, _ = self._accepted(source, kernel, target, "ptx")
+        return decoded(content)
+
+    @abstractmethod
+    def translated(self, source: str, target: CudaTarget, form: str) -> tuple[bytes | None, str]:
+        """The *form* (``"cubin"``, ``"ptx"``) of *source*, ``None`` if it is rejected, and the log."""
+
+    def _accepted(self, source: str, kernel: str, target: CudaTarget, form: str) -> tuple[bytes, str]:
+        content, log = self.translated(source, target, form)
+        if content is not None:
+            return content, log
+        compiler = f"{self.name} {self.version}"
+        if _NO_SUCH_ARCHITECTURE.search(log):
+            raise CompilerError(f"{compiler} does not compile for '{target.architecture}', which kernel '{kernel}' is "
+                                "for.", log=log.strip(),
+                                hint=f"it compiles for {', '.join(self.supported)}: choose one of them, "
+                                     "lk.CudaTarget(arch=...), or install another version")
+        found = _LINE.search(log)
+        raise rejected(compiler, kernel, source, log, None if found is None else int(found[1] or found[2]),
+                       hint="generate_code(knl, target='cuda') shows the whole text")
+
+
+def decoded(content: bytes) -> str:
+    """A text of a compiler, which may end in zeros."""
+    return content.rstrip(b"\0").decode(errors="replace")

@@ -1,45 +1,109 @@
-"""Compilation of CUDA C++: the available compilers, and the cache of their binaries in memory and on disk."""
+"""Compilation of CUDA C++: the available compilers, the cache of their binaries in memory and on disk, disassembly.
+
+nvcc is run directly instead of through ``pycuda.compiler``, which drops its messages, including those about registers.
+"""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, fields
-from typing import Protocol
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar, cast
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.cuda.binary import Binary, PtxasUsage, compile_options
+from loopkit.runtime.cuda.binary import FILE_NAME, Binary, CudaCompiler, PtxasUsage, compile_options
 from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc, headers_identity, needs_headers
-from loopkit.runtime.cuda.toolkit import disassembly, find_nvcc
-from loopkit.runtime.library import dump, version
+from loopkit.runtime.processes import dump, run_quietly, version
 from loopkit.target.cuda import CudaTarget
-
-__all__ = ["Binary", "CudaCompiler", "PtxasUsage", "available_cuda_compilers", "binary_key", "disassembly",
-           "find_cuda_compiler", "has_cuda_compiler", "load_binary"]
 
 _SUFFIX = ".cubin"
 _MOST_BINARIES = 1024
 _binaries: dict[str, Binary] = {}
 
 
-class CudaCompiler(Protocol):
-    """A compiler for CUDA C++; several threads may use one at once."""
+# {{{ programs of the CUDA toolkit
 
-    @property
-    def name(self) -> str: ...
+def find_tool(name: str) -> str | None:
+    """The full path of ``nvcc``, ``nvdisasm``, ...; ``None`` if there is none."""
+    homes = [os.environ[home] for home in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(home)]
+    in_homes = os.pathsep.join(str(Path(home, "bin")) for home in homes)
+    return shutil.which(name) or shutil.which(name, path=in_homes) or _elsewhere(name)
 
-    @property
-    def version(self) -> str: ...
 
-    def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
-        """Machine code of *source*.
+def _elsewhere(name: str) -> str | None:
+    """The program's path by NVIDIA's own search: Python and conda packages, and the system's directories."""
+    try:
+        from cuda.pathfinder import find_nvidia_binary_utility
+        return cast("str | None", find_nvidia_binary_utility(name))
+    except (ImportError, RuntimeError, ValueError):    # it is not installed, or does not support the name
+        return None
 
-        :arg kernel: the kernel's name, for the message.
-        :raises CompilerError: the compiler rejects the text.
-        """
 
-    def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
-        """The PTX that the machine code is made from; raises the same errors as :meth:`cubin`."""
+@dataclass(frozen=True)
+class Nvcc(CudaCompiler):
+    """An nvcc that was found."""
+
+    command: str
+    version: str
+    supported: Sequence[str]
+    name: ClassVar[str] = "nvcc"
+
+    def translated(self, source: str, target: CudaTarget, form: str) -> tuple[bytes | None, str]:
+        with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
+            text, result = Path(place, FILE_NAME), Path(place, "kernel.out")
+            text.write_text(source, encoding="utf-8")
+            done = run_quietly([self.command, *compile_options(target), f"-{form}", "-o", str(result), str(text)])
+            log = (done.stdout + done.stderr).replace(str(text), FILE_NAME)
+            return result.read_bytes() if done.returncode == 0 and result.exists() else None, log
+
+
+def find_nvcc() -> Nvcc | None:
+    """The machine's nvcc, if there is one."""
+    command = find_tool("nvcc")
+    return None if command is None else _probed(command)
+
+
+@lru_cache(maxsize=8)
+def _probed(command: str) -> Nvcc | None:
+    said = run_quietly([command, "--version"])
+    release = re.search(r"release [\d.]+, V([\d.]+)", said.stdout)
+    if said.returncode != 0 or release is None:
+        return None
+    architectures = re.findall(r"sm_\d+", run_quietly([command, "--list-gpu-code"]).stdout)
+    return Nvcc(command, release[1], tuple(sorted(set(architectures), key=lambda arch: int(arch.removeprefix("sm_")))))
+
+
+def disassembly(cubin: bytes, kernel: str) -> str:
+    """The instructions of the function *kernel* in *cubin* (SASS), by ``nvdisasm``, else by ``cuobjdump``.
+
+    :raises CompilerError: neither is installed, it fails, or the function does not exist.
+    """
+    # cuobjdump needs nvdisasm, so nvdisasm alone is enough
+    tool = find_tool("nvdisasm") or find_tool("cuobjdump")
+    if tool is None:
+        raise CompilerError("The machine code cannot be shown: there is neither nvdisasm nor cuobjdump.",
+                            hint="pip install nvidia-cuda-nvdisasm, or put the CUDA toolkit's nvdisasm on the path")
+    with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
+        path = Path(place, "kernel.cubin")
+        path.write_bytes(cubin)
+        options = ["--print-code"] if Path(tool).stem == "nvdisasm" else ["--dump-sass"]
+        done = run_quietly([tool, *options, str(path)])
+    if done.returncode != 0:
+        raise CompilerError(f"{Path(tool).stem} cannot read the machine code of kernel '{kernel}'.",
+                            log=(done.stdout + done.stderr).strip(),
+                            hint="it may be older than the compiler; pip install -U nvidia-cuda-nvdisasm")
+    for part in re.split(r"(?m)^(?=//-+ \.|[ \t]*Function : )", done.stdout):
+        if re.match(rf"//-+ \.text\.{re.escape(kernel)}\s+-|[ \t]*Function : {re.escape(kernel)}\s", part):
+            return part.strip("\n") + "\n"
+    raise CompilerError(f"The machine code has no function '{kernel}'.")
+
+# }}}
 
 
 def available_cuda_compilers() -> tuple[CudaCompiler, ...]:
@@ -69,45 +133,43 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
                 compiler: CudaCompiler | None = None) -> Binary:
     """The machine code of *source*: from this process, from the disk cache, or compiled now.
 
-    :arg kernel: the kernel's name, for messages.
-    :arg compiler: the compiler to use; default: :func:`find_cuda_compiler`.
     :raises CompilerError: there is no compiler, or it rejects *source*.
     """
     if compiler is None:
-        kept = _kept_by_expected(source, target, cache)
+        # loading a compiler takes longer than the rest of a first launch
+        expected = expected_nvrtc()
+        kept = _kept(binary_key(source, target, *expected), cache) if expected is not None else None
         if kept is not None:
             return kept
         compiler = find_cuda_compiler()
     key = binary_key(source, target, compiler.name, compiler.version)
-    known = _binaries.get(key)
-    if known is not None:
-        return known
+    if key in _binaries:
+        return _binaries[key]
     dump(source, kernel, ".cu")
-    binary = _stored(cache, key)
-    if binary is None:
-        binary = compiler.cubin(source, kernel, target)
-        cache.put(key, binary.cubin, {
-            "kernel": kernel, "compiler": compiler.name, "version": compiler.version,
-            "options": compile_options(target), "log": binary.log,
-            "resources": {name: asdict(usage) for name, usage in binary.resources.items()}}, _SUFFIX)
+    kept = _kept(key, cache)
+    if kept is not None:
+        return kept
+    binary = compiler.cubin(source, kernel, target)
+    cache.put(key, binary.cubin, {
+        "kernel": kernel, "compiler": compiler.name, "version": compiler.version,
+        "options": compile_options(target), "log": binary.log,
+        "resources": {name: asdict(usage) for name, usage in binary.resources.items()}}, _SUFFIX)
+    return _remembered(key, binary)
+
+
+def _kept(key: str, cache: DiskCache) -> Binary | None:
+    """The binary of *key* in memory or in *cache*, if it is complete and undamaged."""
+    entry = None if key in _binaries else cache.lookup(key, _SUFFIX)
+    if entry is None:
+        return _binaries.get(key)
+    log, resources = entry.facts.get("log"), _usages(entry.facts.get("resources"))
+    return _remembered(key, Binary(entry.content, log, resources)) if isinstance(log, str) and resources else None
+
+
+def _remembered(key: str, binary: Binary) -> Binary:
     if len(_binaries) >= _MOST_BINARIES:
         _binaries.clear()                       # loaded modules stay loaded, and the disk keeps the binaries
     return _binaries.setdefault(key, binary)
-
-
-def _kept_by_expected(source: str, target: CudaTarget, cache: DiskCache) -> Binary | None:
-    """The cached binary of *source* by the expected compiler, without loading that compiler: loading takes longer than
-    the rest of a first launch. If another version is loaded in the end, its key finds nothing."""
-    expected = expected_nvrtc()
-    if expected is None:
-        return None
-    key = binary_key(source, target, *expected)
-    known = _binaries.get(key)
-    if known is None:
-        known = _stored(cache, key)
-        if known is not None:
-            _binaries[key] = known
-    return known
 
 
 def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: str) -> str:
@@ -117,22 +179,11 @@ def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: st
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _stored(cache: DiskCache, key: str) -> Binary | None:
-    """The binary of *key* in *cache*, if it is complete and undamaged."""
-    entry = cache.lookup(key, _SUFFIX)
-    if entry is None:
-        return None
-    log, resources = entry.facts.get("log"), _usages(entry.facts.get("resources"))
-    return Binary(entry.content, log, resources) if isinstance(log, str) and resources else None
-
-
 def _usages(stored: object) -> Mapping[str, PtxasUsage] | None:
     """The functions' resources in a record, if :func:`load_binary` wrote it."""
     names = {f.name for f in fields(PtxasUsage)}
-    if not isinstance(stored, dict):
-        return None
-    for usage in stored.values():
-        if not isinstance(usage, dict) or usage.keys() != names or not all(
-                type(number) is int and number >= 0 for number in usage.values()):
-            return None
-    return {name: PtxasUsage(**usage) for name, usage in stored.items()}
+    if isinstance(stored, dict) and all(
+            isinstance(usage, dict) and usage.keys() == names
+            and all(type(number) is int and number >= 0 for number in usage.values()) for usage in stored.values()):
+        return {name: PtxasUsage(**usage) for name, usage in stored.items()}
+    return None

@@ -26,7 +26,6 @@ class Gpu:
     ``with gpu:`` makes the context current. It is kept for the life of the process; :func:`release` releases it.
 
     :ivar ordinal: its number in the driver's order.
-    :ivar arch: ``"sm_90"``.
     """
 
     def __init__(self, ordinal: int, pycuda: Any, driver: Driver) -> None:
@@ -36,7 +35,7 @@ class Gpu:
         self.capability: tuple[int, int] = tuple(device.compute_capability())
         if self.capability < OLDEST:
             raise DeviceError(f"The GPU {ordinal} ({self.name}) is too old: its compute capability is "
-                              f"{_dotted(self.capability)}, and kernels need {_dotted(OLDEST)} or newer.",
+                              "{}.{}, and kernels need {}.{} or newer.".format(*self.capability, *OLDEST),
                               hint="compile(knl, target='c') runs the kernel on the host")
         self.arch = "sm_{}{}".format(*self.capability)
         self.memory = int(device.total_memory())
@@ -66,9 +65,10 @@ class Gpu:
         :raises DeviceError: there is none.
         """
         major, minor = self.capability
-        for number in range(minor, -1, -1):
-            if f"sm_{major}{number}" in DEVICE_LIMITS:
-                return f"sm_{major}{number}"
+        older = (f"sm_{major}{number}" for number in range(minor, -1, -1))
+        found = next((arch for arch in older if arch in DEVICE_LIMITS), None)
+        if found is not None:
+            return found
         raise DeviceError(f"{self} has an architecture that loopkit does not support.",
                           hint=f"it supports {', '.join(DEVICE_LIMITS)}; a newer version may support this one")
 
@@ -79,11 +79,7 @@ class Gpu:
 
     @property
     def l2_bytes(self) -> int:
-        return self.attribute("L2_CACHE_SIZE")
-
-    def attribute(self, name: str) -> int:
-        """A device attribute, by its name in pycuda."""
-        return int(self._device.get_attribute(getattr(self.pycuda.device_attribute, name)))
+        return int(self._device.get_attribute(self.pycuda.device_attribute.L2_CACHE_SIZE))
 
     def free_bytes(self) -> int:
         """Bytes of free memory."""
@@ -213,31 +209,27 @@ def release() -> None:
             gpu.detach()
 
 
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
-
-
 def stream_handle(stream: Any) -> int:
     """The handle of *stream*: a number, or a stream of torch, CuPy, pycuda, numba or cuda.core.
 
     :raises CallError: it is not a stream.
     """
+    handle = _handle(stream)
+    if handle is None:
+        raise CallError(f"{stream!r} is no CUDA stream.", argument="stream",
+                        hint="pass torch.cuda.current_stream(), or a stream of CuPy, pycuda or numba")
+    return 0 if handle == 1 else handle                # both are handles of the legacy stream
+
+
+def _handle(stream: Any) -> int | None:
     if isinstance(stream, int) and not isinstance(stream, bool):
-        return _plain(stream)
+        return stream
     told = getattr(stream, "__cuda_stream__", None)
     if told is not None:                               # the protocol: a version and the handle
-        return _plain(int((told() if callable(told) else told)[1]))
+        return int((told() if callable(told) else told)[1])
     for attribute in ("cuda_stream", "ptr", "handle"):
         value = getattr(stream, attribute, None)
         value = getattr(value, "value", value)         # numba's handles are ctypes pointers, None for the default
         if isinstance(value, int):
-            return _plain(value)
-        if value is None and attribute == "handle" and hasattr(stream, attribute):
-            return 0
-    raise CallError(f"{stream!r} is no CUDA stream.", argument="stream",
-                    hint="pass torch.cuda.current_stream(), or a stream of CuPy, pycuda or numba")
-
-
-def _plain(handle: int) -> int:
-    """0 and 1 are both handles of the legacy stream: return 0 for both."""
-    return 0 if handle == 1 else handle
+            return value
+    return 0 if hasattr(stream, "handle") and getattr(stream.handle, "value", stream.handle) is None else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 #: Codes of ``CUresult`` that this module distinguishes.
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY = 0, 1, 2
@@ -32,10 +32,7 @@ class LaunchConfig(ctypes.Structure):
 
 
 class DriverError(RuntimeError):
-    """A driver call that failed.
-
-    :ivar code: the ``CUresult``.
-    """
+    """A driver call that failed."""
 
     def __init__(self, call: str, code: int, name: str, text: str) -> None:
         self.call = call
@@ -44,43 +41,8 @@ class DriverError(RuntimeError):
         super().__init__(f"{name}: {text}" if text else name)
 
 
-class Driver(Protocol):
+class Driver:
     """The driver functions that the runtime uses; tests replace them on a machine without a GPU."""
-
-    def load_module(self, cubin: bytes) -> int:
-        """The handle of a module in the current context."""
-
-    def function(self, module: int, name: str) -> int:
-        """The handle of a function of *module*."""
-
-    def allow_shared_bytes(self, function: int, count: int) -> None:
-        """Allow *count* bytes of dynamic shared memory in launches of *function*."""
-
-    def launcher(self, config: LaunchConfig, function: int, parameters: ctypes.Array[ctypes.c_void_p]) -> Any:
-        """A function without arguments that launches and gives the ``CUresult``.
-
-        The caller keeps *config* and *parameters* alive.
-        """
-
-    def current_device(self) -> int | None:
-        """The ordinal of the device whose context is current."""
-
-    def place(self, pointer: int) -> tuple[int, int] | None:
-        """Ordinal of the device and handle of the context of *pointer*; ``None``: it has none."""
-
-    def synchronize(self, stream: int) -> None: ...
-
-    def clear(self, pointer: int, count: int, stream: int) -> int:
-        """Zero *count* bytes in the order of *stream*; gives the ``CUresult``."""
-
-    def order(self, first: int, then: int) -> None:
-        """Let later launches on the stream *then* wait for earlier launches on *first*."""
-
-    def failure(self, call: str, code: int) -> DriverError: ...
-
-
-class CudaDriver:
-    """The driver library of this machine."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -99,26 +61,34 @@ class CudaDriver:
         return DriverError(call, code, words[0] or f"CUDA error {code}", words[1])
 
     def load_module(self, cubin: bytes) -> int:
+        """The handle of a module in the current context."""
         module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(cubin))
         return module.value or 0
 
     def function(self, module: int, name: str) -> int:
+        """The handle of a function of *module*."""
         function = ctypes.c_void_p()
         self._call("cuModuleGetFunction", ctypes.byref(function), ctypes.c_void_p(module),
                    ctypes.c_char_p(name.encode()))
         return function.value or 0
 
     def allow_shared_bytes(self, function: int, count: int) -> None:
+        """Allow *count* bytes of dynamic shared memory in launches of *function*."""
         self._call("cuFuncSetAttribute", ctypes.c_void_p(function), ctypes.c_int(_MAX_DYNAMIC_SHARED),
                    ctypes.c_int(count))
 
     def launcher(self, config: LaunchConfig, function: int, parameters: ctypes.Array[ctypes.c_void_p]) -> Any:
+        """A function without arguments that launches and gives the ``CUresult``.
+
+        The caller keeps *config* and *parameters* alive.
+        """
         # made once: converting plain arguments at each launch would cost a microsecond
         return partial(self._library.cuLaunchKernelEx, ctypes.c_void_p(ctypes.addressof(config)),
                        ctypes.c_void_p(function), ctypes.c_void_p(ctypes.addressof(parameters)), ctypes.c_void_p(None))
 
     def current_device(self) -> int | None:
+        """The ordinal of the device whose context is current."""
         context, ordinal = ctypes.c_void_p(), ctypes.c_int()
         # asked first: querying the device without a context is an error that profiling tools report
         if self._library.cuCtxGetCurrent(ctypes.byref(context)) != SUCCESS or not context.value:
@@ -126,6 +96,7 @@ class CudaDriver:
         return ordinal.value if self._library.cuCtxGetDevice(ctypes.byref(ordinal)) == SUCCESS else None
 
     def place(self, pointer: int) -> tuple[int, int] | None:
+        """Ordinal of the device and handle of the context of *pointer*; ``None``: it has none."""
         ordinal, context = ctypes.c_int(-1), ctypes.c_void_p()
         kinds = (ctypes.c_int * 2)(_DEVICE_ORDINAL, _CONTEXT)
         values = (ctypes.c_void_p * 2)(ctypes.addressof(ordinal), ctypes.addressof(context))
@@ -136,11 +107,13 @@ class CudaDriver:
         self._call("cuStreamSynchronize", ctypes.c_void_p(stream))
 
     def clear(self, pointer: int, count: int, stream: int) -> int:
+        """Zero *count* bytes in the order of *stream*; gives the ``CUresult``."""
         code: int = self._library.cuMemsetD8Async(
             ctypes.c_uint64(pointer), ctypes.c_ubyte(0), ctypes.c_size_t(count), ctypes.c_void_p(stream))
         return code
 
     def order(self, first: int, then: int) -> None:
+        """Let later launches on the stream *then* wait for earlier launches on *first*."""
         event = ctypes.c_void_p()
         without_timing = 2
         self._call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(without_timing))
@@ -153,6 +126,6 @@ class CudaDriver:
 
 
 @lru_cache(maxsize=1)
-def load_driver() -> CudaDriver:
+def load_driver() -> Driver:
     """The driver of this machine; :raises OSError: there is none."""
-    return CudaDriver(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))
+    return Driver(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))

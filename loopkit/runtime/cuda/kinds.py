@@ -3,32 +3,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from loopkit.errors import CallError
 from loopkit.runtime.cuda.devices import find_gpu
-from loopkit.runtime.cuda.dlpack import Imported
 from loopkit.runtime.cuda.driver import Driver
-from loopkit.runtime.cuda.memory import DeviceArray, allocate
+from loopkit.runtime.cuda.memory import DeviceArray, Imported, allocate
 from loopkit.runtime.kinds import (
     LEGACY_STREAM,
+    ON_GPU,
     ArrayKinds,
     ArraySignature,
     Kind,
     dlpack_device,
     general_kind,
     host_view,
-    legacy_stream,
     not_an_array,
+    unreadable,
 )
 from loopkit.runtime.views import Array, DeviceView, c_strides
 
-_CUDA, _CUDA_MANAGED = 2, 13
 
-
-class CupyKind:
+class CupyKind(Kind):
     """CuPy's arrays."""
 
     name = "cupy"
@@ -53,7 +52,7 @@ class CupyKind:
         return lambda: int(current(ordinal).ptr)
 
 
-class PycudaKind:
+class PycudaKind(Kind):
     """``pycuda.gpuarray.GPUArray``."""
 
     name = "pycuda"
@@ -79,11 +78,8 @@ class PycudaKind:
             self._memset(int(made.gpudata), 0, made.nbytes)
         return made
 
-    def stream(self, ordinal: int) -> Callable[[], int]:
-        return legacy_stream
 
-
-class InterfaceKind:
+class InterfaceKind(Kind):
     """Arrays that have only ``__cuda_array_interface__``, e.g. numba's.
 
     :arg adopt: converts a :class:`DeviceArray` to such an array, for the outputs of a call.
@@ -97,8 +93,7 @@ class InterfaceKind:
 
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
         interface = x.__cuda_array_interface__
-        pointer, read_only = interface["data"]
-        pointer = pointer or 0
+        pointer, read_only = interface["data"][0] or 0, interface["data"][1]
         strides = interface.get("strides")
         # the object's own dtype may be more specific than the type string, which has no bfloat16
         return ((type(x), interface["typestr"], _numpy_dtype(x), tuple(interface["shape"]),
@@ -112,17 +107,13 @@ class InterfaceKind:
         dtype = _numpy_dtype(x)
         if dtype is None or dtype.itemsize != np.dtype(interface["typestr"]).itemsize:
             dtype = np.dtype(interface["typestr"])
-        pointer, read_only = interface["data"]
-        shape = tuple(interface["shape"])
-        strides = interface.get("strides")
+        pointer, read_only = interface["data"][0] or 0, interface["data"][1]
+        shape, strides = tuple(interface["shape"]), interface.get("strides")
         return DeviceView(dtype, shape, c_strides(shape, dtype.itemsize) if strides is None else tuple(strides),
-                          pointer or 0, _ordinal_of(self._driver, name, pointer or 0), not read_only)
+                          pointer, _ordinal_of(self._driver, name, pointer), not read_only)
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         return self._adopt(allocate(find_gpu(ordinal), shape, dtype, zero=zero))
-
-    def stream(self, ordinal: int) -> Callable[[], int]:
-        return legacy_stream
 
     def own_stream(self, x: Any) -> int:
         """The stream that *x*, by its interface, must be ordered with."""
@@ -130,7 +121,7 @@ class InterfaceKind:
         return LEGACY_STREAM if stream in (None, 1) else int(stream)
 
 
-class OwnKind:
+class OwnKind(Kind):
     """Our own :class:`DeviceArray`, also for arrays imported through DLPack.
 
     :arg namespace: the library of the imported arrays, if it can import capsules.
@@ -140,26 +131,20 @@ class OwnKind:
 
     def __init__(self, namespace: Any = None) -> None:
         self._namespace = namespace
+        self.makes_others = hasattr(namespace, "from_dlpack")
 
     def signature(self, x: DeviceArray) -> tuple[ArraySignature, int]:
-        return ("loopkit", x.dtype, x.shape, x.strides, x.ordinal, x.read_only, x.imported, x.namespace), x.pointer
+        return (("loopkit", x.dtype, x.shape, x.strides, x.ordinal, x.view.writeable, x.imported, x.namespace),
+                x.pointer)
 
     def view(self, name: str, x: DeviceArray) -> DeviceView:
-        return DeviceView(x.dtype, x.shape, x.strides, x.pointer, x.ordinal, not x.read_only)
+        return x.view
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         return allocate(find_gpu(ordinal), shape, dtype, zero=zero)
 
-    @property
-    def makes_others(self) -> bool:
-        return hasattr(self._namespace, "from_dlpack")
-
     def handed_out(self, x: DeviceArray) -> Any:
-        """A complete result as an array of the arguments' library."""
         return self._namespace.from_dlpack(x) if self.makes_others else x
-
-    def stream(self, ordinal: int) -> Callable[[], int]:
-        return legacy_stream
 
 
 class CudaArrayKinds(ArrayKinds):
@@ -168,29 +153,41 @@ class CudaArrayKinds(ArrayKinds):
     def __init__(self, driver: Driver) -> None:
         super().__init__()
         self._driver = driver
-        self.learn(DeviceArray, OwnKind())
-
-    def open(self, name: str, x: Any) -> Any:
-        if self.knows(x):
-            return x
-        kind = general_kind(x) or self._library(x)
-        if kind is None and dlpack_device(x):
-            return _through_dlpack(name, x)
-        if kind is None and hasattr(x, "__cuda_array_interface__"):
-            kind = InterfaceKind(self._driver, _adopter(x))
-        if kind is None:
-            raise not_an_array(name, x)
-        self.learn(type(x), kind)
-        return x
+        self._kinds[DeviceArray] = OwnKind()
 
     def _library(self, x: Any) -> Kind | None:
-        cupy = sys.modules.get("cupy")
+        kind = general_kind(x)
+        if kind is not None:
+            return kind
+        cupy, gpuarray = sys.modules.get("cupy"), sys.modules.get("pycuda.gpuarray")
         if cupy is not None and isinstance(x, cupy.ndarray):
             return CupyKind(cupy)
-        gpuarray = sys.modules.get("pycuda.gpuarray")
         if gpuarray is not None and isinstance(x, gpuarray.GPUArray):
             return PycudaKind(gpuarray, self._driver)
+        if not dlpack_device(x) and hasattr(x, "__cuda_array_interface__"):
+            return InterfaceKind(self._driver, _adopter(x))
         return None
+
+    def _imported(self, name: str, x: Any) -> Array | DeviceArray:
+        """*x* without a copy, ordered before later launches on the legacy stream."""
+        device = dlpack_device(x)
+        if not device:
+            raise not_an_array(name, x)
+        if device not in ON_GPU:
+            return host_view(name, x)
+        try:
+            held = Imported(_capsule(x))
+        except (BufferError, TypeError, ValueError, RuntimeError) as err:
+            raise unreadable(name, err) from None
+        if held.device_type not in ON_GPU:
+            raise CallError(f"'{name}' reports a GPU through DLPack, but its memory is not on a GPU.", argument=name)
+        space = getattr(x, "__array_namespace__", None)
+        namespace = space() if callable(space) else None
+        # jax arrays are immutable, but their capsules are not marked read-only
+        immutable = type(x).__module__.split(".")[0] in ("jax", "jaxlib")
+        return DeviceArray(replace(held.view, writeable=False) if immutable else held.view, (held, x), imported=True,
+                           # it is part of the signature of calls
+                           namespace=namespace if isinstance(namespace, Hashable) else None)
 
 
 def _numpy_dtype(x: Any) -> np.dtype[Any] | None:
@@ -204,27 +201,6 @@ def _adopter(x: Any) -> Callable[[DeviceArray], Any]:
         from numba import cuda
         return cuda.as_cuda_array                      # type: ignore[no-any-return]
     return lambda array: array
-
-
-def _through_dlpack(name: str, x: Any) -> Array | DeviceArray:
-    """*x* without a copy, ordered before later launches on the legacy stream."""
-    if dlpack_device(x) not in (_CUDA, _CUDA_MANAGED):
-        return host_view(name, x)
-    try:
-        capsule = _capsule(x)
-        held = Imported(capsule)
-    except (BufferError, TypeError, ValueError, RuntimeError) as err:
-        raise CallError(f"'{name}' cannot be read through DLPack: {err}.", argument=name) from None
-    if held.device[0] not in (_CUDA, _CUDA_MANAGED):
-        raise CallError(f"'{name}' reports a GPU through DLPack, but its memory is not on a GPU.", argument=name)
-    space = getattr(x, "__array_namespace__", None)
-    namespace = space() if callable(space) else None
-    if not isinstance(namespace, Hashable):
-        namespace = None                               # it is part of the signature of calls
-    # jax arrays are immutable, but their capsules are not marked read-only
-    read_only = held.read_only or type(x).__module__.split(".")[0] in ("jax", "jaxlib")
-    return DeviceArray(held.pointer, held.shape, held.dtype, held.device[1], (held, x), strides=held.strides,
-                       read_only=read_only, namespace=namespace, imported=True)
 
 
 def _capsule(x: Any) -> Any:

@@ -1,20 +1,27 @@
-"""Functions loaded onto a GPU, and their launches: the source of each parameter, the driver's structures."""
+"""Functions loaded onto a GPU, and their launches: the source of each parameter, the driver's structures, failures."""
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import struct
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from loopkit.errors import InternalError, LimitError
+from loopkit.ast.nodes import Block
+from loopkit.ast.walk import calls
+from loopkit.errors import DeviceError, InternalError, LaunchError, LimitError
+from loopkit.expr.evaluate import evaluator
+from loopkit.expr.mappers import variables
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.driver import Driver, LaunchConfig
+from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayLike, stride
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
@@ -25,41 +32,12 @@ _SLOT = 16
 #: Alignment of allocated memory, in bytes.
 _ALIGNED = 256
 
+_NOT_INITIALIZED = 3
+#: Codes of a version, or of a form of binary, that this driver does not support.
+_NOT_FOR_THIS_DRIVER = (200, 209, 222, 803)
+
 #: The ticket counter of blocks with inter-block flags has 32 bits.
 _MOST_COUNTED = 2**32 - 1
-
-#: Writes a scalar into a buffer at an offset.
-Writer = Callable[[Any, int, Any], None]
-
-
-def writer(dtype: np.dtype[Any]) -> Writer:
-    """The function that writes a number as the bytes of *dtype*."""
-    if dtype.kind == "c":
-        pair = struct.Struct("2f" if dtype.itemsize == 8 else "2d")
-        return lambda buffer, offset, value: pair.pack_into(buffer, offset, value.real, value.imag)
-    if dtype.kind == "V":                              # bfloat16, which struct does not support
-        return lambda buffer, offset, value: _write_bytes(buffer, offset, dtype.type(value).tobytes())
-    return struct.Struct(dtype.char).pack_into
-
-
-def _write_bytes(buffer: Any, offset: int, content: bytes) -> None:
-    buffer[offset:offset + len(content)] = content
-
-
-def _one_layout(pointers: int, scalars: Sequence[tuple[np.dtype[Any], int]]) -> str | None:
-    """The format of addresses followed by *scalars*, dtypes with their offsets; ``None`` if struct has none."""
-    text, at = f"={pointers}Q", 8 * pointers
-    for dtype, offset in scalars:
-        if dtype.kind not in "biuf" or offset < at:
-            return None
-        text += f"{offset - at}x{_STANDARD[dtype.name]}"
-        at = offset + dtype.itemsize
-    return text
-
-
-#: The letters of struct's standard sizes.
-_STANDARD = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
-             "int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
 
 
 def aside(count: int) -> int:
@@ -72,7 +50,6 @@ class PreparedClear:
 
     :arg place: index of the first temporary among a call's addresses.
     :arg count: bytes of the temporaries, which are contiguous.
-    :ivar launch: the launch that uses them, for messages.
     """
 
     grid = (1, 1, 1)
@@ -97,77 +74,81 @@ class PreparedClear:
         return self._driver.clear(self._address, self._count, stream)
 
 
+@dataclass(frozen=True)
+class Sources:
+    """The sources of the parameters of a call's launches.
+
+    :ivar places: for each array and temporary, its index among a call's addresses.
+    :ivar values: of the constant scalars; *varying*: for the others, the index among a call's scalars.
+    """
+
+    places: Mapping[str, int]
+    arrays: Mapping[str, ArrayLike]
+    values: Mapping[str, Scalar]
+    varying: Mapping[str, int]
+
+    def constant(self, p: Parameter, launch: str) -> Scalar:
+        """The value of a parameter of *launch* that is the same in each call."""
+        if p.kind is ParameterKind.STRIDE:
+            return stride(self.arrays[p.array], p.axis)
+        if p.name not in self.values:
+            raise InternalError(f"The parameter '{p.name}' of '{launch}' has no value.")
+        return self.values[p.name]
+
+
 class PreparedLaunch:
     """A function with its grid, and a buffer for its parameters.
 
     Constant parameters are written once. A call writes the addresses and the varying scalars, and passes the buffer to
     the driver.
 
-    :arg places: for each array and temporary, its index among a call's addresses.
-    :arg values: of the constant scalars; *varying*: for the others, the index among a call's scalars.
-    :ivar launch: the generated launch, for messages.
     :ivar enter: launches with a call's addresses and scalars on a stream, and returns the driver's ``CUresult``.
     """
 
-    def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: Sequence[int],
-                 places: Mapping[str, int], arrays: Mapping[str, ArrayLike], values: Mapping[str, Scalar],
-                 varying: Mapping[str, int]) -> None:
+    def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: Sequence[int], sources: Sources
+                 ) -> None:
         self.launch = launch
         self.grid = tuple(grid)
-        parameters = launch.parameters
-        pointers = [p for p in parameters if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)]
-        # addresses are contiguous and first, so one call of struct writes them all
-        offsets = {p.name: 8 * i for i, p in enumerate(pointers)}
+        varying = sources.varying
+        pointers = [p for p in launch.parameters if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)]
+        # addresses come first, then the varying scalars: one call of struct writes them, and the gaps between them
+        scalars = sorted((p for p in launch.parameters if p.name in varying), key=lambda p: varying[p.name])
+        constants = [p for p in launch.parameters if p not in pointers and p.name not in varying]
         start = -(-8 * len(pointers) // _SLOT) * _SLOT
-        # then the varying scalars: padding between them is overwritten, so no constant may be there
-        others = sorted((p for p in parameters if p.name not in offsets),
-                        key=lambda p: varying.get(p.name, len(parameters)))
-        offsets |= {p.name: start + _SLOT * i for i, p in enumerate(others)}
-        self._buffer = (ctypes.c_char * (start + _SLOT * len(others) + _SLOT))()
-        base = ctypes.addressof(self._buffer)
-        self._parameters = (ctypes.c_void_p * max(len(parameters), 1))(*(base + offsets[p.name] for p in parameters))
+        offsets = {p.name: 8 * i for i, p in enumerate(pointers)}
+        offsets |= {p.name: start + _SLOT * i for i, p in enumerate((*scalars, *constants))}
+        self._buffer = (ctypes.c_char * (start + _SLOT * (len(scalars) + len(constants) + 1)))()
+        pointed = [ctypes.addressof(self._buffer) + offsets[p.name] for p in launch.parameters]
+        self._parameters = (ctypes.c_void_p * max(len(pointed), 1))(*pointed)
         self._config = LaunchConfig(*grid, *launch.block, launch.dynamic_shared_bytes, None, None, 0)
         self._stream = 0
-        self._picks = tuple(places[p.name] for p in pointers)
-        self._write_addresses = struct.Struct(f"{len(pointers)}P").pack_into
-        dtypes = {p.name: np.dtype(p.dtype) for p in parameters}
-        self._scalars: list[tuple[Writer, int, int]] = []
-        for p in others:
-            self._place(p, offsets[p.name], arrays, values, varying)
-        # most launches take all addresses and scalars of the call in its order: one call of struct writes them
-        layout = _one_layout(len(pointers), [(dtypes[p.name], offsets[p.name]) for p in others if p.name in varying])
-        in_order = (self._picks == tuple(range(len(places)))
-                    and [i for _, _, i in self._scalars] == list(range(len(varying))))
+        for p in constants:
+            code, parts = _packing(p)
+            struct.pack_into(code, self._buffer, offsets[p.name], *parts(sources.constant(p, launch.name)))
+        form, end = f"{len(pointers)}P", 8 * len(pointers)
+        for p in scalars:
+            form += f"{offsets[p.name] - end}x{_packing(p)[0]}"
+            end = offsets[p.name] + np.dtype(p.dtype).itemsize
+        self._pack = partial(struct.Struct(form).pack_into, self._buffer, 0)
+        self._picks = [sources.places[p.name] for p in pointers]
+        self._parts = [(_packing(p)[1], varying[p.name]) for p in scalars]
         self._lock = threading.Lock()
         self._enter = driver.launcher(self._config, function, self._parameters)
-        self.enter = self._launcher(partial(struct.Struct(layout).pack_into, self._buffer, 0)
-                                    if layout is not None and in_order else None)
+        # most launches take all addresses and scalars of the call in its order
+        self.enter = self._launcher(as_they_come=all(parts is _one for parts, _ in self._parts)
+                                    and self._picks == [*range(len(sources.places))]
+                                    and [i for _, i in self._parts] == [*range(len(varying))])
 
-    def _place(self, p: Parameter, offset: int, arrays: Mapping[str, ArrayLike], values: Mapping[str, Scalar],
-               varying: Mapping[str, int]) -> None:
-        write = writer(np.dtype(p.dtype))
-        if p.kind is ParameterKind.STRIDE:
-            write(self._buffer, offset, stride(arrays[p.array], p.axis))
-        elif p.name in varying:
-            self._scalars.append((write, offset, varying[p.name]))
-        elif p.name in values:
-            write(self._buffer, offset, values[p.name])
-        else:
-            raise InternalError(f"The parameter '{p.name}' of '{self.launch.name}' has no value.")
-
-    def _launcher(self, write_all: Callable[..., None] | None) -> Callable[[Sequence[int], Sequence[Scalar], int], int]:
-        """The launch function of a call, with everything precomputed.
-
-        :arg write_all: writes all addresses and scalars of a call, if one call of struct can.
-        """
-        lock, enter, write, config = self._lock, self._enter, self._write, self._config
+    def _launcher(self, *, as_they_come: bool) -> Callable[[Sequence[int], Sequence[Scalar], int], int]:
+        """The launch function of a call, with everything precomputed."""
+        lock, enter, write, pack, config = self._lock, self._enter, self._write, self._pack, self._config
 
         def launch(addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
             with lock:                                 # the buffer belongs to one thread at a time
-                if write_all is None:
-                    write(addresses, scalars)
+                if as_they_come:
+                    pack(*addresses, *scalars)
                 else:
-                    write_all(*addresses, *scalars)
+                    write(addresses, scalars)
                 if stream != self._stream:
                     config.stream = self._stream = stream
                 code: int = enter()
@@ -175,18 +156,15 @@ class PreparedLaunch:
         return launch
 
     def _write(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
-        self._write_addresses(self._buffer, 0, *[addresses[i] for i in self._picks])
-        for write, offset, i in self._scalars:
-            write(self._buffer, offset, scalars[i])
+        self._pack(*[addresses[i] for i in self._picks], *[x for parts, i in self._parts for x in parts(scalars[i])])
 
     def enter_on(self, grid: Sequence[int], addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
         """:attr:`enter` with another grid."""
-        config = self._config
         with self._lock:
             self._write(addresses, scalars)
-            config.grid_x, config.grid_y, config.grid_z = grid
+            self._config.grid_x, self._config.grid_y, self._config.grid_z = grid
             if stream != self._stream:
-                config.stream = self._stream = stream
+                self._config.stream = self._stream = stream
             code: int = self._enter()
         return code
 
@@ -201,6 +179,92 @@ class PreparedLaunch:
                 self._config.stream = self._stream = stream
             code: int = self._enter()
         return code
+
+
+def _packing(p: Parameter) -> tuple[str, Callable[[Any], tuple[Any, ...]]]:
+    """The format of a scalar parameter in struct, and the values that it takes of a number."""
+    dtype = np.dtype(p.dtype)
+    if dtype.kind == "c":
+        return "2f" if dtype.itemsize == 8 else "2d", lambda value: (value.real, value.imag)
+    if dtype.kind == "V":                              # bfloat16, which struct does not support
+        return "2s", lambda value: (dtype.type(value).tobytes(),)
+    return dtype.char, _one
+
+
+def _one(value: Any) -> tuple[Any, ...]:
+    return (value,)
+
+
+@dataclass(frozen=True, slots=True)
+class HostedLaunch:
+    """One launch in one iteration of the host's loops.
+
+    :ivar hosts: the values of the inames of these loops, 0 outside of one.
+    :ivar values: of the sizes and of these inames.
+    """
+
+    prepared: PreparedLaunch
+    grid: tuple[int, ...]
+    hosts: Sequence[int]
+    values: Mapping[str, Any]
+
+    @property
+    def launch(self) -> GeneratedKernel:
+        return self.prepared.launch
+
+    def enter(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
+        """Launch with a call's addresses and scalars; returns the driver's ``CUresult``."""
+        return self.prepared.enter_on(self.grid, addresses, [*scalars, *self.hosts], stream)
+
+
+class HostedLaunches:
+    """The launches of a call with host loops, in order: generated at each call, since their number may be large.
+
+    :arg prepared: the functions by name, each prepared for any of its launches; the values of the inames *hosts* are
+        behind the scalars of a call.
+    :raises LimitError: a grid is larger than the GPU allows.
+    """
+
+    def __init__(self, gpu: Gpu, prepared: Mapping[str, PreparedLaunch], order: Block, hosts: Sequence[str],
+                 values: Mapping[str, Any], first: Sequence[PreparedClear]) -> None:
+        self._first = first
+        self._prepared = prepared
+        self._order = order
+        self._hosts = hosts
+        self._values = values
+        self._extents = {name: tuple(map(evaluator, x.launch.grid)) for name, x in prepared.items()}
+        self._fixed = {name: self._grid(name, values) for name, x in prepared.items()
+                       if not any(variables(e) & set(hosts) for e in x.launch.grid)}
+        unchecked = set(prepared)
+        for launch in self._launches():
+            name = launch.launch.name
+            if name in unchecked:
+                require_grid(gpu, launch.launch, launch.grid)
+                if name in self._fixed:
+                    unchecked.remove(name)
+            if not unchecked:
+                return
+
+    def __iter__(self) -> Iterator[PreparedClear | HostedLaunch]:
+        yield from self._first
+        yield from self._launches()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _grid(self, name: str, values: Mapping[str, Any]) -> tuple[int, ...]:
+        return tuple(int(extent(values)) for extent in self._extents[name])
+
+    def _launches(self) -> Iterator[HostedLaunch]:
+        for name, values in calls(self._order, self._values):
+            grid = self._fixed.get(name) or self._grid(name, values)
+            if min(grid) > 0:
+                yield HostedLaunch(self._prepared[name], grid, [values.get(x, 0) for x in self._hosts], values)
+
+
+#: Anything that :class:`~loopkit.runtime.cuda.plan.CudaPlan` puts onto a stream.
+Launch = PreparedLaunch | PreparedClear | HostedLaunch
+Launches = Sequence[PreparedLaunch | PreparedClear] | HostedLaunches
 
 
 class GpuProgram:
@@ -242,3 +306,73 @@ def _module(gpu: Gpu, cubin: bytes) -> int:
         if key not in _modules:
             _modules[key] = gpu.driver.load_module(cubin)
         return _modules[key]
+
+
+# {{{ failures
+
+def launch_error(gpu: Gpu, kernel: str, launch: Launch, failure: DriverError, arguments: Sequence[str], *,
+                 certain: bool) -> LaunchError:
+    """The error for a launch of *kernel*.
+
+    :arg certain: this launch is the cause, because every earlier one was waited for.
+    """
+    sticky = failure.code in STICKY
+    if sticky and certain:
+        what = f"'{launch.launch.name}' of kernel '{kernel}' failed on {gpu}: {failure}."
+    elif sticky:
+        what = (f"{gpu} reports an error of something that was launched before, seen when '{launch.launch.name}' of "
+                f"kernel '{kernel}' was launched or waited for: {failure}.")
+    else:
+        what = f"'{launch.launch.name}' of kernel '{kernel}' could not be launched on {gpu}: {failure}."
+    return LaunchError(what, kernel=kernel, launch=launch.launch.name, grid=launch.grid, block=launch.launch.block,
+                       arguments=arguments, sticky=sticky, hint=_way_out(gpu, failure, sticky=sticky, certain=certain))
+
+
+@contextmanager
+def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
+    """Convert the driver's errors within the block.
+
+    :raises DeviceError: a copy, an allocation or the loading of code failed.
+    """
+    try:
+        yield
+    except (DriverError, gpu.pycuda.Error) as err:
+        lost = isinstance(err, DriverError) and err.code in STICKY
+        hint = None
+        if isinstance(err, DriverError) and err.code in _NOT_FOR_THIS_DRIVER:
+            hint = ("the driver is older than the compiler: update it, or take the compiler of its version "
+                    "(pip install 'loopkit[cuda12]')")
+        elif lost or "memory access" in str(err) or "launch failure" in str(err):
+            hint = ("an earlier launch has broken the context: start the process anew, and compile with debug=True to "
+                    "find the launch")
+        raise DeviceError(f"{gpu} cannot run kernel '{kernel}': {err}.", hint=hint) from None
+
+
+def _way_out(gpu: Gpu, failure: DriverError, *, sticky: bool, certain: bool) -> str | None:
+    if gpu.process != os.getpid() or failure.code == _NOT_INITIALIZED:
+        return "CUDA does not survive a fork: start worker processes with multiprocessing's 'spawn'"
+    if failure.code == OUT_OF_MEMORY:
+        return "free arrays, torch's cache (torch.cuda.empty_cache()) among them"
+    if sticky:
+        find = "" if certain else "compile(knl, target='cuda', debug=True) waits for each launch and finds the one; "
+        return (f"{find}the process must be started anew, and compute-sanitizer python ... shows the access")
+    return None
+
+
+def describe(launch: Launch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int], values: Mapping[str, Any]
+             ) -> Iterator[str]:
+    """A line for each parameter of *launch*."""
+    for p in launch.launch.parameters:
+        match p.kind:
+            case ParameterKind.ARRAY:
+                array = arrays[p.array]
+                yield (f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes, at "
+                       f"{addresses[p.array]:#x}")
+            case ParameterKind.SCRATCH:
+                yield f"{p.name}: {p.dtype}, a temporary, at {addresses[p.array]:#x}"
+            case ParameterKind.VALUE | ParameterKind.HOST:
+                yield f"{p.name} = {values[p.name]}"
+            case ParameterKind.STRIDE:
+                pass                                   # listed with its array
+
+# }}}

@@ -1,17 +1,129 @@
-"""Our own memory on a GPU: results in no other library's kind, staged copies of numpy's arrays, scratch."""
+"""Our own memory on a GPU: results in no other library's kind, staged copies of numpy's arrays, scratch.
+
+Arrays are shared with other libraries by DLPack's capsules, without a copy. The structures are those of its
+specification, https://dmlc.github.io/dlpack/latest/c_api.html.
+"""
 from __future__ import annotations
 
+import ctypes
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from loopkit.errors import DeviceError
+from loopkit.expr.kinds import named_dtype
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.dlpack import export_capsule
-from loopkit.runtime.views import c_strides
+from loopkit.runtime.views import DeviceView, c_strides
+
+_CUDA = 2
+_KINDS = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}
+_READ_ONLY = 1
+_PLAIN, _PLAIN_USED = b"dltensor", b"used_dltensor"
+_VERSIONED, _VERSIONED_USED = b"dltensor_versioned", b"used_dltensor_versioned"
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64))
+
+
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Tensor))
+
+
+def _api(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_name = _api("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_object)
+_pointer = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+_rename = _api("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_new = _api("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+# a destructor's capsule has no references left, so Python must not count them
+_is_valid = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_pointer_of_dying = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+
+
+class Imported:
+    """The array of a capsule; deleting it calls the capsule's deleter."""
+
+    def __init__(self, capsule: Any) -> None:
+        name = _name(capsule)
+        if name not in (_PLAIN, _VERSIONED):
+            raise ValueError("a capsule of another sort, or one that was used before")
+        address = _pointer(capsule, name)
+        versioned = name == _VERSIONED
+        managed: Any = (_Versioned if versioned else _Managed).from_address(address)
+        if versioned and managed.major != 1:
+            raise ValueError(f"DLPack {managed.major}, of which only 1 is known")
+        _rename(capsule, _VERSIONED_USED if versioned else _PLAIN_USED)
+        if managed.deleter:
+            weakref.finalize(self, _DELETER(managed.deleter), address)
+        tensor = managed.tensor
+        dtype, shape = _dtype(tensor.code, tensor.bits, tensor.lanes), tuple(tensor.shape[:tensor.ndim])
+        strides = tuple(s * dtype.itemsize for s in tensor.strides[:tensor.ndim]) if tensor.strides else \
+            c_strides(shape, dtype.itemsize)
+        self.device_type = int(tensor.device_type)
+        self.view = DeviceView(dtype, shape, strides, (tensor.data or 0) + int(tensor.byte_offset),
+                               int(tensor.device_id), writeable=not (versioned and managed.flags & _READ_ONLY))
+
+
+def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
+    kind = next((k for k, c in _KINDS.items() if c == code), None)
+    if lanes != 1 or kind is None or bits % 8:
+        raise ValueError(f"elements that numpy does not support (code {code}, {bits} bits, {lanes} lanes)")
+    if kind == "V":
+        if bits != 16:
+            raise ValueError(f"a bfloat of {bits} bits")
+        return named_dtype("bfloat16")
+    return np.dtype(np.bool_) if kind == "b" else np.dtype(f"{kind}{bits // 8}")
+
+
+def export_capsule(view: DeviceView, owner: object) -> Any:
+    """A capsule over *view*; *owner* lives until the capsule's consumer deletes it."""
+    managed = _Managed()
+    shape = (ctypes.c_int64 * max(view.ndim, 1))(*view.shape)
+    strides = (ctypes.c_int64 * max(view.ndim, 1))(*(s // view.itemsize for s in view.strides))
+    code = _KINDS["V"] if view.dtype.name == "bfloat16" else _KINDS[view.dtype.kind]
+    managed.tensor = _Tensor(view.pointer, _CUDA, view.ordinal, view.ndim, code, 8 * view.itemsize, 1, shape, strides,
+                             0)
+    managed.deleter = ctypes.cast(_release, ctypes.c_void_p)
+    address = ctypes.addressof(managed)
+    _exported[address] = (managed, shape, strides, owner)
+    return _new(address, _PLAIN, ctypes.cast(_drop, ctypes.c_void_p))
+
+
+_exported: dict[int, tuple[object, ...]] = {}
+
+
+def _let_go(address: int) -> None:
+    _exported.pop(address, None)
+
+
+def _drop_untaken(capsule: int) -> None:
+    """Delete the array of a capsule that was never consumed."""
+    if _is_valid(capsule, _PLAIN):
+        _exported.pop(_pointer_of_dying(capsule, _PLAIN), None)
+
+
+_release = _DELETER(_let_go)
+_drop = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_drop_untaken)
+# a consumer may delete a capsule after this module is gone
+for _callback in (_release, _drop):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_callback))
 
 
 class DeviceArray:
@@ -20,33 +132,22 @@ class DeviceArray:
     >>> view = torch.as_tensor(array)           # doctest: +SKIP
     >>> view = cupy.from_dlpack(array)          # doctest: +SKIP
 
-    :ivar pointer: the address of its first element.
-    :ivar strides: in bytes.
-    :ivar owner: the object that keeps the memory alive.
+    :ivar view: its memory; *pointer*: the address of its first element; *strides*: in bytes.
     :ivar imported: the array came through DLPack; *namespace*: its library, if known.
     """
 
-    def __init__(self, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, owner: object, *,
-                 strides: tuple[int, ...] | None = None, read_only: bool = False, namespace: Any = None,
-                 imported: bool = False) -> None:
-        self.pointer = pointer
-        self.shape = shape
-        self.dtype = dtype
-        self.ordinal = ordinal
+    def __init__(self, view: DeviceView, owner: object, *, namespace: Any = None, imported: bool = False) -> None:
+        self.view = view
+        self.pointer, self.ordinal = view.pointer, view.ordinal
+        self.shape, self.strides, self.dtype, self.nbytes = view.shape, view.strides, view.dtype, view.nbytes
         self.owner = owner
-        self.strides = c_strides(shape, dtype.itemsize) if strides is None else strides
-        self.read_only = read_only
         self.namespace = namespace
         self.imported = imported
 
     @property
-    def nbytes(self) -> int:
-        return prod(self.shape) * int(self.dtype.itemsize)
-
-    @property
     def __cuda_array_interface__(self) -> Mapping[str, Any]:
         return {"version": 3, "typestr": self.dtype.str, "shape": self.shape, "strides": self.strides,
-                "data": (self.pointer, self.read_only), "stream": None}
+                "data": (self.pointer, not self.view.writeable), "stream": None}
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 2, self.ordinal
@@ -57,7 +158,7 @@ class DeviceArray:
             raise BufferError("an array on a GPU is exported in place, without a copy")
         # the array's writers are ordered before all later launches, except on non-blocking streams; and results are
         # exported only when they are complete
-        return export_capsule(self)
+        return export_capsule(self.view, self)
 
     def __repr__(self) -> str:
         return f"<DeviceArray of shape {self.shape}, dtype {self.dtype}, on GPU {self.ordinal}>"
@@ -77,7 +178,7 @@ def allocate(gpu: Gpu, shape: tuple[int, ...], dtype: np.dtype[Any], *, zero: bo
         if zero:
             gpu.pycuda.memset_d8(int(memory), 0, size)
             gpu.driver.synchronize(0)                  # also for streams that do not wait for this one
-    array = DeviceArray(int(memory), shape, dtype, gpu.ordinal, memory)
+    array = DeviceArray(DeviceView.packed(shape, dtype, gpu.ordinal, int(memory)), memory)
     weakref.finalize(array, _free, gpu, memory)
     return array
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 from loopkit.errors import CompilerError
-from loopkit.runtime.cuda.binary import FILE_NAME, Binary, compile_options, parse_ptxas_log, refused
+from loopkit.runtime.cuda.binary import FILE_NAME, CudaCompiler, compile_options, decoded
 from loopkit.target.cuda import CudaTarget
 
 #: The header that identifies a directory of CUDA's headers.
@@ -30,34 +30,26 @@ _RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
 
 
 @dataclass(frozen=True)
-class Nvrtc:
+class Nvrtc(CudaCompiler):
     """The NVRTC that ``cuda.bindings`` finds.
 
     :ivar version: with its build number, which its PTX contains.
-    :ivar supported: the supported architectures, without those of one chip only (``sm_90a``).
     """
 
     version: str
-    supported: tuple[str, ...]
-    name: str = "NVRTC"
+    supported: Sequence[str]
+    name: ClassVar[str] = "NVRTC"
 
-    def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
-        """Machine code; :raises CompilerError: NVRTC rejects *source*."""
-        content, log = self._compiled(source, kernel, target, compile_options(target), "CUBIN")
-        return Binary(content, log, parse_ptxas_log(log))
-
-    def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
-        """PTX; :raises CompilerError: NVRTC rejects *source*."""
-        architecture = f"-arch={target.architecture.replace('sm_', 'compute_')}"        # ptxas does not run for it
-        content, _ = self._compiled(source, kernel, target, [architecture, *compile_options(target)[1:]], "PTX")
-        return _decoded(content)
-
-    def _compiled(self, source: str, kernel: str, target: CudaTarget, options: Sequence[str], form: str
-                  ) -> tuple[bytes, str]:
-        content, log = _compile(source, [*options, *_include_options(source), *_no_cache(self.version)], form)
-        if content is None:
-            raise refused(f"{self.name} {self.version}", kernel, source, log, target, self.supported)
-        return content, log
+    def translated(self, source: str, target: CudaTarget, form: str) -> tuple[bytes | None, str]:
+        options = compile_options(target)
+        if form == "ptx":                              # ptxas does not run for it
+            options[0] = f"-arch={target.architecture.replace('sm_', 'compute_')}"
+        if needs_headers(source):                      # NVRTC searches no other place
+            options += [f"-I{place}" for place in header_directories()]
+        # from 12.9 on, NVRTC may take machine code from the driver's cache; it then does not report registers
+        if tuple(int(x) for x in self.version.split(".")[:2] if x.isdigit()) >= (12, 9):
+            options.append("--no-cache")
+        return _compile(source, options, form.upper())
 
 
 @cache
@@ -74,7 +66,7 @@ def find_nvrtc() -> Nvrtc | None:
         return None
     # only the PTX contains the build number, and another build may compile differently
     text, _ = _compile("", [f"-arch=compute_{max(numbers)}"], "PTX")
-    release = _RELEASE.search(_decoded(text or b""))
+    release = _RELEASE.search(decoded(text or b""))
     return Nvrtc(release[1] if release else f"{major}.{minor}", tuple(f"sm_{n}" for n in numbers))
 
 
@@ -93,24 +85,13 @@ def expected_nvrtc() -> tuple[str, str] | None:
     return None
 
 
-def _no_cache(version: str) -> tuple[str, ...]:
-    """From 12.9 on, NVRTC may take machine code from the driver's cache; it then does not report registers."""
-    numbers = tuple(int(x) for x in version.split(".")[:2] if x.isdigit())
-    return ("--no-cache",) if numbers >= (12, 9) else ()
-
-
-def _include_options(source: str) -> tuple[str, ...]:
-    """The include paths of the CUDA headers of *source*; NVRTC searches no other place."""
-    return tuple(f"-I{place}" for place in header_directories()) if needs_headers(source) else ()
-
-
 def _compile(source: str, options: Sequence[str], form: str) -> tuple[bytes | None, str]:
     """The *form* (``"CUBIN"``, ``"PTX"``) of *source*, ``None`` if it is rejected, and the log."""
     from cuda.bindings import nvrtc
     program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), FILE_NAME.encode(), 0, [], []))
     try:
         status, = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-        log = _decoded(_read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program))
+        log = decoded(_read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program))
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             return None, log.strip() or status.name
         return _read(getattr(nvrtc, f"nvrtcGet{form}Size"), getattr(nvrtc, f"nvrtcGet{form}"), program), log
@@ -131,10 +112,6 @@ def _checked(result: tuple[Any, ...]) -> Any:
     if status.value:
         raise CompilerError(f"NVRTC fails: {status.name}.")
     return values[0] if values else None
-
-
-def _decoded(content: bytes) -> str:
-    return content.rstrip(b"\0").decode(errors="replace")
 
 
 def needs_headers(source: str) -> bool:
@@ -185,5 +162,4 @@ def _located() -> str | None:
         from cuda.pathfinder import find_nvidia_header_directory
     except ImportError:
         return None
-    found: str | None = find_nvidia_header_directory("cudart")
-    return found
+    return cast("str | None", find_nvidia_header_directory("cudart"))

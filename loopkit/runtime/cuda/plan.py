@@ -6,7 +6,7 @@ addresses and the overlap of written arrays, chooses the stream, and launches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,19 +15,25 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import DeviceError, LaunchError
-from loopkit.runtime.calls import CheckedCall, Output
+from loopkit.runtime.calls import CheckedCall
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
-from loopkit.runtime.cuda.host_loops import HostedLaunch, HostedLaunches
-from loopkit.runtime.cuda.kinds import OwnKind
-from loopkit.runtime.cuda.launch_errors import describe, launch_error, reported
-from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch, aside
+from loopkit.runtime.cuda.launching import (
+    HostedLaunch,
+    HostedLaunches,
+    Launch,
+    Launches,
+    aside,
+    describe,
+    launch_error,
+    reported,
+)
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.staging import staging_of
 from loopkit.runtime.kinds import Kind, host_view
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar
-from loopkit.runtime.views import Array, ArrayLike, DeviceView, c_strides
+from loopkit.runtime.views import Array, DeviceView
 
 _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 #: Kinds whose libraries make a context current themselves.
@@ -38,15 +44,79 @@ Run = Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]
 
 
 @dataclass(frozen=True)
+class Scratch:
+    """The temporaries in global memory of a call.
+
+    :ivar sizes: their bytes by name; the first *cleared* ones are contiguous.
+    :ivar kind: the library that allocates them; ``None``: no library.
+    """
+
+    gpu: Gpu
+    sizes: Mapping[str, int]
+    cleared: int
+    kind: Kind | None
+
+    def memory(self, *, own: bool = False) -> list[tuple[Any, int]]:
+        """New memory of each temporary, and its address.
+
+        :arg own: it belongs to no library, and other GPU work gets it only after this one has finished.
+        """
+        counts = [*self.sizes.values()]
+        made: list[tuple[Any, int]] = []
+        if self.cleared:
+            memory, pointer = self._block(sum(map(aside, counts[:self.cleared])), own=own)
+            for count in counts[:self.cleared]:
+                made.append((memory, pointer))
+                pointer += aside(count)
+        return [*made, *(self._block(count, own=own) for count in counts[self.cleared:])]
+
+    def _block(self, count: int, *, own: bool) -> tuple[Any, int]:
+        if own or self.kind is None:
+            array = allocate(self.gpu, (count,), np.dtype(np.uint8))
+            return array, array.pointer
+        memory = self.kind.new((count,), np.dtype(np.uint8), self.gpu.ordinal, zero=False)
+        return memory, self.kind.signature(memory)[1]
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The streams of a call.
+
+    :ivar libraries: functions that give the stream of each library whose arrays take part.
+    :ivar wait: the call returns when the GPU has finished, because nothing else orders later operations.
+    """
+
+    libraries: tuple[Callable[[], int], ...]
+    chosen: int | None
+    wait: bool
+
+    @property
+    def only(self) -> Callable[[], int] | None:
+        """A function that gives the stream, if there is one and nothing waits for it."""
+        if self.wait:
+            return None
+        if self.chosen is not None:
+            return partial(int, self.chosen)
+        return self.libraries[0] if len(self.libraries) == 1 else None
+
+    def now(self, *, allocates: bool) -> tuple[int | None, list[int]]:
+        """The stream to launch on, ``None`` if no library has one, and the others that must be ordered with it.
+
+        :arg allocates: libraries allocate memory for the call.
+        """
+        handles = list(dict.fromkeys(f() for f in self.libraries))
+        if self.chosen is not None:
+            # the caller orders the arguments; a library clears and frees the call's outputs on its own stream
+            return self.chosen, [h for h in handles if h != self.chosen and (allocates or self.wait)]
+        return (handles[0], handles[1:]) if handles else (None, [])
+
+
+@dataclass(frozen=True)
 class CudaPlan:
     """The launches of the calls of one signature.
 
     The order of addresses is: inputs, allocated outputs, temporaries in global memory.
 
-    :ivar scratch: the temporaries and their bytes; the first *cleared* ones are contiguous.
-    :ivar streams: functions that give the stream of each library whose arrays take part.
-    :ivar wait: the call returns when the GPU has finished, because nothing else orders later operations.
-    :ivar fixed_stream: the stream that the caller chose, or ``None``.
     :ivar vectors: indices of the inputs that vector accesses need aligned, each with the address bits that must be
         zero.
     :ivar plain: gives the plan without vector accesses, from a call's values.
@@ -54,13 +124,9 @@ class CudaPlan:
 
     gpu: Gpu
     checked: CheckedCall
-    launches: tuple[PreparedLaunch | PreparedClear, ...] | HostedLaunches
-    scratch: tuple[tuple[str, int], ...]
-    cleared: int
-    scratch_kind: Kind | None
-    streams: tuple[Callable[[], int], ...]
-    wait: bool
-    fixed_stream: int | None
+    launches: Launches
+    scratch: Scratch
+    streams: Streams
     debug: bool
     vectors: tuple[tuple[int, int], ...]
     plain: Callable[[Sequence[Any]], CudaPlan]
@@ -88,25 +154,29 @@ class CudaPlan:
     @cached_property
     def stream_if_fixed(self) -> Callable[[], int] | None:
         """A function that gives the stream, if a call with fixed arguments needs only the arrays and one stream."""
-        if self.checked.outputs or self.debug or self.wait or self._copies:
-            return None
-        if self.fixed_stream is not None:
-            return partial(int, self.fixed_stream)
-        return self.streams[0] if len(self.streams) == 1 else None
+        return None if self.checked.outputs or self.debug or self._copies else self.streams.only
 
     @cached_property
     def _direct(self) -> Callable[[], int] | None:
         """A function that gives the stream, if a call only launches on it, and libraries allocate the outputs."""
-        if self.scratch or isinstance(self.launches, HostedLaunches):
+        if self.scratch.sizes or isinstance(self.launches, HostedLaunches):
             return None
         if not self.checked.outputs:
             return self.stream_if_fixed
-        return self.streams[0] if self._libraries_only and not self._copies else None
+        return self.streams.only if self._libraries_only and not self._copies else None
 
     @cached_property
     def _copies(self) -> bool:
         """Are arrays in the host's memory?"""
         return any(x.on_host for x in self.checked.inputs) or any(x.adopt is not None for x in self.checked.outputs)
+
+    @cached_property
+    def _libraries_only(self) -> bool:
+        """Do libraries that make contexts current themselves allocate everything that this call needs?"""
+        kinds = [*(x.kind for x in self.checked.outputs), *([self.scratch.kind] if self.scratch.sizes else [])]
+        # waiting for a stream, or for an event on one, needs the context
+        return (self.streams.only is not None and self.streams.chosen is None and not self.debug
+                and all(kind is not None and kind.name in _SEE_TO_CONTEXTS for kind in kinds))
 
     def _run_directly(self, stream: Callable[[], int]) -> Run:
         check, results, scalars = self.checked.check, self.checked.results, self.checked.scalars
@@ -119,7 +189,7 @@ class CudaPlan:
             if addresses != known:
                 check(addresses)
                 known = addresses
-            numbers = [convert(values[i]) for i, convert in scalars]
+            numbers = [convert(values[i]) for _, i, convert in scalars]
             made: list[Any] = []
             if makers:
                 made = [make() for make, _ in makers]
@@ -132,34 +202,24 @@ class CudaPlan:
             return results(originals, made)
         return run
 
-    def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
-        self.checked.check(addresses)
-        scalars = self.checked.numbers(values)
-        with reported(self.gpu, self.checked.kernel):
-            if self._copies:
-                with self.gpu.lock, self.gpu:
-                    return self._staged(values, addresses, scalars, originals)
-            return self._allocating(addresses, scalars, originals)
-
     # {{{ calls with all arguments fixed
 
     def allocated(self) -> Mapping[str, Any]:
         """New outputs, zeroed for any stream of the runs; none if a library only accepts complete arrays."""
         outputs = self.checked.outputs
-        if not outputs or any(map(is_of_another_library, outputs)):
+        if not outputs or any(x.kind.makes_others for x in outputs):
             return {}
         with reported(self.gpu, self.checked.kernel), self.gpu:
             made = {x.name: x.kind.new(x.shape, x.dtype, self.gpu.ordinal, zero=True) if x.adopt is None
                     else x.adopt(np.zeros(x.shape, x.dtype)) for x in outputs}
-            for stream in self.streams:
+            for stream in self.streams.libraries:
                 self.gpu.driver.synchronize(stream())
         return made
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCudaCall:
         """The call with all of its arguments fixed, with vector accesses if the addresses permit."""
-        if any(addresses[place] & mask for place, mask in self.vectors):
-            return BoundCudaCall(self.plain(values), values, addresses, originals)
-        return BoundCudaCall(self, values, addresses, originals)
+        aligned = not any(addresses[place] & mask for place, mask in self.vectors)
+        return BoundCudaCall(self if aligned else self.plain(values), values, addresses, originals)
 
     # }}}
 
@@ -177,8 +237,8 @@ class CudaPlan:
                 except DriverError as failure:
                     raise self._error(failure, launch, addresses, scalars, certain=True) from None
 
-    def again(self, code: int, launch: PreparedLaunch | PreparedClear | HostedLaunch, addresses: Sequence[int],
-              scalars: Sequence[Scalar], stream: int) -> None:
+    def again(self, code: int, launch: Launch, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int
+              ) -> None:
         """Repeat a launch in our own context: it fails if another context, or none, is current in this thread."""
         if code in _ANOTHER_CONTEXT:
             with self.gpu:
@@ -187,15 +247,14 @@ class CudaPlan:
             failure = self.gpu.driver.failure("cuLaunchKernelEx", code)
             raise self._error(failure, launch, addresses, scalars, certain=False) from None
 
-    def _error(self, failure: DriverError, launch: PreparedLaunch | PreparedClear | HostedLaunch,
-               addresses: Sequence[int], scalars: Sequence[Scalar], *, certain: bool) -> LaunchError:
+    def _error(self, failure: DriverError, launch: Launch, addresses: Sequence[int], scalars: Sequence[Scalar], *,
+               certain: bool) -> LaunchError:
         checked = self.checked
-        names = [*checked.array_names, *(name for name, _ in self.scratch)]
-        arrays: dict[str, ArrayLike] = {x.name: x.view for x in checked.inputs}
-        arrays |= {x.name: DeviceView(x.dtype, x.shape, c_strides(x.shape, x.dtype.itemsize), 0, self.gpu.ordinal)
-                   for x in checked.outputs}
+        names = [*checked.array_names, *self.scratch.sizes]
+        arrays = {x.name: x.view for x in checked.inputs}
+        arrays |= {x.name: DeviceView.packed(x.shape, x.dtype, self.gpu.ordinal) for x in checked.outputs}
         sizes = launch.values if isinstance(launch, HostedLaunch) else checked.values
-        values = {**sizes, **dict(zip(checked.scalar_names, scalars, strict=True))}
+        values = {**sizes, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, certain=certain)
 
@@ -203,78 +262,27 @@ class CudaPlan:
 
     # {{{ calls that allocate, copy, or order streams
 
-    def stream(self) -> tuple[int | None, list[int]]:
-        """The stream to launch on, ``None`` if no library has one, and the others that must be ordered with it."""
-        handles = list(dict.fromkeys(f() for f in self.streams))
-        if self.fixed_stream is not None:
-            # the caller orders the arguments; a library clears and frees the call's outputs on its own stream
-            return self.fixed_stream, [h for h in handles if h != self.fixed_stream
-                                       and (self.checked.outputs or self.scratch or self.wait)]
-        return (handles[0], handles[1:]) if handles else (None, [])
-
-    def _allocating(self, addresses: list[int], scalars: Sequence[Scalar], originals: Sequence[Any]) -> Outputs:
-        outputs = self.checked.outputs
-        with nullcontext() if self._libraries_only else self.gpu:
-            made = [x.new(self.gpu.ordinal) for x in outputs]
-            addresses = [*addresses, *(x.kind.signature(a)[1] for x, a in zip(outputs, made, strict=True))]
-            if self.wait:
-                self._launch_and_wait(addresses, scalars, 0)
-            else:
-                self._run(addresses, scalars, 0)
-            return self._results(originals, made)
-
-    @cached_property
-    def _libraries_only(self) -> bool:
-        """Do libraries that make contexts current themselves allocate everything that this call needs?"""
-        kinds = [*(x.kind.name for x in self.checked.outputs),
-                 *([self.scratch_kind.name if self.scratch_kind else ""] if self.scratch else [])]
-        # waiting for a stream, or for an event on one, needs the context
-        waits = self.wait or self.debug or self.fixed_stream is not None
-        return not waits and len(self.streams) == 1 and all(name in _SEE_TO_CONTEXTS for name in kinds)
+    def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
+        self.checked.check(addresses)
+        scalars = self.checked.numbers(values)
+        with reported(self.gpu, self.checked.kernel):
+            if self._copies:
+                with self.gpu.lock, self.gpu:
+                    return self._results(originals, self._staged(values, addresses, scalars))
+            with nullcontext() if self._libraries_only else self.gpu:
+                return self._results(originals, self._allocating(addresses, scalars))
 
     def _results(self, originals: Sequence[Any], made: Sequence[Any]) -> Outputs:
         return self.checked.results(originals, [
-            x.kind.handed_out(a) if isinstance(x.kind, OwnKind) else a
-            for x, a in zip(self.checked.outputs, made, strict=True)])
+            x.kind.handed_out(a) for x, a in zip(self.checked.outputs, made, strict=True)])
 
-    def _run(self, addresses: list[int], scalars: Sequence[Scalar], default: int) -> int:
-        """Allocate temporaries, order the streams, launch; returns the stream."""
-        driver = self.gpu.driver
-        chosen, others = self.stream()
-        stream = default if chosen is None else chosen
-        scratch = list(self.make_scratch())
-        addresses = [*addresses, *(pointer for _, pointer in scratch)]
-        for other in others:
-            driver.order(other, stream)
-        self.launch(addresses, scalars, stream)
-        for other in others:
-            driver.order(stream, other)
-        if any(isinstance(memory, DeviceArray) for memory, _ in scratch):
-            driver.synchronize(stream)                 # no library keeps the memory until the launches have finished
-        return stream
+    def _allocating(self, addresses: list[int], scalars: Sequence[Scalar]) -> list[Any]:
+        made = [x.new(self.gpu.ordinal) for x in self.checked.outputs]
+        pointers = [x.kind.signature(a)[1] for x, a in zip(self.checked.outputs, made, strict=True)]
+        self._run([*addresses, *pointers], scalars, 0, wait=self.streams.wait)
+        return made
 
-    def make_scratch(self, *, own: bool = False) -> Iterator[tuple[Any, int]]:
-        """The temporaries; *own* ones belong to no library, and other GPU work gets their memory only after this
-        one has finished."""
-        counts = [count for _, count in self.scratch]
-        first = counts[:self.cleared]
-        if first:
-            memory, pointer = self._memory(sum(map(aside, first)), own=own)
-            for count in first:
-                yield memory, pointer
-                pointer += aside(count)
-        for count in counts[self.cleared:]:
-            yield self._memory(count, own=own)
-
-    def _memory(self, count: int, *, own: bool) -> tuple[Any, int]:
-        if own or self.scratch_kind is None:
-            array = allocate(self.gpu, (count,), np.dtype(np.uint8))
-            return array, array.pointer
-        memory = self.scratch_kind.new((count,), np.dtype(np.uint8), self.gpu.ordinal, zero=False)
-        return memory, self.scratch_kind.signature(memory)[1]
-
-    def _staged(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],
-                originals: Sequence[Any]) -> Outputs:
+    def _staged(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar]) -> list[Any]:
         """A call with arrays in the host's memory: they are copied to the GPU, and back if they are written."""
         staging = staging_of(self.gpu)
         outputs = self.checked.outputs
@@ -299,19 +307,36 @@ class CudaPlan:
                     back.append((array, addresses[-1]))
                 else:
                     addresses.append(output.kind.signature(a)[1])
-            if self.fixed_stream is not None or self.streams:
+            if self.streams.chosen is not None or self.streams.libraries:
                 staging.wait()                         # the stream of the launches is not ordered with the copies
-            self._launch_and_wait(addresses, scalars, staging.handle)
+            self._run(addresses, scalars, staging.handle, wait=True)
             for array, address in back:
                 staging.download(array, address)
-        return self._results(originals, made)
+        return made
 
-    def _launch_and_wait(self, addresses: list[int], scalars: Sequence[Scalar], default: int) -> None:
-        stream = self._run(addresses, scalars, default)
+    def _run(self, addresses: list[int], scalars: Sequence[Scalar], default: int, *, wait: bool) -> None:
+        """Allocate temporaries, order the streams, launch.
+
+        :arg default: the stream if no library has one.
+        """
+        driver = self.gpu.driver
+        chosen, others = self.streams.now(allocates=bool(self.checked.outputs or self.scratch.sizes))
+        stream = default if chosen is None else chosen
+        scratch = self.scratch.memory()
+        addresses = [*addresses, *(pointer for _, pointer in scratch)]
+        for other in others:
+            driver.order(other, stream)
+        self.launch(addresses, scalars, stream)
+        for other in others:
+            driver.order(stream, other)
+        if any(isinstance(memory, DeviceArray) for memory, _ in scratch):
+            driver.synchronize(stream)                 # no library keeps the memory until the launches have finished
+        if not wait:
+            return
         try:
-            self.gpu.driver.synchronize(stream)
+            driver.synchronize(stream)
         except DriverError as failure:
-            last: deque[PreparedLaunch | PreparedClear | HostedLaunch] = deque(self.launches, maxlen=1)
+            last: deque[Launch] = deque(self.launches, maxlen=1)
             if not last:
                 raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
                                   ) from None
@@ -336,7 +361,7 @@ class BoundCudaCall:
             return
         with reported(plan.gpu, plan.checked.kernel), plan.gpu:
             # a library would reuse the memory in the order of its own stream, and runs may be on another one
-            self._scratch = list(plan.make_scratch(own=True))
+            self._scratch = plan.scratch.memory(own=True)
         self._addresses = [*addresses, *(pointer for _, pointer in self._scratch)]
         self._scalars = plan.checked.numbers(values)
         self._launches = None if isinstance(plan.launches, HostedLaunches) else plan.launches
@@ -361,8 +386,3 @@ class BoundCudaCall:
             if code:
                 self._plan.again(code, launch, self._addresses, self._scalars, stream)
         return self._outputs
-
-
-def is_of_another_library(x: Output) -> bool:
-    """Must an output be complete before it becomes an array of another library?"""
-    return isinstance(x.kind, OwnKind) and x.kind.makes_others

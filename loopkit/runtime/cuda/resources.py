@@ -7,7 +7,7 @@ from math import prod
 
 from loopkit.errors import CompilerError
 from loopkit.kernel.devices import DeviceLimits
-from loopkit.runtime.cuda.binary import Binary
+from loopkit.runtime.cuda.binary import Binary, PtxasUsage
 from loopkit.target.code import GeneratedKernel
 from loopkit.target.cuda import CudaTarget
 
@@ -24,16 +24,11 @@ class Residency:
     limited_by: str
 
 
-@dataclass(frozen=True)
-class KernelResources:
+@dataclass(frozen=True, kw_only=True)
+class KernelResources(PtxasUsage):
     """The resources of one kernel on one architecture.
 
-    :ivar threads: threads of a block.
-    :ivar registers: 32-bit registers per thread.
-    :ivar spill_stores: bytes that a thread stores for lack of registers; *spill_loads*: bytes that it loads back.
-    :ivar stack: bytes of a thread's stack, for arrays outside registers.
-    :ivar static_shared: bytes of shared memory that the function declares; *dynamic_shared*: bytes that the launch
-        adds.
+    :ivar dynamic_shared: bytes of shared memory that the launch adds.
     :ivar blocks_per_multiprocessor: blocks that run on one multiprocessor at a time.
     :ivar occupancy: the warps of these blocks as a fraction (0 to 1) of the most warps of a multiprocessor.
     :ivar limited_by: the scarce resource: ``"threads"``, ``"registers"``, ``"shared memory"`` or ``"blocks"``.
@@ -42,11 +37,6 @@ class KernelResources:
     name: str
     arch: str
     threads: int
-    registers: int
-    spill_stores: int
-    spill_loads: int
-    stack: int
-    static_shared: int
     dynamic_shared: int
     blocks_per_multiprocessor: int
     occupancy: float
@@ -78,7 +68,7 @@ class Resources(Mapping[str, KernelResources]):
         return str(self)
 
     def __str__(self) -> str:
-        return "\n".join(_table([_HEAD, *(_row(kernel) for kernel in self.values())]))
+        return "\n".join(_table([_HEAD, *map(_row, self.values())]))
 
 
 def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target: CudaTarget) -> Resources:
@@ -95,8 +85,6 @@ def residency(limits: DeviceLimits, threads: int, registers: int, shared: int) -
     Warps get registers in units, from their partition's register file. A block gets shared memory in units, including
     the system's reserved part. The result assumes the largest configurable share of shared memory instead of cache.
 
-    :arg threads: of a block.
-    :arg registers: of a thread.
     :arg shared: bytes of shared memory of a block, declared and dynamic.
     """
     warps = limits.warps(threads)
@@ -129,10 +117,11 @@ def _of_launch(launch: GeneratedKernel, binary: Binary, limits: DeviceLimits) ->
         raise CompilerError(f"The compiler did not report the resources of kernel '{launch.name}'.", log=binary.log)
     threads = prod(launch.block)
     fit = residency(limits, threads, usage.registers, usage.static_shared + launch.dynamic_shared_bytes)
-    occupancy = fit.blocks * limits.warps(threads) * limits.warp / limits.resident_threads
     return KernelResources(
-        launch.name, limits.arch, threads, usage.registers, usage.spill_stores, usage.spill_loads, usage.stack,
-        usage.static_shared, launch.dynamic_shared_bytes, fit.blocks, occupancy, fit.limited_by)
+        **vars(usage), name=launch.name, arch=limits.arch, threads=threads,
+        dynamic_shared=launch.dynamic_shared_bytes, blocks_per_multiprocessor=fit.blocks,
+        occupancy=fit.blocks * limits.warps(threads) * limits.warp / limits.resident_threads,
+        limited_by=fit.limited_by)
 
 
 _HEAD = ("kernel", "arch", "threads", "registers", "spilled", "stack", "shared", "blocks", "occupancy", "limited by")
@@ -147,9 +136,7 @@ def _row(kernel: KernelResources) -> tuple[str, ...]:
 
 def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
     """*rows* in columns: text left-aligned, numbers right-aligned."""
-    words = {"kernel", "arch", "limited by"}
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = [cell.ljust(width) if head in words else cell.rjust(width)
-                 for head, cell, width in zip(_HEAD, row, widths, strict=True)]
-        yield "  ".join(cells).rstrip()
+        yield "  ".join(cell.ljust(width) if head in ("kernel", "arch", "limited by") else cell.rjust(width)
+                        for head, cell, width in zip(_HEAD, row, widths, strict=True)).rstrip()

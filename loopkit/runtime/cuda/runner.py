@@ -1,30 +1,46 @@
-"""Calls of one kernel on GPUs: their launch plans."""
+"""Calls of one kernel on GPUs: their launch plans, and their timing."""
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from math import prod
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from loopkit.ast.nodes import AlignedArray
 from loopkit.errors import CallError, DeviceError
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.calls import CallSignatures, CheckedCall, Runner
-from loopkit.runtime.cuda.compiler import Binary, load_binary
+from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Runner
+from loopkit.runtime.cuda.binary import Binary
+from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
-from loopkit.runtime.cuda.host_loops import HostedLaunches
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
-from loopkit.runtime.cuda.launch_errors import reported
-from loopkit.runtime.cuda.launching import GpuProgram, PreparedClear, PreparedLaunch, aside, require_grid
-from loopkit.runtime.cuda.plan import CudaPlan, is_of_another_library
+from loopkit.runtime.cuda.launching import (
+    GpuProgram,
+    HostedLaunches,
+    Launches,
+    PreparedClear,
+    PreparedLaunch,
+    Sources,
+    aside,
+    reported,
+    require_grid,
+)
+from loopkit.runtime.cuda.memory import DeviceArray, allocate
+from loopkit.runtime.cuda.plan import CudaPlan, Scratch, Streams
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, TorchKind
-from loopkit.runtime.typed import Text, address_masks
-from loopkit.runtime.views import ArrayLike, DeviceView, c_strides
+from loopkit.runtime.timing import Timing, TimingRequest
+from loopkit.runtime.typed import Text
+from loopkit.runtime.views import ArrayLike, DeviceView
+from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
 
 _MOST_STREAMS = 64
@@ -37,17 +53,14 @@ class CudaRunner(Runner):
 
     :arg target: the options of compilation; without an architecture, that of the GPU of each call.
     :arg device: the only GPU to run on; ``None``: the GPU of the arrays of a call.
-    :arg stream: the handle of the stream to launch on; ``None``: the current stream of the arrays' libraries.
-    :arg debug: wait for each launch and check its errors.
     """
 
-    def __init__(self, knl: LoopKernel, target: CudaTarget, device: object = None, *, debug: bool = False,
-                 stream: int | None = None) -> None:
+    def __init__(self, knl: LoopKernel, target: CudaTarget, device: object = None, debug: bool = False) -> None:
         super().__init__(knl, target.machine)
         self._target = target
         self._gpu = None if device is None else find_gpu(device)
         self._debug = debug
-        self._stream = stream
+        self._stream: int | None = None
         self._programs: dict[tuple[Text, Gpu], GpuProgram] = {}
         self._others: dict[int, CudaRunner] = {}
 
@@ -77,6 +90,22 @@ class CudaRunner(Runner):
         """The current GPU, if no array is on a GPU."""
         return (find_gpu().ordinal,) if self._gpu is None and all(map(_on_host, arrays)) else ()
 
+    def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
+        opened = {x: self.kinds.open(x, a) for x, a in given.items()
+                  if a is not None and isinstance(self._arguments.get(x), GlobalArg)}
+        kinds = {x: self.kinds.of(a) for x, a in opened.items()}
+        views = {x: kinds[x].view(x, a) for x, a in opened.items()}
+        gpu, kernel = self._place(kinds, views), self.kernels.kernel
+        with reported(gpu, kernel.name), gpu:
+            stream = gpu.pycuda.Stream()
+            gpu.pycuda.Context.synchronize()           # earlier work on the arrays
+            runner = self.on(int(stream.handle))
+            runs = [runner.bind(x) for x in _argument_sets(gpu, given, views, kernel.written_names, request)]
+            try:
+                return _measured(gpu, stream, runs, request)
+            finally:
+                stream.synchronize()
+
     # {{{ checking a call in full
 
     def _plan(self, known: CallSignatures, values: Sequence[Any], *, vectors: bool = True) -> CudaPlan:
@@ -86,8 +115,7 @@ class CudaRunner(Runner):
         views = {name: kind.view(name, given[name]) for name, kind in kinds.items()}
         gpu = self._place(kinds, views)
         typed = self.kernels.of({**given, **views})
-        bound = typed.plan.bind({**given, **views}, allocate=lambda shape, dtype: DeviceView(
-            dtype, tuple(shape), c_strides(tuple(shape), dtype.itemsize), 0, gpu.ordinal))
+        bound = typed.plan.bind({**given, **views}, allocate=partial(DeviceView.packed, ordinal=gpu.ordinal))
         # arrays copied to the GPU are in C order there
         strided = frozenset(x for x in bound.strided if x in bound.longer or isinstance(views.get(x), DeviceView))
         if any(isinstance(v, np.ndarray) and v.size >= _LARGE for v in views.values()):
@@ -95,25 +123,20 @@ class CudaRunner(Runner):
         text = typed.fitting(self.target_on(gpu), bound, strided, vectors=vectors)
         checked = self._checked(known, typed, text, bound, kinds, views, _maker(given, kinds, views),
                                 lambda x: x.itemsize if isinstance(x, DeviceView) else 1)
-        scratch = text.scratch.byte_counts(bound.values)
-        program = self._program(text, gpu)
-        launches = self._launches(program, text, bound, checked.array_names, scratch,
-                                  {x: k for k, x in enumerate(checked.scalar_names)})
-        libraries = [k for x, k in kinds.items() if isinstance(views[x], DeviceView)]
-        aligned = address_masks(text.code.assumed, ["" if x.on_host else x.name for x in checked.inputs],
-                                {x.name: x.view.itemsize for x in checked.inputs})
+        shapes = text.scratch_shapes(bound.values)
+        # one element at least
+        scratch = {p.name: max(prod(shapes[p.name]), 1) * p.element_bytes for p in text.scratch}
+        launches = self._launches(self._program(text, gpu), text, bound, checked, scratch)
+        libraries = (k for x, k in kinds.items() if isinstance(views[x], DeviceView))
+        allocator = next((k for k in libraries if not isinstance(k, InterfaceKind | OwnKind)), None)
+        chosen = self._stream is not None
+        aligned = tuple((k, a.elements * x.view.itemsize - 1) for k, x in enumerate(checked.inputs)
+                        for a in text.code.assumed
+                        if isinstance(a, AlignedArray) and a.array == x.name and not x.on_host)
         return CudaPlan(
-            gpu, checked, launches, tuple(scratch.items()), len(text.scratch.cleared),
-            next((k for k in libraries if not isinstance(k, InterfaceKind | OwnKind)), None),
-            _streams(given, kinds, views, gpu), _must_wait(checked, given, chosen=self._stream is not None),
-            self._stream, self._debug, aligned, partial(self._plan, known, vectors=False))
-
-    def place(self, given: Mapping[str, Any]) -> Gpu:
-        """The GPU that a call with these arguments runs on."""
-        opened = {x: self.kinds.open(x, a) for x, a in given.items()
-                  if a is not None and isinstance(self._arguments.get(x), GlobalArg)}
-        kinds = {x: self.kinds.of(a) for x, a in opened.items()}
-        return self._place(kinds, {x: kinds[x].view(x, a) for x, a in opened.items()})
+            gpu, checked, launches, Scratch(gpu, scratch, sum(p.cleared for p in text.scratch), allocator),
+            Streams(_streams(given, kinds, views, gpu), self._stream, _must_wait(checked, given, chosen=chosen)),
+            self._debug, aligned, partial(self._plan, known, vectors=False))
 
     def _place(self, kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike]) -> Gpu:
         """The GPU to run on; :raises CallError: arrays are on another one."""
@@ -165,30 +188,31 @@ class CudaRunner(Runner):
         """The machine code of *text*."""
         return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
 
-    def _launches(self, program: GpuProgram, text: Text, bound: BoundArguments, arrays_of_call: Sequence[str],
-                  scratch: Mapping[str, int], varying: Mapping[str, int]
-                  ) -> tuple[PreparedLaunch | PreparedClear, ...] | HostedLaunches:
-        arrays = {name: DeviceView(x.dtype, x.shape, c_strides(x.shape, x.itemsize), 0, program.gpu.ordinal)
-                  if isinstance(x, np.ndarray) else x for name, x in bound.arrays.items()}
-        code = text.code
-        numbers = {x: k for k, x in enumerate((*arrays_of_call, *scratch))}
-        cleared = text.scratch.cleared
-        first = [PreparedClear(program.gpu.driver, code.kernels[0], numbers[cleared[0]],
+    def _launches(self, program: GpuProgram, text: Text, bound: BoundArguments, checked: CheckedCall,
+                  scratch: Mapping[str, int]) -> Launches:
+        gpu, code = program.gpu, text.code
+        arrays = {name: DeviceView.packed(x.shape, x.dtype, gpu.ordinal) if isinstance(x, np.ndarray) else x
+                  for name, x in bound.arrays.items()}
+        places = {x: k for k, x in enumerate((*checked.array_names, *scratch))}
+        varying = [x for x, _, _ in checked.scalars]
+        sources = Sources(places, arrays, bound.values, {x: k for k, x in enumerate((*varying, *text.hosts))})
+
+        def prepared(launch: GeneratedKernel, grid: tuple[int, ...]) -> PreparedLaunch:
+            return PreparedLaunch(gpu.driver, program.functions[launch.name], launch, grid, sources)
+
+        cleared = [p.name for p in text.scratch if p.cleared]
+        first = [PreparedClear(gpu.driver, code.kernels[0], places[cleared[0]],
                                sum(aside(scratch[x]) for x in cleared))] if cleared else []
         if code.order is not None:
-            scalars = {**varying, **{x: len(varying) + k for k, x in enumerate(text.hosts)}}
-            prepared = {launch.name: PreparedLaunch(program.gpu.driver, program.functions[launch.name], launch,
-                                                    (1, 1, 1), numbers, arrays, bound.values, scalars)
-                        for launch in code.kernels}
-            return HostedLaunches(program.gpu, prepared, code.order, text.hosts, bound.values, first)
+            every = {launch.name: prepared(launch, (1, 1, 1)) for launch in code.kernels}
+            return HostedLaunches(gpu, every, code.order, text.hosts, bound.values, first)
         result: list[PreparedLaunch | PreparedClear] = [*first]
         for launch in code.kernels:
             grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
             if min(grid) > 0:
-                require_grid(program.gpu, launch, grid)
-                result.append(PreparedLaunch(program.gpu.driver, program.functions[launch.name], launch, grid,
-                                             numbers, arrays, bound.values, varying))
-        return tuple(result)
+                require_grid(gpu, launch, grid)
+                result.append(prepared(launch, grid))
+        return result
 
     # }}}
 
@@ -213,15 +237,12 @@ def _maker(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping[s
 
     The second result is for arrays in the host's memory: it converts a numpy array.
     """
-    for name, kind in kinds.items():
-        if isinstance(views[name], DeviceView):
-            if isinstance(kind, OwnKind):
-                return OwnKind(given[name].namespace), None
-            return kind, None
-    for kind in kinds.values():
-        if isinstance(kind, TorchKind):
-            return kind, kind.adopt
-    return NUMPY, NUMPY.adopt
+    on_gpu = next((x for x in kinds if isinstance(views[x], DeviceView)), None)
+    if on_gpu is not None:
+        kind = kinds[on_gpu]
+        return (OwnKind(given[on_gpu].namespace) if isinstance(kind, OwnKind) else kind), None
+    host = next((k for k in kinds.values() if isinstance(k, TorchKind)), NUMPY)
+    return host, host.adopt
 
 
 def _streams(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike], gpu: Gpu
@@ -244,7 +265,106 @@ def _must_wait(checked: CheckedCall, values: Mapping[str, Any], *, chosen: bool)
     :arg chosen: the caller chose the stream, and orders everything with it except arrays imported through DLPack.
     """
     if chosen:
-        return any(map(is_of_another_library, checked.outputs)) or any(
+        return any(x.kind.makes_others for x in checked.outputs) or any(
             isinstance(x.kind, OwnKind) and values[x.name].imported for x in checked.inputs)
     return any(isinstance(x.kind, OwnKind | InterfaceKind) and x.adopt is None for x in checked.outputs) or any(
         isinstance(x.kind, OwnKind) for x in checked.inputs)
+
+
+# {{{ timing, by events around the launches
+
+#: A kernel that delays the GPU, so that the host runs ahead and does not limit the timed launches.
+_DELAY = """\
+extern "C" __global__ void delay(const long long cycles)
+{
+    const long long start = clock64();
+    while (clock64() - start < cycles) {
+    }
+}
+"""
+#: Alignment of allocated arrays, in bytes.
+_ALIGNMENT = 256
+#: GPU cycles for the host's work on one launch or event; an upper bound.
+_CYCLES_A_STEP = 20_000
+_MOST_STEPS = 600
+
+
+def _argument_sets(gpu: Gpu, given: Mapping[str, Any], views: Mapping[str, ArrayLike], written: frozenset[str],
+                  request: TimingRequest) -> list[dict[str, Any]]:
+    """Sets of arguments to rotate among, on *gpu*, whose context is current; arrays that are *written* are copies."""
+    size = sum(v.nbytes for v in views.values())
+    number = request.number_of_sets(size, gpu.l2_bytes)
+    if number > 1 and number * size > gpu.free_bytes() // 2:
+        raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
+                        argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
+    copied = {x: v for x, v in views.items() if isinstance(v, np.ndarray) or x in written}
+    block = _Block(gpu, [*copied.values(), *(number - 1) * [*views.values()]])
+    return [{**given, **{x: block.copy(v) for x, v in (views if k else copied).items()}} for k in range(number)]
+
+
+class _Block:
+    """One piece of memory on a GPU, whose context is current, for copies of *views*."""
+
+    def __init__(self, gpu: Gpu, views: Sequence[ArrayLike]) -> None:
+        self._gpu = gpu
+        size = sum(map(_room, views))
+        self._memory = allocate(gpu, (size,), np.dtype(np.uint8))
+        self._next = self._memory.pointer
+
+    def copy(self, view: ArrayLike) -> DeviceArray:
+        """A copy; a copy of an array on the GPU keeps its strides and its alignment, on which the text may depend."""
+        start = self._next
+        self._next += _room(view)
+        if isinstance(view, np.ndarray):
+            packed = np.ascontiguousarray(view)
+            if packed.size:
+                self._gpu.pycuda.memcpy_htod(start, packed.reshape(-1).view(np.uint8))
+            return DeviceArray(DeviceView.packed(view.shape, view.dtype, self._gpu.ordinal, start), self._memory)
+        low, high = view.span
+        start += (view.pointer + low) % _ALIGNMENT
+        if high > low:
+            self._gpu.pycuda.memcpy_dtod(start, view.pointer + low, high - low)
+        return DeviceArray(replace(view, pointer=start - low, ordinal=self._gpu.ordinal, writeable=True), self._memory)
+
+
+def _room(view: ArrayLike) -> int:
+    """Bytes of a copy with any start, a multiple of every dtype's alignment."""
+    low, high = (0, view.nbytes) if isinstance(view, np.ndarray) else view.span
+    return -(-(high - low + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
+
+
+def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingRequest) -> Timing:
+    """The time of *runs* in turns, on *stream*."""
+    delay = _delay(gpu).enter
+    handle = int(stream.handle)
+    turns = itertools.cycle(runs)
+    for run in itertools.islice(turns, max(request.warmup, len(runs))):
+        run()
+    gpu.driver.synchronize(handle)
+    steps = 1 + runs[0].number_of_launches
+    times: list[float] = []
+    batch = 1
+    end = perf_counter() + request.duration
+    while len(times) < request.fewest or (perf_counter() < end and len(times) < request.most):
+        events = [gpu.pycuda.Event() for _ in range(batch + 1)]
+        code = delay((), (batch * steps * _CYCLES_A_STEP,), handle)
+        if code:
+            raise gpu.driver.failure("cuLaunchKernelEx", code)
+        events[0].record(stream)
+        for event in events[1:]:
+            next(turns)()
+            event.record(stream)
+        gpu.driver.synchronize(handle)
+        times += [a.time_till(b) * 1e-3 for a, b in itertools.pairwise(events)]
+        # large enough that the host rarely checks the time, and at most a quarter of the time
+        batch = max(min(_MOST_STEPS // steps, 2 * batch, int(request.duration / 4 / max(min(times), 1e-7))), 1)
+    return Timing.of(times, request)
+
+
+def _delay(gpu: Gpu) -> PreparedLaunch:
+    launch = GeneratedKernel("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
+    binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
+    program = GpuProgram(gpu, binary.cubin, (launch,))
+    return PreparedLaunch(gpu.driver, program.functions["delay"], launch, (1, 1, 1), Sources({}, {}, {}, {"cycles": 0}))
+
+# }}}

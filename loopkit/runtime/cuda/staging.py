@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,7 @@ _KEPT = 256 << 20
 
 
 class Staging:
-    """The copies of one GPU, in one stream; for one thread at a time, with the GPU's context current.
-
-    :ivar handle: the stream's.
-    """
+    """The copies of one GPU, in one stream; for one thread at a time, with the GPU's context current."""
 
     def __init__(self, gpu: Gpu, pool: Any) -> None:
         self._gpu = gpu
@@ -79,19 +77,19 @@ class Staging:
         source = _bytes(np.ascontiguousarray(array))
         if source.size == 0:
             return
+        copy = self._gpu.pycuda.memcpy_htod_async
         if source.size < LARGE or not self._pinned:
             # the driver has read pageable memory when it returns
-            self._gpu.pycuda.memcpy_htod_async(pointer, source, self._stream)
+            copy(pointer, source, self._stream)
             return
-        events = self._events
-        for piece, start in enumerate(range(0, source.size, _PIECE)):
-            i = piece % _PIECES
+        for number, start in enumerate(range(0, source.size, _PIECE)):
             part = source[start:start + _PIECE]
-            if piece >= _PIECES:
-                events[i].synchronize()
-            self._copy(self._pinned[i][:part.size], part)
-            self._gpu.pycuda.memcpy_htod_async(pointer + start, self._pinned[i][:part.size], self._stream)
-            events[i].record(self._stream)
+            pinned, event = self._pinned[number % _PIECES][:part.size], self._events[number % _PIECES]
+            if number >= _PIECES:
+                event.synchronize()
+            self._copy(pinned, part)
+            copy(pointer + start, pinned, self._stream)
+            event.record(self._stream)
         self._stream.synchronize()
 
     def download(self, array: Array, pointer: int) -> None:
@@ -104,26 +102,26 @@ class Staging:
             array[...] = packed
             return
         target = _bytes(array)
+        copy = self._gpu.pycuda.memcpy_dtoh_async
         if target.size < LARGE or not self._pinned:
-            self._gpu.pycuda.memcpy_dtoh_async(target, pointer, self._stream)
+            copy(target, pointer, self._stream)
             self._stream.synchronize()
             return
-        starts = range(0, target.size, _PIECE)
-        for piece in range(min(_PIECES, len(starts))):
-            self._fetch(piece, starts[piece], target, pointer)
-        for piece, start in enumerate(starts):
-            i = piece % _PIECES
+        under_way: deque[tuple[Array, Array, Any]] = deque()
+        for number, start in enumerate(range(0, target.size, _PIECE)):
+            if number >= _PIECES:
+                self._fetched(*under_way.popleft())
             part = target[start:start + _PIECE]
-            self._events[i].synchronize()
-            self._copy(part, self._pinned[i][:part.size])
-            if piece + _PIECES < len(starts):
-                self._fetch(piece + _PIECES, starts[piece + _PIECES], target, pointer)
+            pinned, event = self._pinned[number % _PIECES][:part.size], self._events[number % _PIECES]
+            copy(pinned, pointer + start, self._stream)
+            event.record(self._stream)
+            under_way.append((part, pinned, event))
+        for piece in under_way:
+            self._fetched(*piece)
 
-    def _fetch(self, piece: int, start: int, target: Array, pointer: int) -> None:
-        i = piece % _PIECES
-        size = min(_PIECE, target.size - start)
-        self._gpu.pycuda.memcpy_dtoh_async(self._pinned[i][:size], pointer + start, self._stream)
-        self._events[i].record(self._stream)
+    def _fetched(self, part: Array, pinned: Array, event: Any) -> None:
+        event.synchronize()
+        self._copy(part, pinned)
 
     def _copy(self, target: Array, source: Array) -> None:
         """Copy within the host's memory, by several threads: numpy releases the interpreter lock meanwhile."""
@@ -173,13 +171,9 @@ def _bytes(array: Array) -> Array:
 
 def _threads() -> int:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(min(usable, _MOST_THREADS), 1)
+    return min(usable, _MOST_THREADS)
 
 
-_pools: list[ThreadPoolExecutor] = []
-
-
+@cache
 def _pool() -> ThreadPoolExecutor:
-    if not _pools:
-        _pools.append(ThreadPoolExecutor(_threads(), thread_name_prefix="loopkit-copy"))
-    return _pools[0]
+    return ThreadPoolExecutor(_threads(), thread_name_prefix="loopkit-copy")

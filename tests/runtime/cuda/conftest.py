@@ -12,7 +12,7 @@ import pytest
 
 from loopkit.runtime import host, stages
 from loopkit.runtime import kinds as general_kinds
-from loopkit.runtime.cuda import devices, launching, runner, staging, timing
+from loopkit.runtime.cuda import devices, launching, runner, staging
 from tests.runtime.cuda.fake_arrays import fake_cupy, fake_torch, fill_gpuarray
 from tests.runtime.cuda.fake_code import Codes, single_threaded
 from tests.runtime.cuda.fake_driver import FakeDriver, fake_pycuda
@@ -68,7 +68,6 @@ def install(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Lab:
     monkeypatch.setattr(stages, "generate", codes.generate)
     monkeypatch.setattr(host, "find_compiler", single_threaded)
     monkeypatch.setattr(runner, "load_binary", codes.load_binary)
-    monkeypatch.setattr(timing, "load_binary", codes.load_binary)
     _forget()
     return Lab(machine, codes, modules, torch, cupy, at_exit)
 

@@ -10,7 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from loopkit.runtime.cuda.dlpack import export_capsule
+from loopkit.runtime.cuda.memory import export_capsule
+from loopkit.runtime.views import DeviceView
 from tests.runtime.cuda.fake_gpu import Machine, Stream
 
 NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
@@ -351,17 +352,11 @@ class Exporter:
         last = machine.enqueue("record", self._stream, lambda: None, context)
         machine.enqueue("wait", 0 if stream in (None, 1) else stream, lambda: None, context, last)
         array = self.on_gpu.array
-        return export_capsule(_Exported(self.on_gpu.pointer, array.shape, array.strides, array.dtype,
-                                        self.on_gpu.ordinal, self.on_gpu.owner))
+        return export_capsule(DeviceView(array.dtype, array.shape, array.strides, self.on_gpu.pointer,
+                                         self.on_gpu.ordinal), self.on_gpu.owner)
 
     def get(self) -> np.ndarray:
         return self.on_gpu.read(self._stream)
-
-
-class _Exported:
-    def __init__(self, pointer: int, shape: Any, strides: Any, dtype: Any, ordinal: int, owner: Any) -> None:
-        self.pointer, self.shape, self.strides, self.dtype, self.ordinal = pointer, shape, strides, dtype, ordinal
-        self.owner = owner
 
 
 def on_gpu(machine: Machine, array: np.ndarray, ordinal: int = 0, stream: int = 0) -> OnGpu:

@@ -11,11 +11,9 @@ import numpy as np
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.compiler import HostCompiler, find_compiler
+from loopkit.runtime.compiler import OPENMP, HostCompiler, find_compiler
 from loopkit.runtime.cuda.binary import Binary
-from loopkit.runtime.flags import OPENMP
-from loopkit.runtime.host import _ctype, _function
-from loopkit.runtime.library import load_library
+from loopkit.runtime.host import _ctype, _function, load_library
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget

@@ -17,9 +17,9 @@ import pytest
 
 import loopkit as lk
 from loopkit.runtime.compiler import find_compiler
-from loopkit.runtime.cuda import dlpack
-from loopkit.runtime.cuda.dlpack import _DELETER, Imported, _Managed, _Versioned, export_capsule
-from loopkit.runtime.cuda.memory import DeviceArray
+from loopkit.runtime.cuda import memory as dlpack
+from loopkit.runtime.cuda.memory import _DELETER, DeviceArray, Imported, _Managed, _Versioned
+from loopkit.runtime.views import DeviceView
 from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.fake_arrays import on_gpu
 from tests.runtime.cuda.work import F, read, saxpy
@@ -66,14 +66,14 @@ class Capsule:
 def test_what_a_capsule_says(versioned: bool) -> None:
     capsule = Capsule(versioned=versioned, array=X[:, ::2], byte_offset=16)
     found = Imported(capsule.made)
-    assert (found.pointer, found.shape, found.strides) == (X.ctypes.data + 16, (3, 2), (16, 8))
-    assert (found.dtype, found.device, found.read_only) == (np.dtype(F), (2, 0), False)
-    assert Imported(Capsule(versioned=versioned, strides=False).made).strides is None
+    assert found.view == DeviceView(np.dtype(F), (3, 2), (16, 8), X.ctypes.data + 16, 0, writeable=True)
+    assert found.device_type == 2
+    assert Imported(Capsule(versioned=versioned, strides=False).made).view.strides == (16, 4)
 
 
 def test_read_only_is_said_by_versioned_capsules_only() -> None:
-    assert Imported(Capsule(versioned=True, flags=1).made).read_only
-    assert not Imported(Capsule(versioned=True, flags=2).made).read_only
+    assert not Imported(Capsule(versioned=True, flags=1).made).view.writeable
+    assert Imported(Capsule(versioned=True, flags=2).made).view.writeable
 
 
 @pytest.mark.parametrize("versioned", [False, True])
@@ -93,7 +93,7 @@ def test_the_deleter_is_called_once(versioned: bool) -> None:
 def test_capsules_without_a_deleter() -> None:
     capsule = Capsule()
     capsule.managed.deleter = None
-    assert Imported(capsule.made).shape == (3, 4)
+    assert Imported(capsule.made).view.shape == (3, 4)
 
 
 @pytest.mark.parametrize(("fields", "match"), [
@@ -120,7 +120,7 @@ def test_versions_that_are_not_known_are_not_touched() -> None:
     (0, 16, "int16"), (1, 64, "uint64"), (2, 16, "float16"), (4, 16, "bfloat16"), (5, 128, "complex128"),
     (6, 8, "bool")])
 def test_elements(code: int, bits: int, wanted: str) -> None:
-    assert Imported(Capsule(code=code, bits=bits).made).dtype.name == wanted
+    assert Imported(Capsule(code=code, bits=bits).made).view.dtype.name == wanted
 
 # }}}
 
@@ -128,16 +128,15 @@ def test_elements(code: int, bits: int, wanted: str) -> None:
 # {{{ out
 
 def exported(array: np.ndarray = X) -> Any:
-    return DeviceArray(array.ctypes.data, array.shape, array.dtype, 0, array, strides=array.strides)
+    return DeviceArray(DeviceView(array.dtype, array.shape, array.strides, array.ctypes.data, 0), array)
 
 
 @pytest.mark.parametrize("array", [X, X.T, X[::2, 1:], X[0, 0:0], np.array(3.0), X.astype(ml_dtypes.bfloat16),
                                    X.astype(np.complex64), X > 3], ids=lambda a: f"{a.dtype}{a.shape}{a.strides}")
 def test_there_and_back(array: np.ndarray) -> None:
-    found = Imported(export_capsule(exported(array)))
-    assert (found.pointer, found.shape, found.strides) == (array.ctypes.data, array.shape, array.strides)
-    assert found.dtype == array.dtype
-    assert found.device == (2, 0)
+    found = Imported(exported(array).__dlpack__())
+    assert found.view == exported(array).view
+    assert found.device_type == 2
 
 
 def test_a_capsule_holds_its_array_until_it_is_done_with() -> None:
@@ -210,7 +209,7 @@ def test_arguments(lab: Lab, old: bool) -> None:
 def test_arguments_that_are_refused(lab: Lab) -> None:
     compiled = lk.compile(saxpy(), target="cuda")
     y = on_gpu(lab.machine, np.arange(12, dtype=F))
-    good = DeviceArray(y.pointer, (12,), np.dtype(F), 0, y)
+    good = DeviceArray(DeviceView.packed((12,), np.dtype(F), 0, y.pointer), y)
     with pytest.raises(lk.CallError, match="its memory is not on a GPU"):
         compiled(x=producer(lab, device_type=1), y=good, alpha=1)
     with pytest.raises(lk.CallError, match="must be an array"):
@@ -259,17 +258,17 @@ void let_go(void *capsule)
 }
 """
 _PROGRAM = """\
-import ctypes, sys, types
+import ctypes, sys
 import numpy as np
-from loopkit.runtime.cuda.dlpack import export_capsule
+from loopkit.runtime.cuda.memory import export_capsule
+from loopkit.runtime.views import DeviceView
 library, api = ctypes.CDLL(sys.argv[1]), ctypes.pythonapi
 def call(name, result, *arguments):
     return ctypes.PYFUNCTYPE(result, *arguments)((name, api))
 sys.names = ctypes.create_string_buffer(b"used_dltensor"), ctypes.create_string_buffer(b"taken")
 used, taken = (ctypes.cast(name, ctypes.c_char_p) for name in sys.names)
 a = np.ones(4)
-array = types.SimpleNamespace(pointer=a.ctypes.data, shape=(4,), strides=(8,), dtype=a.dtype, ordinal=0)
-capsule = export_capsule(array)
+capsule = export_capsule(DeviceView.packed((4,), a.dtype, 0, a.ctypes.data), a)
 address = call("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(capsule, b"dltensor")
 call("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(capsule, used)
 sys.kept = call("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
