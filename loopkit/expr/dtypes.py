@@ -61,13 +61,9 @@ Lookup = Callable[[str], Type | None]
 WEAK_INT, WEAK_FLOAT, WEAK_COMPLEX = Weak(_INT), Weak(_FLOAT), Weak(_COMPLEX)
 
 
+@lru_cache(maxsize=64)
 def weak(dtype: np.dtype) -> Type:
     """The type of an iname or a value argument of *dtype*; truth values are not weak."""
-    return _weak(dtype)
-
-
-@lru_cache(maxsize=64)
-def _weak(dtype: np.dtype) -> Type:
     rank = _RANKS[kind_of(dtype)]
     return Weak(rank, dtype) if rank else dtype
 

@@ -17,20 +17,20 @@ The grammar; a line ends at its newline, but for one within brackets or behind a
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pymbolic.typing import Expression
 
 from loopkit.expr.build import negated, product_of, quotient, sum_of
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.expr.parsing import ExpressionParser
+from loopkit.expr.parsing import ExpressionParser, KnownNames
 from loopkit.expr.tokens import Source, Tokens, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language import names
 from loopkit.language.program import (
-    NO_OPTIONS,
     Assignment,
     ForBlock,
     IfBlock,
@@ -60,9 +60,8 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
     :raises ParseError: at the first place that cannot be read.
     """
     tokens = tokenize(source)
-    parser = ExpressionParser(tokens, inames=inames, rules=_rule_arities(tokens),
-                              operations=(*REDUCTIONS, *operations), read_domain=read_domain)
-    reader = _StatementParser(parser)
+    known = KnownNames(inames, _rule_arities(tokens), (*REDUCTIONS, *operations), read_domain)
+    reader = _StatementParser(ExpressionParser(tokens, known=known))
     body = reader.block(None)
     return ParsedProgram(source, body, tuple(reader.rules))
 
@@ -108,31 +107,20 @@ class _StatementParser:
                 if opened_at is None:
                     raise parser.error("a statement", message=f"'{parser.text}' ends no block.")
                 return tuple(nodes)
-            node = self._node()
-            if node is not None:
-                nodes.append(node)
+            if parser.text == "for":
+                nodes.append(self._for())
+            elif parser.text == "if":
+                nodes.append(self._if())
+            elif self._at_rule():
+                self.rules.append(self._rule())
+            else:
+                nodes.append(self._assignment())
 
     def _filled_block(self, opened_at: int) -> tuple[Node, ...]:
         body = self.block(opened_at)
         if not body:
             raise self.parser.error("a statement", message=f"Nothing stands before this '{self.parser.text}'.")
         return body
-
-    def _node(self) -> Node | None:
-        match self.parser.text:
-            case "for":
-                return self._for()
-            case "if":
-                return self._if()
-            case _:
-                return self._other()
-
-    def _other(self) -> Assignment | None:
-        """An assignment, or a rule, which is stored separately."""
-        if self._at_rule():
-            self.rules.append(self._rule())
-            return None
-        return self._assignment()
 
     def _line_end(self, expected: str) -> None:
         if self.parser.kind not in ("newline", "end"):
@@ -144,15 +132,11 @@ class _StatementParser:
         parser = self.parser
         start = parser.at
         parser.at += 1
-        inames = [self._pattern("an iname")]
-        while parser.accept(","):
-            inames.append(self._pattern("an iname"))
+        inames = self._patterns("an iname", ",")
         self._line_end("',' or the end of the line")
         body = self._filled_block(start)
-        if parser.text != "end":
-            raise parser.error("'end'", message=f"'{parser.text}' belongs to no 'if'.")
-        self._end()
-        return ForBlock(parser.tokens.starts[start], tuple(inames), body)
+        self._end(f"'{parser.text}' belongs to no 'if'.")
+        return ForBlock(parser.tokens.starts[start], inames, body)
 
     def _if(self) -> IfBlock:
         """``if`` or ``elif`` with all that follows, over the ``end``."""
@@ -170,19 +154,23 @@ class _StatementParser:
         elif parser.accept("else"):
             self._line_end("the end of the line")
             otherwise = self._filled_block(start)
-            if parser.text != "end":
-                raise parser.error("'end'", message=f"'{parser.text}' stands behind an 'else'.")
-            self._end()
+            self._end(f"'{parser.text}' stands behind an 'else'.")
         else:
             self._end()
         return IfBlock(parser.tokens.starts[start], condition, uses, then, otherwise)
 
-    def _end(self) -> None:
-        self.parser.take("end")
+    def _end(self, otherwise: str | None = None) -> None:
+        if not self.parser.accept("end"):
+            raise self.parser.error("'end'", message=otherwise)
         self._line_end("the end of the line")
 
-    def _pattern(self, expected: str) -> Pattern:
-        return Pattern(self.parser.name(expected), self.parser.tokens.starts[self.parser.at - 1])
+    def _patterns(self, expected: str, separator: str) -> tuple[Pattern, ...]:
+        """Names with *separator* between them."""
+        found: list[Pattern] = []
+        while not found or self.parser.accept(separator):
+            start = self.parser.tokens.starts[self.parser.at]
+            found.append(Pattern(self.parser.name(expected), start))
+        return tuple(found)
 
     # }}}
 
@@ -190,7 +178,7 @@ class _StatementParser:
 
     def _at_rule(self) -> bool:
         texts, kinds, at = self.parser.tokens.texts, self.parser.tokens.kinds, self.parser.at
-        if texts[at] not in self.parser.rules:
+        if texts[at] not in self.parser.known.rules:
             return False
         while kinds[at] not in ("newline", "end"):
             if texts[at] == ":=":
@@ -216,9 +204,10 @@ class _StatementParser:
         parser.take(":=")
         parser.uses = []
         # an argument hides an iname of its name
-        outer, parser.inames = parser.inames, set(parser.inames).difference(arguments)
+        known = parser.known
+        parser.known = replace(known, inames=set(known.inames).difference(arguments))
         expression = parser.expression()
-        parser.inames = outer
+        parser.known = known
         self._line_end("an operator or the end of the line")
         for use in parser.uses:
             if use.name in arguments and use.rank >= 0:
@@ -242,11 +231,11 @@ class _StatementParser:
     def _assignment(self) -> Assignment:
         parser = self.parser
         start, tokens = parser.at, parser.tokens
-        parser.uses, reductions = [], parser.reductions
+        parser.uses = []
         temporary = self._declaration()
         name_at = parser.at
         name = parser.name("a statement" if temporary is None else "the name of a temporary")
-        if name in parser.rules:
+        if name in parser.known.rules:
             raise parser.error("an array or a temporary", at=name_at,
                                message=f"The substitution rule '{name}' cannot be written.")
         assignee = parser.reference(name, name_at)
@@ -262,10 +251,9 @@ class _StatementParser:
         else:
             parser.at -= 1
             raise parser.error("'='", hint=_assignment_hint(name, operator))
-        options = self._options() if parser.text == "{" else NO_OPTIONS
+        options = self._options() if parser.text == "{" else InstructionOptions()
         self._line_end("an operator, '{' or the end of the line")
-        return Assignment(tokens.starts[start], assignee, name, expression, temporary, options,
-                          tuple(parser.uses), parser.reductions - reductions)
+        return Assignment(tokens.starts[start], assignee, name, expression, temporary, options, tuple(parser.uses))
 
     def _declaration(self) -> str | None:
         """``<>`` or ``<dtype>`` before an assignee."""
@@ -281,34 +269,27 @@ class _StatementParser:
     def _options(self) -> InstructionOptions:
         parser = self.parser
         parser.at += 1
-        found: dict[str, object] = {}
+        found: dict[str, Any] = {}
         while parser.text != "}":
-            at = parser.at
             key = parser.text
-            if key not in _OPTION_READERS:
-                raise parser.error("one of " + ", ".join(_OPTION_READERS))
-            parser.at += 1
-            if key not in STATEMENT_INSTRUCTIONS:
-                parser.take("=")
+            if key not in _OPTION_READERS and key not in STATEMENT_INSTRUCTIONS:
+                raise parser.error("one of " + ", ".join((*_OPTION_READERS, *STATEMENT_INSTRUCTIONS)))
             if key in found:
-                raise parser.error("each option once", at=at, message=f"The option '{key}' is given twice.")
-            found[key] = _OPTION_READERS[key](self)
+                raise parser.error("each option once", message=f"The option '{key}' is given twice.")
+            parser.at += 1
+            if key in STATEMENT_INSTRUCTIONS:
+                found[key] = STATEMENT_INSTRUCTIONS[key]
+            else:
+                parser.take("=")
+                found[key] = _OPTION_READERS[key](self)
             if parser.text != "}":
                 parser.take(",", "',' or '}'")
         parser.at += 1
-        return InstructionOptions(
-            id=found.get("id"), dep=found.get("dep", ()), nosync=found.get("nosync", ()),     # type: ignore[arg-type]
-            inames=found.get("inames"),                                                       # type: ignore[arg-type]
-            tags=found.get("tags", frozenset()), condition=found.get("if"),                   # type: ignore[arg-type]
-            instructions=tuple(i for name, i in STATEMENT_INSTRUCTIONS.items() if name in found))
+        instructions = tuple(found.pop(name) for name in STATEMENT_INSTRUCTIONS if name in found)
+        condition = found.pop("if", None)
+        return InstructionOptions(**found, condition=condition, instructions=instructions)
 
-    def read_id(self) -> str:
-        return self.parser.name("a statement id")
-
-    def read_condition(self) -> Expression:
-        return self.parser.expression()
-
-    def read_patterns(self) -> tuple[Pattern, ...]:
+    def read_globs(self) -> tuple[Pattern, ...]:
         """``a:b_*:c`` up to the ``,`` or ``}`` that ends it."""
         parser, tokens = self.parser, self.parser.tokens
         patterns = []
@@ -326,28 +307,20 @@ class _StatementParser:
 
     def read_names(self) -> tuple[Pattern, ...]:
         """``i:j:k``."""
-        found = [self._pattern("a name")]
-        while self.parser.accept(":"):
-            found.append(self._pattern("a name"))
-        return tuple(found)
-
-    def read_inames(self) -> tuple[Pattern, ...]:
-        """``i:j:k``, or nothing: only the inames that the statement mentions."""
-        return () if self.parser.text in (",", "}") else self.read_names()
-
-    def read_tags(self) -> frozenset[str]:
-        return frozenset(pattern.text for pattern in self.read_names())
-
-    def read_flag(self) -> bool:
-        return True
+        return self._patterns("a name", ":")
 
     # }}}
 
 
-_OPTION_READERS: dict[str, Callable[[_StatementParser], object]] = {
-    "id": _StatementParser.read_id, "dep": _StatementParser.read_patterns, "inames": _StatementParser.read_inames,
-    "if": _StatementParser.read_condition, "tags": _StatementParser.read_tags, "nosync": _StatementParser.read_patterns,
-    **dict.fromkeys(STATEMENT_INSTRUCTIONS, _StatementParser.read_flag)}
+#: The options with a value, by name.
+_OPTION_READERS: Mapping[str, Callable[[_StatementParser], object]] = {
+    "id": lambda reader: reader.parser.name("a statement id"),
+    "dep": _StatementParser.read_globs,
+    # nothing: only the inames that the statement mentions
+    "inames": lambda reader: () if reader.parser.text in (",", "}") else reader.read_names(),
+    "if": lambda reader: reader.parser.expression(),
+    "tags": lambda reader: frozenset(pattern.text for pattern in reader.read_names()),
+    "nosync": _StatementParser.read_globs}
 
 
 def _assignment_hint(name: str, operator: str) -> str | None:
