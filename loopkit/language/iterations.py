@@ -48,7 +48,7 @@ def _crossed(kernel: LoopKernel, name: str, accesses: Sequence[Access]) -> tuple
     common = _inames_of_values(kernel, accesses)
     if not any(len(_loops_over(kernel, x, accesses)) > 1 for x in common):
         return ()
-    found = {x for d in _flows(kernel, name) for x in _apart(kernel, d.source, d.sink, common)}
+    found = {x for d in flow_of_values(kernel, name) for x in _apart(kernel, d.source, d.sink, common)}
     return tuple(x for x in kernel.inames if x in found)
 
 
@@ -73,59 +73,56 @@ def _apart(kernel: LoopKernel, writer: str, reader: str, inames: Collection[str]
         if writer != reader else frozenset()
 
 
-def _flows(kernel: LoopKernel, name: str) -> list[Dependence]:
-    return list(flow_of_values(kernel, name))
-
-
 # {{{ several values under one name
 
 def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
     """Refuse a scalar temporary with two readings: a value for each iteration of an iname, or the last value.
 
-    The inames of its values are those that all of its writers have. A read is ambiguous if the writers whose values
-    reach it have a further iname, and the reader lacks it or has it in another loop. It is also ambiguous if a single
-    such writer, outside of ``for`` blocks, has the iname and the reader has it in another loop. Temporaries with
-    subscripts are storage, as arguments are.
+    This concerns temporaries whose writers, updates left out, have different inames. Values reach a reader directly or
+    through updates. An iname that not all writers have is ambiguous at a read in two cases:
 
-    :arg opened: the inames of the ``for`` blocks around each statement.
-    :arg final: the statements that declare all their inames.
+    - The reader has it in another loop than the writer of the value. Either all writers whose values reach the reader
+      have it, or the writer is no update and has it outside of ``for`` blocks.
+    - The reader lacks it, and all writers whose values reach the reader have it. A ``for`` block over it around the
+      writer, or ``{inames=}`` behind the reader, shows that the last value is meant.
+
+    Temporaries with subscripts are storage, as arguments are.
+
+    :arg opened: the inames of the ``for`` blocks around each statement of the text.
+    :arg final: the statements with ``{inames=}``.
     :raises PreconditionError: a read of a temporary is ambiguous.
     """
     accumulators = {node.accumulator for node in kernel.reductions.values()}
     for name, accesses in accesses_by_array(kernel).items():
         if name not in kernel.temporaries or name in accumulators or accesses[0].subscripts:
             continue
-        readers = {a.statement for a in accesses if not a.is_write}
-        begun = {_inames_of_values(kernel, [a]) for a in accesses if a.is_write and a.statement not in readers}
-        if len(begun) > 1:
-            _require_values_alike(kernel, name, accesses, opened, final)
+        writers = {a.statement: a for a in accesses if a.is_write}
+        begun = writers.keys() - {a.statement for a in accesses if not a.is_write}
+        if len({_inames_of_values(kernel, [writers[s]]) for s in begun}) < 2:
+            continue
+        common, flows = _inames_of_values(kernel, accesses), list(flow_of_values(kernel, name))
+        for d in flows:
+            writer, reader = _owner(kernel, d.source), _owner(kernel, d.sink)
+            shared = _inames_of_values(kernel, [writers[w] for w in _reaching(flows, d.sink) & writers.keys()]) - common
+            own = _inames_of_values(kernel, [writers[d.source]]) - common - opened[writer] if d.source in begun \
+                else frozenset()
+            lacked = frozenset() if reader in final else \
+                shared.difference(kernel.statement_by_id[d.sink].inames, opened[writer])
+            if ambiguous := _apart(kernel, d.source, d.sink, shared | own) | lacked:
+                raise _two_meanings(kernel, d, name, min(ambiguous), writers)
 
 
-def _require_values_alike(kernel: LoopKernel, name: str, accesses: Sequence[Access],
-                          opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
-    writers = {a.statement: a for a in accesses if a.is_write}
-    common = _inames_of_values(kernel, accesses)
-    flows = _flows(kernel, name)
-    readers = {a.statement for a in accesses if not a.is_write}
-    for d in flows:
-        together = _reaching(flows, d.sink) & writers.keys()
-        more = _inames_of_values(kernel, [writers[w] for w in together]) - common
-        own = _inames_of_values(kernel, [writers[d.source]]) - common - opened[_owner(kernel, d.source)] \
-            if d.source in writers.keys() - readers else frozenset()
-        reader = kernel.statement_by_id[d.sink]
-        owner = _owner(kernel, d.sink)
-        for x in sorted(more | own):
-            apart = x in _apart(kernel, d.source, d.sink, [x])
-            lacks = x in more.difference(reader.inames, opened[_owner(kernel, d.source)]) and owner not in final
-            if apart or lacks:
-                other = next(w for w in writers if x not in kernel.statement_by_id[w].inames
-                             or x in variables(kernel.statement_by_id[w].assignee))
-                raise PreconditionError(
-                    f"'{owner}' reads '{name}' of '{d.source}', which has a value for each '{x}', in no loop over "
-                    f"'{x}' that both share, and '{other}' writes '{name}' without '{x}': '{name}' may mean each of "
-                    "these values, or the last one.", subject=name,
-                    hint=f"call the value that '{other}' writes otherwise; or put '{d.source}' and '{owner}' into one "
-                         f"'for {x}' block, or '{d.source}' alone and {{inames=}} behind '{owner}'")
+def _two_meanings(kernel: LoopKernel, flow: Dependence, name: str, iname: str, writers: Collection[str]
+                  ) -> PreconditionError:
+    source, owner = flow.source, _owner(kernel, flow.sink)
+    statements = [kernel.statement_by_id[w] for w in writers]
+    other = next(s.id for s in statements if iname not in s.inames or iname in variables(s.assignee))
+    return PreconditionError(
+        f"'{owner}' reads '{name}' of '{source}', which has a value for each '{iname}', in no loop over '{iname}' that "
+        f"both share, and '{other}' writes '{name}' without '{iname}': '{name}' may mean each of these values, or the "
+        "last one.", subject=name,
+        hint=f"call the value that '{other}' writes otherwise; or put '{source}' and '{owner}' into one 'for {iname}' "
+             f"block, or '{source}' alone and {{inames=}} behind '{owner}'")
 
 
 def _reaching(flows: Sequence[Dependence], reader: str) -> set[str]:
@@ -149,7 +146,7 @@ def _owner(kernel: LoopKernel, statement: str) -> str:
 
 def _require_cells(kernel: LoopKernel, name: str, inames: tuple[str, ...], declared: Collection[str]) -> None:
     for x in inames:
-        writer, reader = next((d.source, d.sink) for d in _flows(kernel, name)
+        writer, reader = next((d.source, d.sink) for d in flow_of_values(kernel, name)
                               if _apart(kernel, d.source, d.sink, [x]))
         meaning = (f"'{reader}' reads '{name}' in another loop over '{x}' than '{writer}', which writes it, and so "
                    f"needs its value of each '{x}'")
@@ -192,7 +189,7 @@ def _require_inside(kernel: LoopKernel, name: str, iname: str, meaning: str, las
 
 
 def _require_not_carried(kernel: LoopKernel, name: str, iname: str, meaning: str) -> None:
-    for d in _flows(kernel, name):
+    for d in flow_of_values(kernel, name):
         if not _apart(kernel, d.source, d.sink, [iname]) and differing(
                 d.relation, shared_loops(kernel, d.source, d.sink, [iname])) is not None:
             raise PreconditionError(
