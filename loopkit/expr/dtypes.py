@@ -218,7 +218,9 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
         case p.FloorDiv() | p.Remainder():
             return _no_complex(expr, _fold(arithmetic, (expr.numerator, expr.denominator), child))
         case p.Power():
-            return power_type(_fold(arithmetic, (expr.base, expr.exponent), child), expr.exponent)
+            joined = _fold(arithmetic, (expr.base, expr.exponent), child)
+            is_reciprocal = isinstance(expr.exponent, int) and expr.exponent < 0
+            return as_float(joined) if joined is not None and is_reciprocal else joined
         case p.Min() | p.Max():
             return _no_complex(expr, _fold(join, expr.children, child))
         case p.If():
@@ -249,13 +251,6 @@ def _fold(f: Callable[[Type, Type], Type], operands: tuple[Expression, ...],
             return None
         found = new if found is None else f(found, new)
     return found
-
-
-def power_type(joined: Type | None, exponent: Expression) -> Type | None:
-    """The type of ``base**exponent`` from the :func:`arithmetic` type of the two."""
-    if joined is not None and isinstance(exponent, int) and exponent < 0:
-        return as_float(joined)
-    return joined
 
 
 def function_type(name: str, argument: Type | None) -> Type | None:

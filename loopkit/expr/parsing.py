@@ -13,12 +13,13 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, NamedTuple
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import UnknownNameError
-from loopkit.expr.build import floor_div, logical_onto, negated, power, product_onto, quotient, remainder, sum_onto
+from loopkit.expr.build import negated, onto
 from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES
 from loopkit.expr.kinds import named_dtype
 from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast
@@ -27,12 +28,22 @@ from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
-#: The binary operators: how tight each binds, how tight its right operand must bind, and the node.
-_BINARY: Mapping[str, tuple[int, int, Callable[[Expression, Expression], Expression]]] = {
-    "or": (_OR, _OR, partial(logical_onto, p.LogicalOr)), "and": (_AND, _AND, partial(logical_onto, p.LogicalAnd)),
-    "+": (_SUM, _SUM, sum_onto), "-": (_SUM, _SUM, lambda left, right: sum_onto(left, negated(right))),
-    "*": (_PRODUCT, _PRODUCT, product_onto), "/": (_PRODUCT, _PRODUCT, quotient),
-    "//": (_PRODUCT, _PRODUCT, floor_div), "%": (_PRODUCT, _PRODUCT, remainder), "**": (_POWER, _UNARY, power)}
+class BinaryOperator(NamedTuple):
+    """How tight an operator binds, how tight its right operand must bind, and the node of its operands."""
+
+    binding: int
+    right: int
+    node: Callable[[Any, Any], Expression]
+
+
+BINARY: Mapping[str, BinaryOperator] = {
+    "or": BinaryOperator(_OR, _OR, partial(onto, p.LogicalOr)),
+    "and": BinaryOperator(_AND, _AND, partial(onto, p.LogicalAnd)),
+    "+": BinaryOperator(_SUM, _SUM, partial(onto, p.Sum)),
+    "-": BinaryOperator(_SUM, _SUM, lambda left, right: onto(p.Sum, left, negated(right))),
+    "*": BinaryOperator(_PRODUCT, _PRODUCT, partial(onto, p.Product)),
+    "/": BinaryOperator(_PRODUCT, _PRODUCT, p.Quotient), "//": BinaryOperator(_PRODUCT, _PRODUCT, p.FloorDiv),
+    "%": BinaryOperator(_PRODUCT, _PRODUCT, p.Remainder), "**": BinaryOperator(_POWER, _UNARY, p.Power)}
 
 #: Python's stack bounds the depth of what is walked recursively; this stays far below.
 _MOST_DEPTH = 100
@@ -125,10 +136,9 @@ class ExpressionParser(Cursor):
             operator = self.text
             if operator in _COMPARISONS and floor < _COMPARISON:
                 left = self._comparisons(left)
-            elif operator in _BINARY and floor < _BINARY[operator][0]:
-                _, right, node = _BINARY[operator]
+            elif operator in BINARY and floor < BINARY[operator].binding:
                 self.at += 1
-                left = node(left, self.expression(right))
+                left = BINARY[operator].node(left, self.expression(BINARY[operator].right))
             else:
                 self._depth -= 1
                 return left

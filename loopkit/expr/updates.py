@@ -15,7 +15,7 @@ def update_of(target: Expression, expression: Expression) -> tuple[str, Expressi
 
     >>> import pymbolic.primitives as p
     >>> h, w = map(p.Variable, "hw")
-    >>> update_of(h, h + w + 1)
+    >>> update_of(h, p.Sum((h, w, 1)))
     ('sum', Sum((Variable('w'), 1)))
     >>> update_of(h, 2*w) is None
     True

@@ -17,7 +17,6 @@ from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import fits, require_kinds
 from loopkit.kernel.data import (
     ADDRESS_SPACES,
-    AddressSpace,
     Argument,
     GlobalArg,
     TemporaryVariable,
@@ -83,29 +82,20 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
 
 
 def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
-    datum = replace(datum, dtype=_dtype(datum.name, datum.dtype))
+    name, dtype = datum.name, dtype_of(datum.dtype)
+    if dtype is None and datum.dtype is not None:
+        raise PreconditionError(f"'{name}' has the dtype {datum.dtype!r}.", subject=name, hint=DTYPES)
+    datum = replace(datum, dtype=dtype)
     if not isinstance(datum, ValueArg):
-        datum = replace(datum, shape=_shape(datum.name, datum.shape))
+        datum = replace(datum, shape=_shape(name, datum.shape))
     if isinstance(datum, TemporaryVariable):
-        datum = replace(datum, address_space=_space(datum.name, datum.address_space),
-                        fixed=bool(datum.shape) and datum.address_space is not None)
+        space = None if datum.address_space is None else address_space(datum.address_space)
+        if space is None and datum.address_space is not None:
+            raise PreconditionError(f"'{name}' has the address space {datum.address_space!r}.", subject=name,
+                                    hint=ADDRESS_SPACES)
+        datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
     require_kinds(type(datum), (), vars(datum))
     return datum
-
-
-def _space(name: str, space: object) -> AddressSpace | None:
-    found = None if space is None else address_space(space)
-    if found is None and space is not None:
-        raise PreconditionError(f"'{name}' has the address space {space!r}.", subject=name, hint=ADDRESS_SPACES)
-    return found
-
-
-def _dtype(name: str, dtype: object) -> np.dtype | None:
-    result = dtype_of(dtype)
-    if result is None and dtype is not None:
-        raise PreconditionError(f"'{name}' has the dtype {dtype!r}.", subject=name,
-                                hint=DTYPES)
-    return result
 
 
 def _shape(name: str, shape: object) -> tuple[Expression, ...] | None:

@@ -11,6 +11,7 @@ from loopkit.errors import InternalError, ParseError
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import InlineReduction
+from loopkit.expr.tokens import Source
 from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, ParsedProgram
 from loopkit.language.rules import Rules, bound_inames
 
@@ -73,10 +74,8 @@ def inherited(program: ParsedProgram, temporaries: Collection[str], rules: Rules
             writers.setdefault(part.written, []).append(part)
     gained = _largest(parts, writers)
     for part in parts:
-        if part.around.opened and gained[part]:
-            raise _two_readings(program, part, writers, gained)
-        if clash := gained[part] & part.reducing:
-            raise _reduced(program, part, min(clash), writers, gained)
+        if clash := gained[part] if part.around.opened else gained[part] & part.reducing:
+            raise _two_readings(program.source, part, min(clash), writers, gained)
     return {part.start: found for part, found in gained.items() if found}
 
 
@@ -199,41 +198,31 @@ class _PartCollector:
 # }}}
 
 
-# {{{ errors
-
-def _source_of(part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
-               gained: Mapping[ProgramPart, frozenset[str]], *, inside: bool = False) -> tuple[str, ProgramPart]:
-    """A temporary through which *part* inherits *iname*, and its last writer above that has the iname."""
-    for name, reducing in sorted(part.reads, key=lambda read: (read[0], sorted(read[1]))):
-        found = _inames_of_values(writers.get(name, ()), dict(gained))
-        shown = [w for w in writers.get(name, ()) if not inside or iname not in w.around.opened]
-        if found and iname in found and iname not in reducing and shown:
-            above = [w for w in shown if w.start < part.start]
-            return name, max(above or shown, key=lambda w: w.start)
-    raise InternalError(f"'{iname}' comes through no temporary.")
-
-
-def _two_readings(program: ParsedProgram, part: ProgramPart, writers: Mapping[str, Sequence[ProgramPart]],
+def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
                   gained: Mapping[ProgramPart, frozenset[str]]) -> ParseError:
-    iname = min(gained[part])
-    name, writer = _source_of(part, iname, writers, gained, inside=True)
-    line = program.source.line_of(writer.start)
-    first, last = sorted((line, program.source.line_of(part.start)))
-    return program.source.error(
-        part.start, f"'{name}' has a value for each '{iname}' (line {line}), and no loop over '{iname}' stands in this "
-        f"block: '{name}' may mean each of these values here, or the last one.",
-        f"a loop over '{iname}' that shows which",
+    name, writer = _source_of(part, iname, writers, gained)
+    line = source.line_of(writer.start)
+    value = f"'{name}' has a value for each '{iname}' (line {line})"
+    if not part.around.opened:
+        return source.error(
+            part.start, f"{value}, and this statement reads it outside of its reduction over '{iname}'.",
+            f"'{name}' inside of the reduction, or a reduction over another iname",
+            hint="for the last value: {inames=} behind the statement")
+    first, last = sorted((line, source.line_of(part.start)))
+    return source.error(
+        part.start, f"{value}, and no loop over '{iname}' stands in this block: '{name}' may mean each of these values "
+        "here, or the last one.", f"a loop over '{iname}' that shows which",
         hint=f"for each value: 'for {iname} ... end' around lines {first} to {last}; "
              f"for the last one: 'for {iname} ... end' around line {line} alone, or {{inames=}} behind this line")
 
 
-def _reduced(program: ParsedProgram, part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
-             gained: Mapping[ProgramPart, frozenset[str]]) -> ParseError:
-    name, writer = _source_of(part, iname, writers, gained)
-    return program.source.error(
-        part.start, f"'{name}' has a value for each '{iname}' (line {program.source.line_of(writer.start)}), and this "
-        f"statement reads it outside of its reduction over '{iname}'.",
-        f"'{name}' inside of the reduction, or a reduction over another iname",
-        hint="for the last value: {inames=} behind the statement")
-
-# }}}
+def _source_of(part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
+               gained: Mapping[ProgramPart, frozenset[str]]) -> tuple[str, ProgramPart]:
+    """A temporary through which *part* inherits *iname*, and its last writer above that has the iname."""
+    for name, reducing in sorted(part.reads, key=lambda read: (read[0], sorted(read[1]))):
+        found = _inames_of_values(writers.get(name, ()), dict(gained))
+        shown = [w for w in writers.get(name, ()) if not part.around.opened or iname not in w.around.opened]
+        if found and iname in found and iname not in reducing and shown:
+            above = [w for w in shown if w.start < part.start]
+            return name, max(above or shown, key=lambda w: w.start)
+    raise InternalError(f"'{iname}' comes through no temporary.")

@@ -1,7 +1,7 @@
 """Values of temporaries by iteration: a read in another loop over an iname gets the value of the same iteration."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from loopkit.analysis.accesses import Access, accesses_by_array, data_params
@@ -145,56 +145,45 @@ def _owner(kernel: LoopKernel, statement: str) -> str:
 # {{{ what cannot have a value for each iteration
 
 def _require_cells(kernel: LoopKernel, name: str, inames: tuple[str, ...], declared: Collection[str]) -> None:
+    """:raises PreconditionError: the temporary *name* cannot have an axis for one of *inames*."""
     for x in inames:
         writer, reader = next((d.source, d.sink) for d in flow_of_values(kernel, name)
                               if _apart(kernel, d.source, d.sink, [x]))
-        meaning = (f"'{reader}' reads '{name}' in another loop over '{x}' than '{writer}', which writes it, and so "
-                   f"needs its value of each '{x}'")
         together = f"for each value: put '{writer}' and '{reader}' into one loop over '{x}'"
-        last = f"for the last value: copy it to another temporary behind the loop over '{x}', and read that"
-        if name in declared:
-            raise PreconditionError(f"{meaning}; '{name}' is declared with another shape.", subject=name,
-                                    hint=f"{together}, or leave the shape open; {last}")
-        bounded = next((s for s in kernel.statements if name in data_params(kernel, s.domain)), None)
-        if bounded is not None:
-            raise PreconditionError(f"{meaning}; '{name}' bounds a loop of '{bounded.id}', and a bound has no "
-                                    "subscripts.", subject=name, hint=f"{together}; {last}")
-        _require_no_rule_hides(kernel, name, x, meaning)
-        _require_range(kernel, name, x, meaning, together)
-        _require_inside(kernel, name, x, meaning, last)
-        _require_not_carried(kernel, name, x, meaning)
+        obstacle = next(_obstacles(kernel, name, x, declared, together), None)
+        if obstacle is not None:
+            reason, hint = obstacle
+            raise PreconditionError(
+                f"'{reader}' reads '{name}' in another loop over '{x}' than '{writer}', which writes it, and so needs "
+                f"its value of each '{x}'; {reason}.", subject=name, hint=hint)
 
 
-def _require_no_rule_hides(kernel: LoopKernel, name: str, iname: str, meaning: str) -> None:
+def _obstacles(kernel: LoopKernel, name: str, iname: str, declared: Collection[str], together: str
+               ) -> Iterator[tuple[str, str]]:
+    """The reasons why the temporary *name* cannot have an axis for *iname*, with their hints."""
+    last = f"for the last value: copy it to another temporary behind the loop over '{iname}', and read that"
+    if name in declared:
+        yield f"'{name}' is declared with another shape", f"{together}, or leave the shape open; {last}"
+    for s in kernel.statements:
+        if name in data_params(kernel, s.domain):
+            yield f"'{name}' bounds a loop of '{s.id}', and a bound has no subscripts", f"{together}; {last}"
     for rule in kernel.substitutions.values():
         if iname in rule.arguments and name in variables(rule.expr) and name not in rule.arguments:
-            raise PreconditionError(f"{meaning}; the rule '{rule.name}' reads it and calls an argument '{iname}'.",
-                                    subject=name, hint=f"give the argument of '{rule.name}' another name")
-
-
-def _require_range(kernel: LoopKernel, name: str, iname: str, meaning: str, together: str) -> None:
+            yield (f"the rule '{rule.name}' reads it and calls an argument '{iname}'",
+                   f"give the argument of '{rule.name}' another name")
     for s in kernel.statements:
         if s.written == name and (data := data_params(kernel, s.domain)) and unbounded_iname(
                 s.domain.without_params(data).onto((iname,))):
-            raise PreconditionError(f"{meaning}; how many these are '{data[0]}' says, which is read from memory.",
-                                    subject=name, hint=f"{together}, or write the value where it is read")
-
-
-def _require_inside(kernel: LoopKernel, name: str, iname: str, meaning: str, last: str) -> None:
+            yield (f"how many these are '{data[0]}' says, which is read from memory",
+                   f"{together}, or write the value where it is read")
     for a in accesses_by_array(kernel)[name]:
         if iname not in a.domain.inames:
-            raise PreconditionError(
-                f"{meaning}; '{a.statement}' reads '{name}' outside of the loops over '{iname}'.", subject=name,
-                hint=f"{last}; for each value: let '{a.statement}' have '{iname}' too")
-
-
-def _require_not_carried(kernel: LoopKernel, name: str, iname: str, meaning: str) -> None:
+            yield (f"'{a.statement}' reads '{name}' outside of the loops over '{iname}'",
+                   f"{last}; for each value: let '{a.statement}' have '{iname}' too")
     for d in flow_of_values(kernel, name):
         if not _apart(kernel, d.source, d.sink, [iname]) and differing(
                 d.relation, shared_loops(kernel, d.source, d.sink, [iname])) is not None:
-            raise PreconditionError(
-                f"{meaning}; '{d.sink}' reads the value that '{d.source}' left in an earlier iteration of '{iname}'.",
-                subject=name, hint="write a temporary of its own for the reader in the other loop, "
-                                   f"behind '{d.source}'")
+            yield (f"'{d.sink}' reads the value that '{d.source}' left in an earlier iteration of '{iname}'",
+                   f"write a temporary of its own for the reader in the other loop, behind '{d.source}'")
 
 # }}}

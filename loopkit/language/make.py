@@ -24,6 +24,7 @@ from loopkit.language.inherited import inherited
 from loopkit.language.iterations import require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.program import ParsedProgram
+from loopkit.language.reductions import Made
 from loopkit.language.rules import read_rules
 from loopkit.language.statements import StatementMaker
 from loopkit.language.syntax import parse_program
@@ -111,11 +112,12 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     names = {*(a.name for a in arguments), *temporaries, *rules.kept, *rules.reducing, name}
     for operation in operations:
         require_free(operation, names, "The reduction")
+    made = Made()
     maker = StatementMaker(
-        rules, number_statements(program), _affine_names(domains, arguments, temporaries),
-        inherited(program, temporaries, rules), {*names, *domains.order, *domains.inline_inames, *operations})
+        domains, _affine_names(domains, arguments, temporaries),
+        {*names, *domains.order, *domains.inline_inames, *operations}, number_statements(program), made, rules,
+        inherited(program, temporaries, rules))
     tree = maker.make(program.body)
-    made = maker.made
     kernel = LoopKernel(
         name=name, arguments=arguments, temporaries={**known, **made.temporaries},
         statements=tuple(made.statements), tree=tree, derived=None, given_order=given(tree, made.blocks),

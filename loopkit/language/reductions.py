@@ -1,7 +1,6 @@
 """Reductions become statements: init, update, and the statement that uses the result."""
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,10 +24,8 @@ from loopkit.poly.sets import InstanceSet
 class Evaluation:
     """The place of an evaluation.
 
-    :ivar owner: the id of its statement.
     :ivar inames: the loops around it, outermost first.
-    :ivar conditions: affine conditions on its instances.
-    :ivar predicates: the other conditions.
+    :ivar predicates: the conditions that are not affine.
     :ivar inline: the texts of the domains of the reductions around it.
     """
 
@@ -38,14 +35,11 @@ class Evaluation:
     predicates: tuple[Expression, ...] = ()
     inline: tuple[str, ...] = ()
 
-    def under(self, condition: Expression, affine_names: frozenset[str]) -> Evaluation:
-        """This place under *condition* as a further one."""
+    def under(self, condition: Expression, affine_names: frozenset[str], *, only_affine: bool = False) -> Evaluation:
+        """This place under *condition*, or under its affine part, as a further one."""
         affine, others = split(condition, affine_names)
-        return replace(self, conditions=self.conditions + affine, predicates=self.predicates + others)
-
-    def under_affine(self, condition: Expression, affine_names: frozenset[str]) -> Evaluation:
-        """This place under the affine part of *condition* as a further one."""
-        return replace(self, conditions=self.conditions + split(condition, affine_names)[0])
+        return replace(self, conditions=self.conditions + affine,
+                       predicates=self.predicates + (() if only_affine else others))
 
 
 @dataclass
@@ -104,14 +98,16 @@ class Hoister:
                 # what stands in a branch is evaluated where its condition holds: its subscripts may rely on that
                 then = walk(e.then, here.under(condition, names))
                 otherwise = walk(e.else_, here.under(opposite(condition, names), names))
-                return _with(e, (condition, then, otherwise))
+                return with_children(e, (condition, then, otherwise))
             if isinstance(e, p.LogicalAnd | p.LogicalOr):
                 parts: tuple[Expression, ...] = ()
                 for child in e.children:
-                    parts += (part := walk(child, here),)
+                    part = walk(child, here)
+                    parts += (part,)
                     # later operands are evaluated if it does not decide the value
-                    here = here.under_affine(part if isinstance(e, p.LogicalAnd) else opposite(part, names), names)
-                return _with(e, parts)
+                    here = here.under(part if isinstance(e, p.LogicalAnd) else opposite(part, names), names,
+                                      only_affine=True)
+                return with_children(e, parts)
             return map_children(e, lambda child: walk(child, here))
         return walk(expr, place), trees
 
@@ -163,10 +159,6 @@ class Hoister:
 
     def _domain(self, place: Evaluation) -> InstanceSet:
         return self.domains.instances(place.inames, place.conditions, place.inline)
-
-
-def _with(expr: Expression, new: tuple[Expression, ...]) -> Expression:
-    return expr if all(map(operator.is_, new, children(expr))) else with_children(expr, new)
 
 
 def bound_twice(expr: Expression, inames: tuple[str, ...]) -> tuple[str, str] | None:

@@ -1,23 +1,24 @@
 """From the tree of the text to statements, their instance sets and the order tree."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.mappers import has_reduction
 from loopkit.expr.text import to_text
+from loopkit.expr.tokens import Source
 from loopkit.expr.updates import update_of
 from loopkit.kernel.kernel import unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
 from loopkit.language.conditions import conjunction, opposite, split
-from loopkit.language.ids import Ids
 from loopkit.language.names import fresh
 from loopkit.language.program import Assignment, ForBlock, IfBlock, InstructionOptions, Node, Pattern, walk
-from loopkit.language.reductions import Evaluation, Hoister, Made, bound_twice
+from loopkit.language.reductions import Evaluation, Hoister, bound_twice
 from loopkit.language.rules import Rules
 
 
@@ -28,8 +29,7 @@ class Context:
     :ivar order: the outermost inames, in this order: those of ``for`` blocks and of conditions.
     :ivar opened: the number of them that already have a loop from a ``for`` block.
     :ivar mentions: inames that every statement inside has.
-    :ivar conditions: the affine conditions.
-    :ivar predicates: the other conditions.
+    :ivar predicates: the conditions that are not affine.
     """
 
     order: tuple[str, ...] = ()
@@ -47,44 +47,30 @@ class Item:
     body: Tree
 
 
-def group(items: Sequence[Item], depth: int = 0) -> Tree:
+def group(items: Iterable[Item], depth: int = 0) -> Tree:
     """*items* in order; neighbours share the longest common prefix of their loops."""
     parts: list[Tree] = []
-    at = 0
-    while at < len(items):
-        inames = items[at].inames
-        if len(inames) == depth:
-            parts.append(items[at].body)
-            at += 1
-            continue
-        stop = at + 1
-        while stop < len(items) and len(items[stop].inames) > depth and items[stop].inames[depth] == inames[depth]:
-            stop += 1
-        parts.append(Loop(inames[depth], group(items[at:stop], depth + 1)))
-        at = stop
+    for iname, together in itertools.groupby(items, lambda item: item.inames[depth:depth + 1]):
+        if iname:
+            parts.append(Loop(iname[0], group(together, depth + 1)))
+        else:
+            parts.extend(item.body for item in together)
     return seq(*parts)
 
 
 @dataclass
-class StatementMaker:
+class StatementMaker(Hoister):
     """Makes the statements of one kernel.
 
-    :ivar affine_names: the names allowed in conditions of an instance set.
     :ivar inherited: the inames inherited through temporaries, by the place of the assignment or the condition.
-    :ivar taken: every variable name in use.
     """
 
     rules: Rules
-    ids: Ids
-    affine_names: frozenset[str]
     inherited: Mapping[int, frozenset[str]]
-    taken: set[str]
-    made: Made = field(default_factory=Made)
 
-    def __post_init__(self) -> None:
-        self.source = self.rules.source
-        self.domains = self.rules.domains
-        self._hoister = Hoister(self.domains, self.affine_names, self.taken, self.ids, self.made)
+    @property
+    def source(self) -> Source:
+        return self.rules.source
 
     def make(self, body: Sequence[Node]) -> Tree:
         """The order tree of *body*; the statements are collected on the way."""
@@ -152,7 +138,7 @@ class StatementMaker:
         context = replace(context, conditions=context.conditions + affine,
                           order=self._shared_loops(node, context))
         # the block may write what the condition reads: evaluate it once
-        flag = self._hoister.flag()
+        flag = self.flag()
         # the flag is always set, so that its value is that of this iteration; what is around it comes first in it
         place = Evaluation(fresh(f"insn_{flag.name}", self.ids.taken), context.order, context.conditions, ())
         first = self._add(place, flag, conjunction((*context.predicates, *others)), context, node)
@@ -186,13 +172,10 @@ class StatementMaker:
 
     def _assignment(self, node: Assignment, context: Context) -> Item:
         self._require_inames(node.options.inames or ())
-        inames = self._nest(self._mentioned(node), context)
-        conditions, predicates = context.conditions, context.predicates
+        place = Evaluation(self.ids.of(node), self._nest(self._mentioned(node), context), context.conditions,
+                           context.predicates)
         if node.options.condition is not None:
-            condition = self.rules.expanded(node.options.condition, node.start)
-            affine, others = split(condition, self.affine_names)
-            conditions, predicates = conditions + affine, predicates + others
-        place = Evaluation(self.ids.of(node), inames, conditions, predicates)
+            place = place.under(self.rules.expanded(node.options.condition, node.start), self.affine_names)
         assignee = self.rules.expanded(node.assignee, node.start)
         assert isinstance(assignee, p.Variable | p.Subscript)
         return self._add(place, assignee, self.rules.without_reducing(node.expression, node.start), context, node)
@@ -250,7 +233,7 @@ class StatementMaker:
         trees: list[Tree] = []
 
         def without(expr: Expression, here: Evaluation) -> Expression:
-            new, before = self._hoister.hoist(expr, here, statement)
+            new, before = self.hoist(expr, here, statement)
             trees.extend(before)
             return new
         predicates: tuple[Expression, ...] = ()
@@ -259,7 +242,7 @@ class StatementMaker:
             here = replace(place, predicates=predicates)
             del rest[0]
             if has_reduction(predicate) and any(map(has_reduction, rest)):
-                flag, before = self._hoister.answer(predicate, here, place, statement)
+                flag, before = self.answer(predicate, here, place, statement)
                 trees.append(before)
                 predicates = (flag,)
             else:

@@ -11,6 +11,7 @@ from loopkit.library.defaults import items_a_thread, known_dtype
 
 #: Bytes of shared memory for a block's copies of the bins. Four blocks then fit on a multiprocessor.
 MOST_BYTES = 40 << 10
+_COPIES = (1, 2, 4, 8, 16, 32)
 
 
 @checked
@@ -39,7 +40,8 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
                                    hint="divide the range into bins first, and round")
     length, warps = items_a_thread(known), threads // WARP
     rows, row = _rows(known, bins)
-    copies = _most_copies(rows) if copies is None else copies
+    if copies is None:
+        copies = max((c for c in _COPIES if 4*rows*c <= MOST_BYTES), default=1)
     if copies not in _COPIES or threads % WARP:
         raise lk.PreconditionError(f"{copies} copies for {threads} threads are not made of warps.", subject="copies",
                                    hint=f"copies are one of {', '.join(map(str, _COPIES))}, threads whole warps")
@@ -72,13 +74,6 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
                           tags={"l_warp": "l.1", "l_lane": "l.0"})
     knl = lk.split_iname(knl, "y", WARP, outer_tag="g.0", inner_tag="l.0")
     return lk.add_barrier(knl, "clear", "zero")
-
-
-_COPIES = (1, 2, 4, 8, 16, 32)
-
-
-def _most_copies(rows: int) -> int:
-    return max((c for c in _COPIES if 4*rows*c <= MOST_BYTES), default=1)
 
 
 def _rows(dtype: np.dtype, bins: int) -> tuple[int, str]:
