@@ -40,10 +40,9 @@ class LoopkitError(Exception):
 
 
 class ParseError(LoopkitError):
-    """Text that is not in the kernel language.
+    """Raised by ``make_kernel`` and by arguments that are texts: a text is not in the kernel language.
 
-    :ivar line: number of the offending line, from 1.
-    :ivar column: column of the offending place, from 1.
+    :ivar line: number of the offending line, from 1; likewise *column*.
     :ivar expected: the token that would have been right there.
     :ivar source: the text of the line.
     """
@@ -62,7 +61,7 @@ class ParseError(LoopkitError):
 
 
 class UnknownNameError(LoopkitError):
-    """A name that the kernel does not have.
+    """Raised if a text, a transformation or a call names something that the kernel does not have.
 
     :ivar kind: the kind of name expected (``"iname"``, ``"argument"``, ``"statement"``, ...).
     :ivar name: the name given.
@@ -76,11 +75,12 @@ class UnknownNameError(LoopkitError):
         self.close = tuple(close)
         if hint is None and self.close:
             hint = "did you mean " + " or ".join(f"'{c}'" for c in self.close) + "?"
-        super().__init__(f"'{name}' is not {_article(kind)} {kind} of {where}.", hint=hint)
+        article = "an" if kind[:1] in "aeiou" else "a"
+        super().__init__(f"'{name}' is not {article} {kind} of {where}.", hint=hint)
 
 
 class PreconditionError(LoopkitError):
-    """A transformation or a call whose precondition does not hold.
+    """Raised if the precondition of a transformation or of a call does not hold.
 
     :ivar subject: the name or value that violates the precondition.
     """
@@ -91,23 +91,23 @@ class PreconditionError(LoopkitError):
 
 
 class NameConflictError(PreconditionError):
-    """A new name that is already taken in the kernel."""
+    """Raised if a new name is reserved or already taken in the kernel."""
 
 
 class TypeInferenceError(PreconditionError):
-    """A dtype that cannot be inferred, or two that contradict each other."""
+    """Raised if a dtype cannot be inferred, two contradict each other, or an operation does not exist for one."""
 
 
 class ShapeError(PreconditionError):
-    """A shape that cannot be inferred or does not fit."""
+    """Raised if the shape of an array or a temporary cannot be inferred or does not fit its accesses."""
 
 
 class ScheduleError(PreconditionError):
-    """An order of loops that the kernel's structure does not allow."""
+    """Raised by a transformation that the nesting of the kernel's loops does not allow."""
 
 
 class StorageError(PreconditionError):
-    """A temporary whose declared storage cannot hold the values that are alive at once."""
+    """Raised if the address space, shape or layout of a temporary cannot hold its values until their readers run."""
 
     _tried: Callable[[str | None], str | None] | None = None
 
@@ -125,7 +125,8 @@ class StorageError(PreconditionError):
 
 @dataclass(frozen=True)
 class Witness:
-    """A concrete pair of statement instances that a step would run in the wrong order.
+    """The pair of statement instances that an :class:`IllegalTransformError` or a :class:`VerificationError` names:
+    a step or a lowered kernel would run it in the wrong order.
 
     :ivar parameters: values of the kernel's size parameters.
     :ivar source: id and iname values of the instance that must run first.
@@ -146,28 +147,27 @@ class Witness:
     smallest: bool = True
 
     def __str__(self) -> str:
-        start = self._start()
-        if self.kind == "explicit":
-            return f"{start}{instance_text(*self.source)} must run before {instance_text(*self.sink)} (dep=)"
-        if self.kind in ("missing", "value"):
-            return self._of_copy(start)
-        first, second = {"flow": ("writes", "reads"), "anti": ("reads", "writes"),
-                         "output": ("writes", "writes too")}[self.kind]
-        subscripts = "" if not self.element else f"[{', '.join(map(str, self.element))}]"
-        return (f"{start}{instance_text(*self.source)} {first} {self.array}{subscripts}, which "
-                f"{instance_text(*self.sink)} {second}")
+        start, sink = sizes_text(self.parameters, smallest=self.smallest), instance_text(*self.sink)
+        source, cell = instance_text(*self.source), cell_text(self.array, self.element)
+        return start + {
+            "explicit": f"{source} must run before {sink} (dep=)",
+            "missing": f"{sink} reads {cell}, which no instance of {self.source[0]} has written",
+            "value": f"{sink} reads {cell}, where {source} has put another value",
+            "flow": f"{source} writes {cell}, which {sink} reads",
+            "anti": f"{source} reads {cell}, which {sink} writes",
+            "output": f"{source} writes {cell}, which {sink} writes too"}[self.kind]
 
-    def _start(self) -> str:
-        sizes = ", ".join(f"{k} = {v}" for k, v in self.parameters.items())
-        parts = [*([] if self.smallest else ["one of several"]), *([f"with {sizes}"] if sizes else [])]
-        return f"{', '.join(parts)}: " if parts else ""
 
-    def _of_copy(self, start: str) -> str:
-        cell = self.array + (f"[{', '.join(map(str, self.element))}]" if self.element else "")
-        sink = instance_text(*self.sink)
-        if self.kind == "missing":
-            return f"{start}{sink} reads {cell}, which no instance of {self.source[0]} has written"
-        return f"{start}{sink} reads {cell}, where {instance_text(*self.source)} has put another value"
+def sizes_text(parameters: Mapping[str, int], *, smallest: bool = True) -> str:
+    """``with n = 2, m = 3:``, the beginning of a witness's line."""
+    sizes = ", ".join(f"{k} = {v}" for k, v in parameters.items())
+    parts = [*([] if smallest else ["one of several"]), *([f"with {sizes}"] if sizes else [])]
+    return f"{', '.join(parts)}: " if parts else ""
+
+
+def cell_text(array: str, element: Sequence[int] | None) -> str:
+    """``a[0, 1]``; the array alone if it is a scalar or its subscripts are unknown."""
+    return f"{array}[{', '.join(map(str, element))}]" if element else array
 
 
 def instance_text(statement: str, inames: Mapping[str, int]) -> str:
@@ -178,7 +178,7 @@ def instance_text(statement: str, inames: Mapping[str, int]) -> str:
 
 
 class IllegalTransformError(LoopkitError):
-    """A step that would run dependent statement instances in the wrong order, or at once.
+    """Raised by a transformation that would run dependent statement instances in the wrong order, or at once.
 
     :ivar witness: the instances, the sizes and the element.
     :ivar before: the kernel before the step, or ``None``; *after*: the kernel after the step, or ``None`` if the step
@@ -243,7 +243,7 @@ class IllegalTransformError(LoopkitError):
 
 
 class UndecidedError(LoopkitError):
-    """A question about legality that the analysis cannot decide, e.g. because a subscript is read from memory.
+    """Raised by a step that needs an answer of the analysis which it cannot give, or not within its limits.
 
     :ivar reason: the obstacle.
     """
@@ -258,12 +258,10 @@ class UndecidedError(LoopkitError):
 
 @dataclass(frozen=True)
 class AccessWitness:
-    """A concrete statement instance that reads an element without a valid value.
+    """The read that a :class:`VerificationError` names: a statement instance reads an element without a valid value.
 
     :ivar parameters: values of the kernel's size parameters.
     :ivar instance: id and iname values of the instance.
-    :ivar array: the array that it reads.
-    :ivar element: the subscripts.
     """
 
     parameters: Mapping[str, int]
@@ -272,14 +270,12 @@ class AccessWitness:
     element: tuple[int, ...]
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{k} = {v}" for k, v in self.parameters.items())
-        subscripts = f"[{', '.join(map(str, self.element))}]" if self.element else ""
-        return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.instance)} reads "
-                f"{self.array}{subscripts}")
+        return (f"{sizes_text(self.parameters)}{instance_text(*self.instance)} reads "
+                f"{cell_text(self.array, self.element)}")
 
 
 class VerificationError(LoopkitError):
-    """A kernel that a check refutes.
+    """Raised by code generation and by the ``check_`` functions if a check refutes a kernel.
 
     :ivar check: the check: ``"races"``, ``"barriers"``, ``"coverage"``, ...
     :ivar witness: sizes, instances and the element; ``None`` if the check gives none.
@@ -296,9 +292,8 @@ class VerificationError(LoopkitError):
 
 
 class BoundsError(LoopkitError):
-    """An access outside its array.
+    """Raised by code generation and by ``check_bounds`` if a statement accesses an element outside its array.
 
-    :ivar array: the array.
     :ivar parameters: values of the size parameters at which the access is outside.
     :ivar instance: id and iname values of the statement instance.
     :ivar element: the subscripts.
@@ -314,17 +309,14 @@ class BoundsError(LoopkitError):
         super().__init__(message, hint=hint)
 
     def details(self) -> Sequence[str]:
-        sizes = ", ".join(f"{k} = {v}" for k, v in self.parameters.items())
-        return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.instance)} accesses "
+        return (f"{sizes_text(self.parameters)}{instance_text(*self.instance)} accesses "
                 f"{self.array}[{', '.join(map(str, self.element))}]",)
 
 
 class LimitError(LoopkitError):
-    """A resource of which the kernel needs more than the target has.
+    """Raised by code generation if a kernel needs more of a resource than the target has.
 
     :ivar what: the resource (``"threads per block"``, ``"shared memory per block (bytes)"``, ...).
-    :ivar limit: the amount that the target has.
-    :ivar required: the amount that the kernel needs.
     """
 
     def __init__(self, what: str, limit: int, required: int, *, where: str, hint: str | None = None) -> None:
@@ -335,7 +327,7 @@ class LimitError(LoopkitError):
 
 
 class ReplayError(LoopkitError):
-    """A step of a history that fails on another kernel; its cause is the error of the step there.
+    """Raised by ``replay`` if a step of the history fails on the given kernel.
 
     :ivar number: place of the step in the history, from 1.
     :ivar step: the step, as the line of a script.
@@ -360,10 +352,7 @@ class ReplayError(LoopkitError):
 
 
 class CallError(LoopkitError):
-    """A kernel called with an argument that does not fit.
-
-    :ivar argument: the argument's name.
-    """
+    """Raised by the call of a kernel if an argument does not fit."""
 
     def __init__(self, message: str, *, argument: str, hint: str | None = None) -> None:
         self.argument = argument
@@ -371,7 +360,7 @@ class CallError(LoopkitError):
 
 
 class CompilerError(LoopkitError):
-    """A compiler that is missing or that rejected the generated text.
+    """Raised by ``compile`` if a compiler is missing or rejects the generated text.
 
     :ivar log: the output of the compiler, or ``""``.
     """
@@ -385,13 +374,12 @@ class CompilerError(LoopkitError):
 
 
 class DeviceError(LoopkitError):
-    """A GPU, its driver or a library for it that is missing or fails."""
+    """Raised if a GPU, its driver or a library for it is missing or fails."""
 
 
 class LaunchError(DeviceError):
-    """A launch that failed, by its own fault or because an earlier launch had broken the context.
+    """Raised by a call on a GPU if a launch fails, by its own fault or because an earlier launch broke the context.
 
-    :ivar kernel: the kernel.
     :ivar launch: the generated function.
     :ivar grid: blocks along x, y, z; *block*: threads along x, y, z.
     :ivar arguments: one line for each argument of the launch.
@@ -409,22 +397,16 @@ class LaunchError(DeviceError):
         super().__init__(message, hint=hint)
 
     def details(self) -> Sequence[str]:
-        return (f"grid {_by(self.grid)}, block {_by(self.block)}", *self.arguments)
-
-
-def _by(extents: Sequence[int]) -> str:
-    return " x ".join(map(str, extents))
+        grid, block = (" x ".join(map(str, extents)) for extents in (self.grid, self.block))
+        return (f"grid {grid}, block {block}", *self.arguments)
 
 
 class EquivalenceError(LoopkitError):
-    """Two kernels whose results differ by more than the bound.
+    """Raised by ``check_equivalent`` if the results of two kernels differ by more than the bound.
 
     :ivar output: the output with the largest difference.
-    :ivar index: the worst element.
-    :ivar got: its value.
-    :ivar expected: the reference's value.
-    :ivar error: the distance between the two values.
-    :ivar bound: the largest allowed distance.
+    :ivar index: its worst element.
+    :ivar error: the distance between the values *got* and *expected*.
     """
 
     def __init__(self, message: str, *, output: str, index: tuple[int, ...], got: object, expected: object,
@@ -439,11 +421,7 @@ class EquivalenceError(LoopkitError):
 
 
 class InternalError(LoopkitError):
-    """A stage whose result fails its own check: a fault in loopkit, never the user's."""
+    """Raised if the result of a stage fails its own check: a fault in loopkit, never the user's."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, hint="this is a fault in loopkit; please report it with the kernel")
-
-
-def _article(kind: str) -> str:
-    return "an" if kind[:1] in "aeiou" else "a"

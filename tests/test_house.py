@@ -149,6 +149,8 @@ def test_imports_go_down_only(module: Module) -> Iterator[str]:
     here = HEIGHT[module.floor]
     for i in module.imports:
         own = _own(i.target)
+        if own == "loopkit" and module.floor == "library":
+            continue                                            # its pipelines are written as a user writes them
         if own in ROOF:
             yield f"{_at(module, i.line)} imports {own}, which stands above every floor"
         elif own is not None:
@@ -158,7 +160,8 @@ def test_imports_go_down_only(module: Module) -> Iterator[str]:
 
 
 def test_no_import_cycles_between_modules() -> None:
-    graph = {m.name: {own for i in m.imports if (own := _own(i.target)) and own != m.name} for m in MODULES.values()}
+    """What ``loopkit`` itself imports it imports once all others are there, or when somebody asks for it."""
+    graph = {m.name: {own for i in m.imports if (own := _own(i.target)) and own != m.name} for m in FLOOR_MODULES}
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as err:

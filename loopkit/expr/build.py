@@ -5,7 +5,8 @@ functions convert between the two.
 """
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import pymbolic.primitives as p
 from pymbolic.typing import ArithmeticExpression, Expression
@@ -21,54 +22,24 @@ def product_of(*factors: Expression) -> p.Product:
     return p.Product(cast("tuple[ArithmeticExpression, ...]", factors))
 
 
-def quotient(a: Expression, b: Expression) -> p.Quotient:
-    """``a / b``."""
-    return p.Quotient(cast("ArithmeticExpression", a), cast("ArithmeticExpression", b))
-
-
-def floor_div(a: Expression, b: Expression) -> p.FloorDiv:
-    """``a // b``."""
-    return p.FloorDiv(cast("ArithmeticExpression", a), cast("ArithmeticExpression", b))
-
-
-def remainder(a: Expression, b: Expression) -> p.Remainder:
-    """``a % b``."""
-    return p.Remainder(cast("ArithmeticExpression", a), cast("ArithmeticExpression", b))
-
-
-def power(a: Expression, b: Expression) -> p.Power:
-    """``a ** b``."""
-    return p.Power(cast("ArithmeticExpression", a), cast("ArithmeticExpression", b))
-
-
 # {{{ nodes in normal form: sums and products flat on the left, signs in the leading constant
 
-def sum_onto(left: Expression, right: Expression) -> Expression:
-    """``left + right`` with *left*'s terms taken in."""
-    return sum_of(*left.children, right) if isinstance(left, p.Sum) else sum_of(left, right)
-
-
-def product_onto(left: Expression, right: Expression) -> Expression:
-    """``left * right`` with *left*'s factors taken in."""
-    return product_of(*left.children, right) if isinstance(left, p.Product) else product_of(left, right)
-
-
-def logical_onto(node: type[p.LogicalAnd | p.LogicalOr], left: Expression, right: Expression) -> Expression:
-    """``left and right`` (or ``or``) with *left*'s parts taken in."""
-    return node((*left.children, right)) if isinstance(left, node) else node((left, right))
+def onto(node: Callable[[Any], Expression], left: Expression, right: Expression) -> Expression:
+    """``left + right`` (or another operation of several operands) with the operands of *left* taken in."""
+    taken_in = left.children if isinstance(left, p.Sum | p.Product | p.LogicalAnd | p.LogicalOr) \
+        and type(left) is node else (left,)
+    return node((*taken_in, right))
 
 
 def negated(expr: Expression) -> Expression:
     """``-expr`` with the sign in the leading constant: ``-2*x`` for ``2*x``, ``-1*x`` for ``x``."""
-    if isinstance(expr, p.Product):
-        first, *rest = expr.children
-        if isinstance(first, int | float | complex) and not isinstance(first, bool):
-            if first == -1 and isinstance(first, int):
-                return rest[0] if len(rest) == 1 else p.Product(tuple(rest))
-            return p.Product((-first, *rest))
-        return p.Product((-1, *expr.children))
-    if isinstance(expr, int | float | complex) and not isinstance(expr, bool):
-        return -expr
-    return product_of(-1, expr)
+    first, *rest = expr.children if isinstance(expr, p.Product) else (expr,)
+    if not isinstance(first, int | float | complex) or isinstance(first, bool):
+        return product_of(-1, first, *rest)
+    if not rest:
+        return -first
+    if first == -1 and isinstance(first, int):
+        return rest[0] if len(rest) == 1 else product_of(*rest)
+    return product_of(-first, *rest)
 
 # }}}

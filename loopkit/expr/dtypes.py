@@ -61,13 +61,9 @@ Lookup = Callable[[str], Type | None]
 WEAK_INT, WEAK_FLOAT, WEAK_COMPLEX = Weak(_INT), Weak(_FLOAT), Weak(_COMPLEX)
 
 
+@lru_cache(maxsize=64)
 def weak(dtype: np.dtype) -> Type:
     """The type of an iname or a value argument of *dtype*; truth values are not weak."""
-    return _weak(dtype)
-
-
-@lru_cache(maxsize=64)
-def _weak(dtype: np.dtype) -> Type:
     rank = _RANKS[kind_of(dtype)]
     return Weak(rank, dtype) if rank else dtype
 
@@ -222,7 +218,9 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
         case p.FloorDiv() | p.Remainder():
             return _no_complex(expr, _fold(arithmetic, (expr.numerator, expr.denominator), child))
         case p.Power():
-            return power_type(_fold(arithmetic, (expr.base, expr.exponent), child), expr.exponent)
+            joined = _fold(arithmetic, (expr.base, expr.exponent), child)
+            is_reciprocal = isinstance(expr.exponent, int) and expr.exponent < 0
+            return as_float(joined) if joined is not None and is_reciprocal else joined
         case p.Min() | p.Max():
             return _no_complex(expr, _fold(join, expr.children, child))
         case p.If():
@@ -253,13 +251,6 @@ def _fold(f: Callable[[Type, Type], Type], operands: tuple[Expression, ...],
             return None
         found = new if found is None else f(found, new)
     return found
-
-
-def power_type(joined: Type | None, exponent: Expression) -> Type | None:
-    """The type of ``base**exponent`` from the :func:`arithmetic` type of the two."""
-    if joined is not None and isinstance(exponent, int) and exponent < 0:
-        return as_float(joined)
-    return joined
 
 
 def function_type(name: str, argument: Type | None) -> Type | None:

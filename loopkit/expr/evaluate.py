@@ -1,8 +1,9 @@
 """Integer expressions of shapes, grids and bounds, compiled to closures that a call can afford."""
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 import pymbolic.primitives as p
@@ -69,40 +70,21 @@ def evaluator(expr: Expression) -> Evaluator:
         name, constant = shifted
         return lambda values: values[name] + constant
     match expr:
-        case bool() | int():
+        case int():
             constant = int(expr)
             return lambda values: constant
-        case p.Sum(children=children):
-            return _fold(operator.add, children)
-        case p.Product(children=children):
-            return _fold(operator.mul, children)
-        case TruncatedQuotient(numerator=numerator, denominator=denominator):
-            return _binary(truncated_quotient, numerator, denominator)
-        case TruncatedRemainder(numerator=numerator, denominator=denominator):
-            return _binary(truncated_remainder, numerator, denominator)
-        case p.FloorDiv(numerator=numerator, denominator=denominator):
-            return _binary(operator.floordiv, numerator, denominator)
-        case p.Remainder(numerator=numerator, denominator=denominator):
-            return _binary(operator.mod, numerator, denominator)
-        case p.Min(children=children):
-            lows = _all(children)
-            return lambda values: min(f(values) for f in lows)
-        case p.Max(children=children):
-            highs = _all(children)
-            return lambda values: max(f(values) for f in highs)
+        case p.Sum() | p.Product() | p.Min() | p.Max() | p.LogicalAnd() | p.LogicalOr():
+            combine, parts = _OF_SEVERAL[type(expr)], [evaluator(e) for e in expr.children]
+            return lambda values: combine(part(values) for part in parts)
+        case TruncatedQuotient() | TruncatedRemainder() | p.FloorDiv() | p.Remainder():
+            return _binary(_DIVISIONS[type(expr)], expr.numerator, expr.denominator)
         case p.Comparison(left=left, operator=op, right=right):
             return _binary(_COMPARE[str(op)], left, right)
-        case p.LogicalAnd(children=children):
-            every = _all(children)
-            return lambda values: int(all(f(values) for f in every))
-        case p.LogicalOr(children=children):
-            some = _all(children)
-            return lambda values: int(any(f(values) for f in some))
         case p.LogicalNot(child=child):
             inner = evaluator(child)
             return lambda values: int(not inner(values))
         case p.If(condition=condition, then=then, else_=else_):
-            test, yes, no = _all((condition, then, else_))
+            test, yes, no = map(evaluator, (condition, then, else_))
             return lambda values: yes(values) if test(values) else no(values)
         case p.Power(base=base, exponent=int() as exponent) if exponent >= 0:
             return _binary(operator.pow, base, exponent)
@@ -133,21 +115,15 @@ def parameter_plus_constant(expr: Expression) -> tuple[str, int] | None:
     return None
 
 
-def _all(exprs: tuple[Expression, ...]) -> tuple[Evaluator, ...]:
-    return tuple(evaluator(e) for e in exprs)
-
-
 def _binary(f: Callable[[int, int], int], left: Expression, right: Expression) -> Evaluator:
     a, b = evaluator(left), evaluator(right)
     return lambda values: int(f(a(values), b(values)))
 
 
-def _fold(f: Callable[[int, int], int], children: tuple[Expression, ...]) -> Evaluator:
-    first, *rest = _all(children)
+_OF_SEVERAL: Mapping[type, Callable[[Iterable[int]], int]] = {
+    p.Sum: sum, p.Product: math.prod, p.Min: min, p.Max: max,
+    p.LogicalAnd: lambda parts: int(all(parts)), p.LogicalOr: lambda parts: int(any(parts))}
 
-    def run(values: Mapping[str, int]) -> int:
-        result = first(values)
-        for part in rest:
-            result = f(result, part(values))
-        return result
-    return run
+_DIVISIONS: Mapping[type, Callable[[int, int], int]] = {
+    TruncatedQuotient: truncated_quotient, TruncatedRemainder: truncated_remainder,
+    p.FloorDiv: operator.floordiv, p.Remainder: operator.mod}

@@ -95,12 +95,9 @@ def interval(expr: Expression, leaf: Callable[[Expression], Interval]) -> Interv
         case p.Remainder(denominator=denominator):
             b = of(denominator)
             return Interval(min(b.low + 1, 0), max(b.high - 1, 0))
-        case p.Min(children=parts):
-            each = list(map(of, parts))
-            return Interval(min(x.low for x in each), min(x.high for x in each))
-        case p.Max(children=parts):
-            each = list(map(of, parts))
-            return Interval(max(x.low for x in each), max(x.high for x in each))
+        case p.Min() | p.Max():
+            extreme, each = min if isinstance(expr, p.Min) else max, list(map(of, expr.children))
+            return Interval(extreme(x.low for x in each), extreme(x.high for x in each))
         case p.If(then=then, else_=else_):
             a, b = of(then), of(else_)
             return Interval(min(a.low, b.low), max(a.high, b.high))

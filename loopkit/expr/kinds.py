@@ -26,8 +26,7 @@ def kind_of(dtype: np.dtype[Any]) -> str:
     >>> kind_of(np.dtype(np.float16)), kind_of(np.dtype(np.int8))
     ('f', 'i')
     """
-    kind: str = dtype.kind
-    return "f" if kind == "V" and dtype.name == BFLOAT16 else kind
+    return "f" if is_bfloat16(dtype) else dtype.kind
 
 
 def is_bfloat16(dtype: np.dtype[Any]) -> bool:

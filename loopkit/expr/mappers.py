@@ -1,15 +1,14 @@
 """Walks over expressions: children, variables, substitution. Unchanged subtrees are shared, never copied."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.build import power
 from loopkit.expr.nodes import Neutral, Reduction, TypeCast
 
 
@@ -50,74 +49,32 @@ def children(expr: Expression) -> tuple[Expression, ...]:
 
 
 def map_children(expr: Expression, f: Callable[[Expression], Expression]) -> Expression:
-    """*expr* with *f* applied to each direct subexpression; *expr* itself where *f* changes none.
+    """*expr* with *f* applied to each of its :func:`children`; *expr* itself where *f* changes none."""
+    old = children(expr)
+    new = tuple([f(c) for c in old])
+    return expr if all(map(operator.is_, new, old)) else with_children(expr, new)
 
-    The function of a call is left alone, the aggregate of a subscript is not.
-    """
+
+def with_children(expr: Expression, new: tuple[Expression, ...]) -> Expression:
+    """A node as *expr* with other :func:`children`."""
+    make: Callable[..., Expression] = type(expr)    # pymbolic's types keep truth values out of arithmetic
     match expr:
-        case p.Variable() | Neutral():
-            return expr
         case p.Sum() | p.Product() | p.Min() | p.Max() | p.LogicalAnd() | p.LogicalOr():
-            new = tuple([f(c) for c in expr.children])
-            return expr if _same(new, expr.children) else _of_children(type(expr), new)
+            return make(new)
+        case p.Quotient() | p.FloorDiv() | p.Remainder() | p.Power() | p.LogicalNot() | p.If():
+            return make(*new)
         case p.Subscript():
-            aggregate, index = f(expr.aggregate), _map_index(expr.index, f)
-            return expr if aggregate is expr.aggregate and index is expr.index else p.Subscript(aggregate, index)
+            return make(new[0], new[1:] if isinstance(expr.index, tuple) else new[1])
         case p.Call():
-            new = tuple([f(c) for c in expr.parameters])
-            return expr if _same(new, expr.parameters) else p.Call(expr.function, new)
-        case p.Quotient() | p.FloorDiv() | p.Remainder():
-            a, b = f(expr.numerator), f(expr.denominator)
-            return expr if a is expr.numerator and b is expr.denominator else _of_two(type(expr), a, b)
+            return p.Call(expr.function, new)
         case p.Comparison():
-            a, b = f(expr.left), f(expr.right)
-            return expr if a is expr.left and b is expr.right else p.Comparison(a, expr.operator, b)
-        case p.Power():
-            a, b = f(expr.base), f(expr.exponent)
-            return expr if a is expr.base and b is expr.exponent else power(a, b)
-        case p.LogicalNot():
-            a = f(expr.child)
-            return expr if a is expr.child else p.LogicalNot(a)
+            return p.Comparison(new[0], expr.operator, new[1])
         case TypeCast():
-            a = f(expr.child)
-            return expr if a is expr.child else TypeCast(expr.dtype_name, a)
-        case p.If():
-            old = (expr.condition, expr.then, expr.else_)
-            new = tuple([f(c) for c in old])
-            return expr if _same(new, old) else p.If(*new)
+            return TypeCast(expr.dtype_name, new[0])
         case Reduction():
-            a = f(expr.expr)
-            return expr if a is expr.expr else replace(expr, expr=a)
-        case tuple():
-            new = tuple([f(c) for c in expr])
-            return expr if _same(new, expr) else new
-        case p.ExpressionNode():
-            raise TypeError(f"{type(expr).__name__} is no node of the kernel language: {expr}")
+            return replace(expr, expr=new[0])
         case _:
-            return expr
-
-
-def _of_children(node: Callable[[Any], Expression], children: tuple[Expression, ...]) -> Expression:
-    return node(children)               # pymbolic's types keep truth values out of arithmetic, the language does not
-
-
-def _of_two(node: Callable[[Any, Any], Expression], a: Expression, b: Expression) -> Expression:
-    return node(a, b)
-
-
-def _same(new: tuple[Expression, ...], old: tuple[Expression, ...]) -> bool:
-    return all(map(_is, new, old))
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b
-
-
-def _map_index(index: Expression, f: Callable[[Expression], Expression]) -> Expression:
-    if isinstance(index, tuple):
-        new = tuple([f(c) for c in index])
-        return index if _same(new, index) else new
-    return f(index)
+            return new
 
 
 def replaced(expr: Expression, parts: Mapping[Expression, Expression]) -> Expression:
@@ -197,10 +154,7 @@ def substitute(expr: Expression, mapping: Mapping[str, Expression]) -> Expressio
         if isinstance(e, p.Variable):
             return mapping.get(e.name, e)
         if isinstance(e, Reduction) and not mapping.keys().isdisjoint(e.inames):
-            return substitute_bound(e)
+            free = {k: v for k, v in mapping.items() if k not in e.inames}
+            return map_children(e, lambda operand: substitute(operand, free))
         return map_children(e, walk)
-
-    def substitute_bound(e: Reduction) -> Expression:
-        new = substitute(e.expr, {k: v for k, v in mapping.items() if k not in e.inames})
-        return e if new is e.expr else replace(e, expr=new)
     return walk(expr)

@@ -1,14 +1,15 @@
 """loopkit's own expression nodes beside pymbolic's, and the functions and reductions of the language."""
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.mapper.stringifier import PREC_NONE, StringifyMapper
 from pymbolic.typing import Expression
 
-from loopkit.expr.build import product_of, sum_of
 from loopkit.expr.kinds import kind_of, named_dtype
 
 
@@ -65,6 +66,11 @@ class Neutral(_Node):
     operation: str
 
 
+#: The node that combines two operands, by the names of :class:`Operation`.
+COMBINED: Mapping[str, Callable[[Any], Expression]] = {
+    "+": p.Sum, "*": p.Product, "min": p.Min, "max": p.Max, "and": p.LogicalAnd, "or": p.LogicalOr}
+
+
 @dataclass(frozen=True)
 class Operation:
     """The operation of a reduction; a new one is one frozen value.
@@ -84,51 +90,20 @@ class Operation:
 
     def neutral_of(self, dtype: np.dtype) -> object:
         """The neutral element as a numpy scalar of *dtype*."""
-        match self.combine:
-            case "+":
-                return dtype.type(0)
-            case "*":
-                return dtype.type(1)
-            case "or":
-                return np.bool_(False)
-            case "and":
-                return np.bool_(True)
-            case "min":
-                return _largest(dtype)
-            case "max":
-                return _smallest(dtype)
-            case _:
-                raise ValueError(self.combine)
+        if self.combine in ("and", "or"):
+            return np.bool_(self.combine == "and")
+        if self.combine in ("+", "*"):
+            return dtype.type(1 if self.combine == "*" else 0)
+        largest = self.combine == "min"
+        if kind_of(dtype) == "f":
+            return dtype.type(np.inf if largest else -np.inf)
+        if dtype.kind == "b":
+            return np.bool_(largest)
+        return dtype.type(np.iinfo(dtype).max if largest else np.iinfo(dtype).min)
 
     def apply(self, a: Expression, b: Expression) -> Expression:
         """``a combined with b`` as an expression."""
-        match self.combine:
-            case "+":
-                return sum_of(a, b)
-            case "*":
-                return product_of(a, b)
-            case "min":
-                return p.Min((a, b))
-            case "max":
-                return p.Max((a, b))
-            case "and":
-                return p.LogicalAnd((a, b))
-            case "or":
-                return p.LogicalOr((a, b))
-            case _:
-                raise ValueError(self.combine)
-
-
-def _largest(dtype: np.dtype) -> object:
-    if kind_of(dtype) == "f":
-        return dtype.type(np.inf)
-    return np.bool_(True) if dtype.kind == "b" else dtype.type(np.iinfo(dtype).max)
-
-
-def _smallest(dtype: np.dtype) -> object:
-    if kind_of(dtype) == "f":
-        return dtype.type(-np.inf)
-    return np.bool_(False) if dtype.kind == "b" else dtype.type(np.iinfo(dtype).min)
+        return COMBINED[self.combine]((a, b))
 
 
 REDUCTIONS = {op.name: op for op in (

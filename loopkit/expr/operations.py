@@ -133,20 +133,18 @@ def _parsed(name: str, combine: str) -> Expression:
 
 def _require_reorderable(operation: ReductionOperation) -> None:
     """:raises PreconditionError: small integers contradict the claim. A claim that they cannot test is accepted."""
-    name, start = operation.name, operation.neutral
+    start = operation.neutral
     for x, y in itertools.product(_SAMPLES, repeat=2):
-        _require_equal(operation, ((x, y), f"{name}({x}, {y})"), ((y, x), f"{name}({y}, {x})"))
+        _require_equal(operation, (x, y), (y, x))
     for x, y, z in itertools.product(_SAMPLES, repeat=3):
-        _require_equal(operation, (((x, y), z), f"{name}({name}({x}, {y}), {z})"),
-                       ((x, (y, z)), f"{name}({x}, {name}({y}, {z}))"))
+        _require_equal(operation, ((x, y), z), (x, (y, z)))
     if start != start:
         return                              # what is made of a NaN is no matter of integers
     for pair in itertools.product(_SAMPLES, repeat=2):
         # a combined pair becomes part of another pair
         x = _combined(operation, pair)
         if x is not None:
-            _require_equal(operation, ((start, x), f"each part starts from {start}, but {name}({start}, {x})"),
-                           (x, str(x)))
+            _require_equal(operation, (start, x), x, f"each part starts from {start}, but ")
 
 
 def _combined(operation: ReductionOperation, nest: Any) -> Any:
@@ -160,13 +158,15 @@ def _combined(operation: ReductionOperation, nest: Any) -> Any:
         return None                         # such as infinity's remainder
 
 
-def _require_equal(operation: ReductionOperation, first: tuple[Any, str], second: tuple[Any, str]) -> None:
-    """:raises PreconditionError: two nests of pairs, each with its text, are combined to different values."""
-    left, right = _combined(operation, first[0]), _combined(operation, second[0])
-    if left is None or right is None:
+def _require_equal(operation: ReductionOperation, first: Any, second: Any, reason: str = "") -> None:
+    """:raises PreconditionError: two nests of pairs are combined to different values."""
+    left, right = _combined(operation, first), _combined(operation, second)
+    if left is None or right is None or left == right:
         return
-    if left != right:
-        but = f", but {second[1]} is {right}" if isinstance(second[0], tuple) else ""
-        raise PreconditionError(
-            f"The reduction '{operation.name}' is not reorderable: {first[1]} is {left}{but}.", subject=operation.name,
-            hint="leave reorderable=True out; its loops keep their order")
+
+    def text(nest: Any) -> str:
+        return f"{operation.name}({', '.join(map(text, nest))})" if isinstance(nest, tuple) else str(nest)
+    but = f", but {text(second)} is {right}" if isinstance(second, tuple) else ""
+    raise PreconditionError(
+        f"The reduction '{operation.name}' is not reorderable: {reason}{text(first)} is {left}{but}.",
+        subject=operation.name, hint="leave reorderable=True out; its loops keep their order")

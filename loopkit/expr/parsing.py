@@ -8,29 +8,59 @@ arguments of which the first is an iname, a list of inames (``[i, j]`` or ``(i, 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import UnknownNameError
-from loopkit.expr.build import floor_div, logical_onto, negated, power, product_onto, quotient, remainder, sum_onto
-from loopkit.expr.cursor import KEYWORDS, Cursor
-from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS
+from loopkit.expr.build import negated, onto
+from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES
 from loopkit.expr.kinds import named_dtype
 from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast
-from loopkit.expr.numbers import read_number
-from loopkit.expr.tokens import Source, Tokens, tokenize
+from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
-_INFIX = {"or": _OR, "and": _AND, "<": _COMPARISON, "<=": _COMPARISON, ">": _COMPARISON, ">=": _COMPARISON,
-          "==": _COMPARISON, "!=": _COMPARISON, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT,
-          "//": _PRODUCT, "%": _PRODUCT, "**": _POWER}
+_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+
+class BinaryOperator(NamedTuple):
+    """How tight an operator binds, how tight its right operand must bind, and the node of its operands."""
+
+    binding: int
+    right: int
+    node: Callable[[Any, Any], Expression]
+
+
+BINARY: Mapping[str, BinaryOperator] = {
+    "or": BinaryOperator(_OR, _OR, partial(onto, p.LogicalOr)),
+    "and": BinaryOperator(_AND, _AND, partial(onto, p.LogicalAnd)),
+    "+": BinaryOperator(_SUM, _SUM, partial(onto, p.Sum)),
+    "-": BinaryOperator(_SUM, _SUM, lambda left, right: onto(p.Sum, left, negated(right))),
+    "*": BinaryOperator(_PRODUCT, _PRODUCT, partial(onto, p.Product)),
+    "/": BinaryOperator(_PRODUCT, _PRODUCT, p.Quotient), "//": BinaryOperator(_PRODUCT, _PRODUCT, p.FloorDiv),
+    "%": BinaryOperator(_PRODUCT, _PRODUCT, p.Remainder), "**": BinaryOperator(_POWER, _UNARY, p.Power)}
+
 #: Python's stack bounds the depth of what is walked recursively; this stays far below.
 _MOST_DEPTH = 100
+_MOST_DIGITS = 1000
+_NUMBER = re.compile(r"(0x\w*|[\d.]+(?:e[-+]?\d+)?)_?(\w*)", re.ASCII | re.IGNORECASE)
 _VALUES = {"true": True, "false": False, "True": True, "False": False}
 _MINMAX = {"min": p.Min, "max": p.Max}
+
+_CHOICE = "a choice is written if(condition, a, b)"
+_LOGIC = "conditions are joined by and, or, not"
+_BITS = "there are no operations on bits: 2**n, x // 2 and x % 2 are powers, quotients and remainders"
+
+#: Operators of other languages, and their form in the kernel language.
+_ELSEWHERE: Mapping[str, str] = {
+    "if": _CHOICE, "?": _CHOICE, "&": _LOGIC, "|": _LOGIC, "!": _LOGIC, "^": _BITS, "~": _BITS,
+    ";": "each statement stands on a line of its own",
+    "in": "a loop is written 'for i', and the bounds of i stand in a domain"}
 
 
 BARE, RULE = -1, -2
@@ -59,28 +89,39 @@ class InlineReduction(Reduction):
     domain_text: str
 
 
-@dataclass
-class ExpressionParser(Cursor):
-    """A position in a list of tokens, and what the names in them are.
+@dataclass(frozen=True)
+class KnownNames:
+    """The names that have a meaning in an expression.
 
     :ivar inames: names that make ``min(k, x)`` a reduction.
     :ivar rules: the number of arguments of each substitution rule.
     :ivar operations: the names of the reductions.
-    :ivar read_domain: reads an inline domain (its text and where it starts) and returns its inames; ``None``
-        where a domain cannot stand.
-    :ivar uses: every mention of a name so far; what a reduction binds does not count inside it.
-    :ivar reductions: how many reductions were read so far.
+    :ivar read_domain: reads an inline domain (text, place) and returns its inames; ``None``: none is allowed.
     """
 
     inames: Collection[str] = ()
-    rules: dict[str, int] = field(default_factory=dict)
+    rules: Mapping[str, int] = field(default_factory=dict)
     operations: Collection[str] = tuple(REDUCTIONS)
     read_domain: Callable[[str, int], tuple[str, ...]] | None = None
+
+
+@dataclass
+class ExpressionParser(Cursor):
+    """A position in a list of tokens, with the meanings of the names in them.
+
+    :ivar uses: every mention of a name so far, except those of inames inside reductions that bind them.
+    """
+
+    known: KnownNames = field(default_factory=KnownNames)
     uses: list[NameUse] = field(default_factory=list)
-    reductions: int = 0
     _depth: int = 0
     _bound: list[tuple[str, int]] = field(default_factory=list)
-    _variables: dict[str, p.Variable] = field(default_factory=dict)
+
+    def foreign(self, at: int) -> str | None:
+        text = self.tokens.texts[at]
+        if text in ("<", ">") and at and self.tokens.texts[at - 1] == text:
+            return _BITS
+        return _ELSEWHERE.get(text)
 
     # {{{ operators
 
@@ -91,125 +132,84 @@ class ExpressionParser(Cursor):
                              hint="assign a part of it to a temporary")
         self._depth += 1
         left = self._operand(floor)
-        texts = self.tokens.texts
         while True:
-            op = texts[self.at]
-            binding = _INFIX.get(op, 0)
-            if binding <= floor:
+            operator = self.text
+            if operator in _COMPARISONS and floor < _COMPARISON:
+                left = self._comparisons(left)
+            elif operator in BINARY and floor < BINARY[operator].binding:
+                self.at += 1
+                left = BINARY[operator].node(left, self.expression(BINARY[operator].right))
+            else:
                 self._depth -= 1
                 return left
-            self.at += 1
-            match op:
-                case "+":
-                    left = sum_onto(left, self.expression(_SUM))
-                case "*":
-                    left = product_onto(left, self.expression(_PRODUCT))
-                case "-":
-                    left = sum_onto(left, negated(self.expression(_SUM)))
-                case "/":
-                    left = quotient(left, self.expression(_PRODUCT))
-                case "//":
-                    left = floor_div(left, self.expression(_PRODUCT))
-                case "%":
-                    left = remainder(left, self.expression(_PRODUCT))
-                case "**":
-                    left = power(left, self.expression(_UNARY))
-                case "and":
-                    left = logical_onto(p.LogicalAnd, left, self.expression(_AND))
-                case "or":
-                    left = logical_onto(p.LogicalOr, left, self.expression(_OR))
-                case _:
-                    left = self._comparisons(left, op)
 
-    def _comparisons(self, left: Expression, op: str) -> Expression:
+    def _comparisons(self, left: Expression) -> Expression:
         """``a < b <= c`` as ``a < b and b <= c``, like Python."""
         parts: list[Expression] = []
-        while True:
-            right = self.expression(_COMPARISON)
-            parts.append(p.Comparison(left, op, right))
-            op, left = self.text, right
-            if _INFIX.get(op) != _COMPARISON:
-                return parts[0] if len(parts) == 1 else p.LogicalAnd(tuple(parts))
+        while (operator := self.text) in _COMPARISONS:
             self.at += 1
+            right = self.expression(_COMPARISON)
+            parts.append(p.Comparison(left, operator, right))
+            left = right
+        return parts[0] if len(parts) == 1 else p.LogicalAnd(tuple(parts))
 
     def _operand(self, floor: int) -> Expression:
-        kind, text = self.tokens.kinds[self.at], self.tokens.texts[self.at]
-        if kind == "number":
-            self.at += 1
-            return self._number(text)
+        kind, text = self.kind, self.text
         if kind == "name":
             return self._word(text, floor)
-        if text == "(":
-            return self._parenthesis()
-        if text in ("-", "+"):
+        if kind == "number":
+            number = read_number(text)
+            if isinstance(number, str):
+                raise self.error("a number", hint=number or None)
             self.at += 1
+            return number
+        if self.accept("("):
+            value = self.expression()
+            if self.text == ",":
+                raise self.error("')'", hint="there are no tuples of values")
+            self.take(")", "')' or an operator")
+            return value
+        if self.accept("-", "+"):
             value = self.expression(_UNARY - 1)
             return negated(value) if text == "-" else value
         raise self.error("an expression")
 
-    def _parenthesis(self) -> Expression:
-        self.at += 1
-        value = self.expression()
-        if self.text == ",":
-            raise self.error("')'", hint="there are no tuples of values")
-        self.take(")", "')' or an operator")
-        return value
-
-    def _number(self, text: str) -> Expression:
-        value = read_number(text)
-        if isinstance(value, str):
-            raise self.error("a number", at=self.at - 1, hint=value or None)
-        return value
-
     # }}}
 
     # {{{ names
-
-    def variable(self, name: str) -> p.Variable:
-        """The node of *name*, one object for all its mentions."""
-        node = self._variables.get(name)
-        if node is None:
-            node = self._variables[name] = p.Variable(name)
-        return node
 
     def _word(self, word: str, floor: int) -> Expression:
         if word in KEYWORDS:
             return self._keyword(word, floor)
         at = self.at
         self.at += 1
-        following = self.text
-        if following == "(":
+        if self.accept("("):
             return self._call(word, at)
-        if following == ".":
+        if self.text == ".":
             raise self.error("an operator", hint="dtypes are written float32 or np.float32, inside cast( ) only")
-        if word in self.rules:
+        if word in self.known.rules:
             self._check_rule(word, 0, at)
-            return p.Call(self.variable(word), ())
-        return self._mention(word, at)
+            return p.Call(p.Variable(word), ())
+        return self.reference(word, at)
 
     def reference(self, name: str, at: int) -> p.Variable | p.Subscript:
-        """The variable or subscript that *name*, the token before the current one, begins."""
-        return self._mention(name, at)
-
-    def _mention(self, name: str, at: int) -> p.Variable | p.Subscript:
+        """The variable or subscript that *name*, the token at *at* and before the current one, begins."""
         start = self.tokens.starts[at]
-        if self.text != "[":
+        if not self.accept("["):
             self.uses.append(NameUse(name, BARE, start))
-            return self.variable(name)
-        self.at += 1
+            return p.Variable(name)
         index = self._list("]", "a subscript")
         self.uses.append(NameUse(name, len(index), start))
         if self.text == "[":
             raise self.error("an operator", hint=f"several subscripts are written {name}[i, j]")
-        return p.Subscript(self.variable(name), index[0] if len(index) == 1 else tuple(index))
+        return p.Subscript(p.Variable(name), index[0] if len(index) == 1 else tuple(index))
 
     def _list(self, closer: str, what: str) -> list[Expression]:
         """Expressions up to and over *closer*, at least one."""
         if self.text == closer:
             raise self.error(what)
         items = [self.expression()]
-        while self.text == ",":
-            self.at += 1
+        while self.accept(","):
             items.append(self.expression())
         self.take(closer, f"',' or '{closer}'")
         return items
@@ -234,51 +234,46 @@ class ExpressionParser(Cursor):
         raise self.error("an expression")
 
     def _call(self, name: str, at: int) -> Expression:
-        self.at += 1
-        if name in self.operations:
+        """The call of *name*, the token at *at*, from behind its parenthesis."""
+        operations = self.known.operations
+        if name in operations:
             return self._reduction(name, at)
         if name == "reduce":
-            operation = self.name("a reduction: " + ", ".join(self.operations))
-            if operation not in self.operations:
-                raise self._unknown("reduction", operation, self.operations, self.at - 1)
+            operation = self.name("a reduction: " + ", ".join(operations))
+            if operation not in operations:
+                raise self._unknown("reduction", operation, operations, self.at - 1)
             self.take(",")
             return self._reduction(operation, at, needed=True)
         if name == "cast":
             dtype = self.dtype_name()
-            self.take(",")
-            value = self.expression()
-            self.take(")", "')' or an operator")
-            return TypeCast(dtype, value)
-        arguments = [] if self.text == ")" else self._arguments()
-        if not arguments:
-            self.take(")")
-        if name in self.rules:
+            return TypeCast(dtype, self._last_argument())
+        arguments = [] if self.accept(")") else self._list(")", "an argument")
+        if name in self.known.rules:
             self._check_rule(name, len(arguments), at)
         elif name in DTYPE_NAMES:
             if len(arguments) != 1:
                 raise self.error(f"one argument for {name}", at=at)
             return TypeCast(named_dtype(DTYPE_NAMES[name]).name, arguments[0])
+        elif name in FUNCTIONS:
+            self._check_arity("function", name, FUNCTIONS[name].arity, len(arguments), at)
         else:
-            self._check_function(name, len(arguments), at)
-        return p.Call(self.variable(name), tuple(arguments))
+            raise self._unknown("function", name, [*FUNCTIONS, *operations, *self.known.rules], at)
+        return p.Call(p.Variable(name), tuple(arguments))
 
-    def _arguments(self) -> list[Expression]:
-        return self._list(")", "an argument")
+    def _last_argument(self) -> Expression:
+        self.take(",")
+        value = self.expression()
+        self.take(")", "')' or an operator")
+        return value
 
     def _check_rule(self, name: str, given: int, at: int) -> None:
-        needed = self.rules[name]
         self.uses.append(NameUse(name, RULE, self.tokens.starts[at]))
-        if given != needed:
-            raise self.error(_counted(needed), at=at,
-                             message=f"The substitution rule '{name}' takes {_counted(needed)}, not {given}.")
+        self._check_arity("substitution rule", name, self.known.rules[name], given, at)
 
-    def _check_function(self, name: str, given: int, at: int) -> None:
-        if name not in FUNCTIONS:
-            raise self._unknown("function", name, [*FUNCTIONS, *self.operations, *self.rules], at)
-        needed = FUNCTIONS[name].arity
+    def _check_arity(self, kind: str, name: str, needed: int, given: int, at: int) -> None:
         if given != needed:
-            raise self.error(_counted(needed), at=at,
-                             message=f"The function '{name}' takes {_counted(needed)}, not {given}.")
+            counted = "one argument" if needed == 1 else f"{needed or 'no'} arguments"
+            raise self.error(counted, at=at, message=f"The {kind} '{name}' takes {counted}, not {given}.")
 
     def _unknown(self, kind: str, name: str, known: Collection[str], at: int) -> UnknownNameError:
         source = self.tokens.source
@@ -302,55 +297,70 @@ class ExpressionParser(Cursor):
 
     def _reduction(self, operation: str, at: int, *, needed: bool = False) -> Expression:
         """The arguments of a reduction, or of ``min`` and ``max`` of values."""
-        if self.text == "{":
-            return self._inline_reduction(operation)
-        inames = self._iname_list()
-        if inames is not None:
-            return self._reduction_over(operation, inames)
         first, uses, bound = self.at, len(self.uses), len(self._bound)
-        arguments = self._arguments()
+        if self.text == "{":
+            domain, inames = self._inline_domain()
+            outer, self.known = self.known, replace(self.known, inames={*self.known.inames, *inames})
+            operand = self._last_argument()
+            self.known = outer
+            self._bind(inames, first, uses, bound)
+            return InlineReduction(operation, inames, operand, domain)
+        if self.text == "[" or self._at_name_tuple():
+            inames = self._iname_list()
+            first = self.at - 1
+            operand = self._last_argument()
+            self._bind(inames, first, uses, bound)
+            return Reduction(operation, inames, operand)
+        arguments = self._list(")", "an argument")
         bare = arguments[0].name if isinstance(arguments[0], p.Variable) else None
-        if bare is not None and bare in self.inames and len(arguments) == 2:
+        if bare is not None and bare in self.known.inames and len(arguments) == 2:
             self._bind((bare,), first, uses, bound)
             return Reduction(operation, (bare,), arguments[1])
         if operation in _MINMAX and not needed:
             if len(arguments) < 2:
                 raise self.error(f"two values, or an iname and an expression, for {operation}", at=at)
             return _MINMAX[operation](tuple(arguments))
-        if bare is not None and bare not in self.inames:
-            raise self._unknown("iname", bare, self.inames, first)
+        if bare is not None and bare not in self.known.inames:
+            raise self._unknown("iname", bare, self.known.inames, first)
         raise self.error(f"an iname and an expression: {operation}(k, expression)", at=first)
 
-    def _iname_list(self) -> tuple[str, ...] | None:
-        """``[i, j],`` or ``(i, j),`` before the operand; ``None``, without a step, if there is none."""
-        opener, start, texts = self.text, self.at, self.tokens.texts
-        if opener not in ("[", "("):
-            return None
-        if opener == "(" and not _is_name_tuple(self.tokens, start):
-            return None
-        self.at += 1
-        closer = "]" if opener == "[" else ")"
+    def _at_name_tuple(self) -> bool:
+        """Are the next tokens ``(i, j),``?"""
+        texts, kinds, at = self.tokens.texts, self.tokens.kinds, self.at
+        if texts[at] != "(" or kinds[at + 1] != "name":
+            return False
+        end = at + 2
+        while texts[end] == "," and kinds[end + 1] == "name":
+            end += 2
+        return end > at + 2 and texts[end] == ")" and texts[end + 1] == ","
+
+    def _iname_list(self) -> tuple[str, ...]:
+        """``[i, j]`` or ``(i, j)``."""
+        closer = "]" if self.text == "[" else ")"
         inames: list[str] = []
-        while True:
+        while not inames or self.text == ",":
+            self.at += 1
             name = self.name("an iname")
-            if name not in self.inames:
-                raise self._unknown("iname", name, self.inames, self.at - 1)
+            if name not in self.known.inames:
+                raise self._unknown("iname", name, self.known.inames, self.at - 1)
             if name in inames:
                 raise self.error("an iname that is not in the list yet", at=self.at - 1)
             inames.append(name)
-            if texts[self.at] != ",":
-                break
-            self.at += 1
         self.take(closer, f"',' or '{closer}'")
         return tuple(inames)
 
-    def _reduction_over(self, operation: str, inames: tuple[str, ...]) -> Expression:
-        first, uses, bound = self.at - 1, len(self.uses), len(self._bound)
-        self.take(",")
-        operand = self.expression()
-        self.take(")", "')' or an operator")
-        self._bind(inames, first, uses, bound)
-        return Reduction(operation, inames, operand)
+    def _inline_domain(self) -> tuple[str, tuple[str, ...]]:
+        """The text of a domain and its inames."""
+        if self.known.read_domain is None:
+            raise self.error("an iname")
+        start, depth = self.tokens.starts[self.at], 0
+        while True:
+            depth += {"{": 1, "}": -1}.get(self.text, 0)
+            self.at += 1
+            if not depth:
+                break
+        text = self.tokens.source.text[start:self.tokens.starts[self.at - 1] + 1]
+        return text, self.known.read_domain(text, start)
 
     def _bind(self, inames: tuple[str, ...], at: int, uses: int, bound: int) -> None:
         """Remove the mentions of *inames* since *uses*; :raises ParseError: one was bound since *bound*."""
@@ -360,52 +370,43 @@ class ExpressionParser(Cursor):
                                  message=f"The reduction over '{name}' stands in one over '{name}'.")
         self._bound.extend((name, at) for name in inames)
         self.uses[uses:] = [u for u in self.uses[uses:] if u.rank != BARE or u.name not in inames]
-        self.reductions += 1
-
-    def _inline_reduction(self, operation: str) -> Expression:
-        first, uses, bound = self.at, len(self.uses), len(self._bound)
-        start, depth = self.tokens.starts[first], 0
-        if self.read_domain is None:
-            raise self.error("an iname")
-        while True:
-            depth += {"{": 1, "}": -1}.get(self.text, 0)
-            self.at += 1
-            if not depth:
-                break
-        text = self.tokens.source.text[start:self.tokens.starts[self.at - 1] + 1]
-        inames = self.read_domain(text, start)
-        self.take(",")
-        outer, self.inames = self.inames, {*self.inames, *inames}
-        operand = self.expression()
-        self.inames = outer
-        self.take(")", "')' or an operator")
-        self._bind(inames, first, uses, bound)
-        return InlineReduction(operation, inames, operand, text)
 
     # }}}
 
 
-def _is_name_tuple(tokens: Tokens, at: int) -> bool:
-    """Are the tokens at *at* ``(i, j),``?"""
-    kinds, texts = tokens.kinds, tokens.texts
-    at += 1
-    names = 0
-    while kinds[at] == "name":
-        names += 1
-        at += 1
-        if texts[at] == ")":
-            return names > 1 and texts[at + 1] == ","
-        if texts[at] != ",":
-            return False
-        at += 1
-    return False
+def read_number(text: str) -> int | float | complex | TypeCast | str:
+    """The value of a literal, or (a string) what would be right instead of it.
+
+    >>> read_number("1e-3"), read_number("0x1f"), read_number("2j")
+    (0.001, 31, 2j)
+    >>> read_number("1.5f")
+    TypeCast('float32', 1.5)
+    >>> read_number("3x")
+    'a product is written 3*x'
+    """
+    match = _NUMBER.fullmatch(text)
+    assert match is not None
+    digits, suffix = match.groups()
+    if len(digits) > _MOST_DIGITS:
+        return "fewer digits are enough for every dtype"
+    try:
+        value = int(digits, 16) if digits[:2] in ("0x", "0X") else int(digits) if digits.isdigit() else float(digits)
+    except ValueError:
+        return ""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "integers have 64 bits at most"
+    if value == math.inf:
+        return "the largest float64 is 1.797e308"
+    if not suffix:
+        return value
+    if suffix in ("j", "J"):
+        return value * 1j
+    if suffix in LITERAL_SUFFIXES:
+        return TypeCast(LITERAL_SUFFIXES[suffix], value)
+    return f"a product is written {digits}*{suffix}"
 
 
-def _counted(n: int) -> str:
-    return "one argument" if n == 1 else f"{n or 'no'} arguments"
-
-
-def parse_expression(text: str, *, inames: Collection[str] = (), rules: dict[str, int] | None = None,
+def parse_expression(text: str, *, inames: Collection[str] = (), rules: Mapping[str, int] | None = None,
                      what: str = "the expression") -> Expression:
     """The expression that *text* spells.
 
@@ -417,7 +418,7 @@ def parse_expression(text: str, *, inames: Collection[str] = (), rules: dict[str
     :raises ParseError: *text* is no expression.
     :raises UnknownNameError: it calls an unknown function.
     """
-    parser = ExpressionParser(tokenize(Source(text, what)), inames=inames, rules=dict(rules or {}))
+    parser = ExpressionParser(tokenize(Source(text, what)), known=KnownNames(inames, rules or {}))
     value = parser.expression()
     parser.end("an operator or the end")
     return value

@@ -56,12 +56,6 @@ def _text(expr: Expression) -> tuple[str, int]:
             return f"if({_listed((expr.condition, expr.then, expr.else_))})", _ATOM
         case p.Min() | p.Max():
             return f"{'min' if isinstance(expr, p.Min) else 'max'}({_listed(expr.children)})", _ATOM
-        case _:
-            return _call(expr)
-
-
-def _call(expr: Expression) -> tuple[str, int]:
-    match expr:
         case p.Call(function=function, parameters=parameters):
             return f"{_at(function, _ATOM)}({_listed(parameters)})", _ATOM
         case Reduction():

@@ -1,4 +1,4 @@
-"""Text with positions, and its tokens: what every parser of the kernel language starts from."""
+"""Text with positions, its tokens, and a cursor over them: the base of every parser of the kernel language."""
 from __future__ import annotations
 
 import re
@@ -32,6 +32,9 @@ class Source:
                           source=line.rstrip(), hint=hint)
 
 
+#: Reserved words of the syntax.
+KEYWORDS = frozenset({"and", "or", "not", "if", "elif", "else", "for", "end", "true", "false", "True", "False"})
+
 _TOKEN = re.compile(r"""
     (?:[ \t\r\f]+ | \#[^\n]* | \\[ \t\r]*\n)*
     (?: (?P<name>[A-Za-z_]\w*)
@@ -41,7 +44,7 @@ _TOKEN = re.compile(r"""
       | (?P<other>.)
       | (?P<end>\Z) )""", re.VERBOSE | re.ASCII)
 
-_CLOSERS = {")": "(", "]": "[", "}": "{"}
+_CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,11 @@ def tokenize(source: Source) -> Tokens:
                 continue
         elif kind == "op":
             token = found[kind]
-            if token in "([{":
+            if token in _CLOSERS:
                 opened.append((token, found.start(kind)))
             elif token in ")]}":
-                if not opened or opened[-1][0] != _CLOSERS[token]:
-                    expected = _closer(opened[-1][0]) if opened else "no closing bracket"
+                if not opened or _CLOSERS[opened[-1][0]] != token:
+                    expected = f"'{_CLOSERS[opened[-1][0]]}'" if opened else "no closing bracket"
                     raise source.error(found.start(kind), f"'{token}' in {source.what} closes nothing.", expected)
                 opened.pop()
         kinds.append(kind)
@@ -92,12 +95,72 @@ def tokenize(source: Source) -> Tokens:
         starts.append(found.start(kind))
     if opened:
         token, start = opened[-1]
-        raise source.error(start, f"'{token}' in {source.what} is never closed.", f"{_closer(token)} behind it")
+        raise source.error(start, f"'{token}' in {source.what} is never closed.", f"'{_CLOSERS[token]}' behind it")
     kinds.append("end")
     texts.append("")
     starts.append(len(text))
     return tokens
 
 
-def _closer(opener: str) -> str:
-    return {"(": "')'", "[": "']'", "{": "'}'"}[opener]
+@dataclass
+class Cursor:
+    """A position in *tokens*.
+
+    :ivar at: the index of the current token.
+    """
+
+    tokens: Tokens
+    at: int = 0
+
+    @property
+    def text(self) -> str:
+        """The text of the current token."""
+        return self.tokens.texts[self.at]
+
+    @property
+    def kind(self) -> str:
+        """The kind of the current token."""
+        return self.tokens.kinds[self.at]
+
+    def error(self, expected: str, *, at: int | None = None, message: str | None = None,
+              hint: str | None = None) -> ParseError:
+        """The error for the token at *at* (the current one), in the place of which *expected* is allowed."""
+        at = self.at if at is None else at
+        if message is None:
+            kind, what = self.tokens.kinds[at], self.tokens.source.what
+            if kind in ("end", "newline"):
+                message = f"The end of {'a line of ' if kind == 'newline' else ''}{what} comes too early."
+            else:
+                message = f"{what[:1].upper()}{what[1:]} cannot be read at '{self.tokens.texts[at]}'."
+                hint = hint or self.foreign(at)
+        return self.tokens.error(at, message, expected, hint=hint)
+
+    def foreign(self, at: int) -> str | None:
+        """A hint if the token at *at* has a meaning in other languages only."""
+
+    def take(self, text: str, expected: str | None = None) -> None:
+        """Step over *text*; :raises ParseError: the current token is another."""
+        if not self.accept(text):
+            raise self.error(expected or f"'{text}'")
+
+    def accept(self, *texts: str) -> bool:
+        """Step over the current token if it is one of *texts*."""
+        if self.tokens.texts[self.at] in texts:
+            self.at += 1
+            return True
+        return False
+
+    def name(self, expected: str) -> str:
+        """Step over a name that is no keyword."""
+        word = self.text
+        if self.kind != "name" or word in KEYWORDS:
+            raise self.error(expected)
+        self.at += 1
+        return word
+
+    def end(self, expected: str = "the end of the text") -> None:
+        """:raises ParseError: tokens are left."""
+        while self.kind == "newline":
+            self.at += 1
+        if self.kind != "end":
+            raise self.error(expected)

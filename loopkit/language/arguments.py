@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,6 @@ from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import fits, require_kinds
 from loopkit.kernel.data import (
     ADDRESS_SPACES,
-    AddressSpace,
     Argument,
     GlobalArg,
     TemporaryVariable,
@@ -25,8 +24,9 @@ from loopkit.kernel.data import (
     address_space,
 )
 from loopkit.language import names
+from loopkit.language.domains import Domains
 from loopkit.language.names import name_list, require_free
-from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, ParsedProgram
+from loopkit.language.program import ForBlock, ParsedProgram, assignments, walk
 
 Datum = GlobalArg | ValueArg | TemporaryVariable | str
 
@@ -45,14 +45,6 @@ class Declared:
     @property
     def by_name(self) -> dict[str, Datum]:
         return {_name(d): d for d in self.items}
-
-
-@dataclass(frozen=True)
-class Declarations:
-    """The arguments in order, and the temporaries by name."""
-
-    arguments: tuple[Argument, ...]
-    temporaries: Mapping[str, TemporaryVariable]
 
 
 def _name(datum: Datum) -> str:
@@ -90,29 +82,20 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
 
 
 def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
-    datum = replace(datum, dtype=_dtype(datum.name, datum.dtype))
+    name, dtype = datum.name, dtype_of(datum.dtype)
+    if dtype is None and datum.dtype is not None:
+        raise PreconditionError(f"'{name}' has the dtype {datum.dtype!r}.", subject=name, hint=DTYPES)
+    datum = replace(datum, dtype=dtype)
     if not isinstance(datum, ValueArg):
-        datum = replace(datum, shape=_shape(datum.name, datum.shape))
+        datum = replace(datum, shape=_shape(name, datum.shape))
     if isinstance(datum, TemporaryVariable):
-        datum = replace(datum, address_space=_space(datum.name, datum.address_space),
-                        fixed=bool(datum.shape) and datum.address_space is not None)
+        space = None if datum.address_space is None else address_space(datum.address_space)
+        if space is None and datum.address_space is not None:
+            raise PreconditionError(f"'{name}' has the address space {datum.address_space!r}.", subject=name,
+                                    hint=ADDRESS_SPACES)
+        datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
     require_kinds(type(datum), (), vars(datum))
     return datum
-
-
-def _space(name: str, space: object) -> AddressSpace | None:
-    found = None if space is None else address_space(space)
-    if found is None and space is not None:
-        raise PreconditionError(f"'{name}' has the address space {space!r}.", subject=name, hint=ADDRESS_SPACES)
-    return found
-
-
-def _dtype(name: str, dtype: object) -> np.dtype | None:
-    result = dtype_of(dtype)
-    if result is None and dtype is not None:
-        raise PreconditionError(f"'{name}' has the dtype {dtype!r}.", subject=name,
-                                hint=DTYPES)
-    return result
 
 
 def _shape(name: str, shape: object) -> tuple[Expression, ...] | None:
@@ -120,13 +103,12 @@ def _shape(name: str, shape: object) -> tuple[Expression, ...] | None:
         return None
     what = f"the shape of '{name}'"
     if isinstance(shape, str):
-        # as the arguments of a call, so that commas in parentheses stay where they are
+        # as subscripts, so that commas in parentheses stay where they are
         if not shape.strip():
             return ()
-        axes = shape.strip().removesuffix(",")
-        parsed = parse_expression(f"shape({axes})", rules={"shape": _arity(axes)}, what=what)
-        assert isinstance(parsed, p.Call)
-        return parsed.parameters
+        parsed = parse_expression(f"shape[{shape.strip().removesuffix(',')}]", what=what)
+        assert isinstance(parsed, p.Subscript)
+        return parsed.index_tuple
     listed = shape if isinstance(shape, tuple | list) else (shape,)
     for extent in listed:
         if not fits(extent, str | int | p.ExpressionNode) or (isinstance(extent, int) and extent < 0):
@@ -136,48 +118,17 @@ def _shape(name: str, shape: object) -> tuple[Expression, ...] | None:
                  int(a) if isinstance(a, int | np.integer) else a for a in listed)
 
 
-def _arity(text: str) -> int:
-    depth, arity = 0, 1
-    for char in text:
-        depth += {"(": 1, ")": -1}.get(char, 0)
-        arity += char == "," and not depth
-    return arity
-
 # }}}
 
 
 # {{{ mentions
 
-def assignments(nodes: Iterable[Node]) -> Iterator[Assignment]:
-    """Every assignment in *nodes*, in textual order."""
-    for node in nodes:
-        match node:
-            case Assignment():
-                yield node
-            case ForBlock():
-                yield from assignments(node.body)
-            case IfBlock():
-                yield from assignments((*node.then, *node.otherwise))
-
-
-def _mentions(nodes: Iterable[Node]) -> Iterator[NameUse]:
-    for node in nodes:
-        match node:
-            case Assignment():
-                yield from node.uses
-            case ForBlock():
-                yield from _mentions(node.body)
-            case IfBlock():
-                yield from node.uses
-                yield from _mentions((*node.then, *node.otherwise))
-
-
 def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collection[str]) -> dict[str, NameUse]:
     """The first mention of every array and scalar; :raises ParseError: another one contradicts it."""
     source = program.source
     first: dict[str, NameUse] = {}
-    every = [*_mentions(program.body), *(u for r in program.rules for u in r.uses)]
-    for use in every:
+    mentioning = [node for node in walk(program.body) if not isinstance(node, ForBlock)]
+    for use in (u for part in (*mentioning, *program.rules) for u in part.uses):
         name, rank = use.name, use.rank
         known = first.get(name)
         if known is not None:
@@ -233,123 +184,125 @@ def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, Te
 
 
 def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str, TemporaryVariable],
-            inames: Collection[str], local_inames: Collection[str], params: Collection[str]) -> Declarations:
-    """The kernel's arguments and temporaries.
+            domains: Domains) -> tuple[tuple[Argument, ...], dict[str, TemporaryVariable]]:
+    """The kernel's arguments in order, and its temporaries.
 
-    :arg local_inames: inames that a reduction declares for itself.
-    :arg params: the parameters of the domains.
     :raises ParseError: the text contradicts itself or a declaration.
     """
+    inames = domains.order.keys()
     for rule in program.rules:
-        require_free(rule.rule.name, {*inames, *temporaries, *declared.by_name, *params}, "The substitution rule",
-                     called=True)
+        require_free(rule.rule.name, {*inames, *temporaries, *declared.by_name, *domains.params},
+                     "The substitution rule", called=True)
     for name in (*declared.by_name, *temporaries):
         if name in inames:
             raise NameConflictError(f"'{name}' is an iname and cannot be an argument or a temporary.", subject=name)
-    ranks = _ranks(program, inames, local_inames)
-    written = {node.written: node.start for node in reversed(list(assignments(program.body)))}
-    sizes = sorted({*params, *_shape_params(declared)}.difference(temporaries))
-    _check_written(program, declared, written, inames, sizes, ranks)
-    arguments = _arguments(program, declared, temporaries, ranks, written, sizes)
-    kept = {name: _checked_temporary(program.source, t, ranks.get(name), name in written, name in params)
-            for name, t in temporaries.items()}
-    return Declarations(arguments, kept)
+    shapes = {name for d in declared.items if isinstance(d, GlobalArg | TemporaryVariable)
+              for axis in d.shape or () for name in variables(axis)}
+    found = _Uses(program.source, declared, _ranks(program, inames, domains.inline_inames),
+                  {node.written: node.start for node in reversed(assignments(program.body))},
+                  sorted({*domains.params, *shapes}.difference(temporaries)))
+    found.check_written(inames)
+    return found.arguments(temporaries), {name: found.temporary(t, name in domains.params)
+                                          for name, t in temporaries.items()}
 
 
-def _shape_params(declared: Declared) -> set[str]:
-    return {name for d in declared.items if isinstance(d, GlobalArg | TemporaryVariable)
-            for axis in d.shape or () for name in variables(axis)}
+@dataclass(frozen=True)
+class _Uses:
+    """The uses of arrays and scalars in the text, beside their declarations.
 
-
-def _check_written(program: ParsedProgram, declared: Declared, written: Mapping[str, int], inames: Collection[str],
-                   sizes: Sequence[str], ranks: Mapping[str, NameUse]) -> None:
-    by_name = declared.by_name
-    for name in sizes:
-        if name in ranks and ranks[name].rank != BARE:
-            raise program.source.error(ranks[name].start, f"The size parameter '{name}' is subscripted.", "an array")
-    for name, start in written.items():
-        if name in inames:
-            raise program.source.error(start, f"The iname '{name}' is written.", "an array or a temporary")
-        if isinstance(by_name.get(name), ValueArg):
-            raise program.source.error(start, f"The value argument '{name}' is written.", "an array or a temporary",
-                                       hint=f"<> {name}_new = ... declares a temporary")
-        if name in sizes:
-            raise program.source.error(start, f"The size parameter '{name}' is written.", "an array or a temporary",
-                                       hint=f"<int32> {name} = ... declares a temporary that may bound a loop")
-
-
-def _arguments(program: ParsedProgram, declared: Declared, temporaries: Mapping[str, TemporaryVariable],
-               ranks: Mapping[str, NameUse], written: Mapping[str, int], sizes: Sequence[str]) -> tuple[Argument, ...]:
-    by_name = declared.by_name
-    result: list[Argument] = []
-    for datum in declared.items:
-        match datum:
-            case str():
-                result.append(_derived(datum, ranks, written, sizes))
-            case GlobalArg() | ValueArg():
-                result.append(_checked_argument(program.source, datum, ranks.get(datum.name), datum.name in sizes))
-            case TemporaryVariable():
-                pass
-    rest = [name for name in sorted({*ranks, *sizes}) if name not in by_name and name not in temporaries]
-    if declared.rest_at is None:
-        for name in rest:
-            if name not in sizes:
-                close = difflib.get_close_matches(name, [*by_name, *temporaries], n=2)
-                where = f"the kernel (line {program.source.line_of(ranks[name].start)})"
-                raise UnknownNameError("argument", name, close, where=where,
-                                       hint=None if close else "end kernel_data with '...' to have it found")
-    at = sum(1 for d in declared.items[:declared.rest_at] if not isinstance(d, TemporaryVariable))
-    result[at:at] = [_derived(name, ranks, written, sizes) for name in rest]
-    return tuple(result)
-
-
-def _derived(name: str, ranks: Mapping[str, NameUse], written: Mapping[str, int], sizes: Sequence[str]) -> Argument:
-    """The argument *name* with the properties that follow from the text."""
-    if name in ranks and name not in sizes:
-        if ranks[name].rank != BARE:
-            return GlobalArg(name)
-        return GlobalArg(name, shape=()) if name in written else ValueArg(name)
-    if name in sizes:
-        return ValueArg(name)
-    raise UnknownNameError("argument", name, difflib.get_close_matches(name, [*ranks, *sizes], n=2))
-
-
-def _checked_argument(source: Source, argument: Argument, use: NameUse | None, is_size: bool) -> Argument:
-    """*argument* as declared, completed from the text; :raises ParseError: text and declaration contradict each other.
+    :ivar ranks: the first use of each.
+    :ivar written: the first place where each is written.
+    :ivar sizes: the size parameters.
     """
-    name = argument.name
-    if isinstance(argument, ValueArg):
-        if use is not None and use.rank != BARE:
-            raise source.error(use.start, f"The value argument '{name}' is subscripted.", "an array")
-        if is_size and argument.dtype is not None and argument.dtype.kind not in "iu":
-            raise PreconditionError(f"The size parameter '{name}' has the dtype {argument.dtype}.", subject=name,
-                                    hint="sizes are integers")
-        return argument
-    if is_size:
-        raise PreconditionError(f"The size parameter '{name}' is declared as an array.", subject=name,
-                                hint=f"declare ValueArg({name!r})")
-    return replace(argument, shape=_agreed_shape(source, name, argument.shape, use))
 
+    source: Source
+    declared: Declared
+    ranks: Mapping[str, NameUse]
+    written: Mapping[str, int]
+    sizes: Sequence[str]
 
-def _agreed_shape(source: Source, name: str, shape: tuple[Expression, ...] | None,
-                  use: NameUse | None) -> tuple[Expression, ...] | None:
-    if use is None:
+    def check_written(self, inames: Collection[str]) -> None:
+        """:raises ParseError: a name is written, or a size parameter subscripted, and must not be."""
+        error, declared = self.source.error, self.declared.by_name
+        for name in self.sizes:
+            if name in self.ranks and self.ranks[name].rank != BARE:
+                raise error(self.ranks[name].start, f"The size parameter '{name}' is subscripted.", "an array")
+        for name, start in self.written.items():
+            if name in inames:
+                raise error(start, f"The iname '{name}' is written.", "an array or a temporary")
+            if isinstance(declared.get(name), ValueArg):
+                raise error(start, f"The value argument '{name}' is written.", "an array or a temporary",
+                            hint=f"<> {name}_new = ... declares a temporary")
+            if name in self.sizes:
+                raise error(start, f"The size parameter '{name}' is written.", "an array or a temporary",
+                            hint=f"<int32> {name} = ... declares a temporary that may bound a loop")
+
+    def arguments(self, temporaries: Collection[str]) -> tuple[Argument, ...]:
+        """The declared arguments, and among them the others of the text."""
+        declared, rest_at = self.declared, self.declared.rest_at
+        known = {*declared.by_name, *temporaries}
+        rest = [name for name in sorted({*self.ranks, *self.sizes}) if name not in known]
+        if rest_at is None:
+            for name in rest:
+                if name not in self.sizes:
+                    close = difflib.get_close_matches(name, known, n=2)
+                    where = f"the kernel (line {self.source.line_of(self.ranks[name].start)})"
+                    raise UnknownNameError("argument", name, close, where=where,
+                                           hint=None if close else "end kernel_data with '...' to have it found")
+        result = [self._derived(d) if isinstance(d, str) else self._argument(d) for d in declared.items
+                  if not isinstance(d, TemporaryVariable)]
+        at = sum(not isinstance(d, TemporaryVariable) for d in declared.items[:rest_at])
+        result[at:at] = map(self._derived, rest)
+        return tuple(result)
+
+    def _derived(self, name: str) -> Argument:
+        """The argument *name* with the properties that follow from the text."""
+        if name in self.sizes:
+            return ValueArg(name)
+        if name not in self.ranks:
+            raise UnknownNameError("argument", name, difflib.get_close_matches(name, [*self.ranks, *self.sizes], n=2))
+        if self.ranks[name].rank != BARE:
+            return GlobalArg(name)
+        return GlobalArg(name, shape=()) if name in self.written else ValueArg(name)
+
+    def _argument(self, argument: Argument) -> Argument:
+        """*argument* as declared, completed from the text; :raises ParseError: text and declaration differ."""
+        name, use = argument.name, self.ranks.get(argument.name)
+        if isinstance(argument, ValueArg):
+            if use is not None and use.rank != BARE:
+                raise self.source.error(use.start, f"The value argument '{name}' is subscripted.", "an array")
+            if name in self.sizes and argument.dtype is not None and argument.dtype.kind not in "iu":
+                raise PreconditionError(f"The size parameter '{name}' has the dtype {argument.dtype}.", subject=name,
+                                        hint="sizes are integers")
+            return argument
+        if name in self.sizes:
+            raise PreconditionError(f"The size parameter '{name}' is declared as an array.", subject=name,
+                                    hint=f"declare ValueArg({name!r})")
+        return replace(argument, shape=self._shape(argument))
+
+    def temporary(self, temporary: TemporaryVariable, is_bound: bool) -> TemporaryVariable:
+        """*temporary* completed from the text.
+
+        :arg is_bound: it is a parameter of a domain.
+        """
+        name = temporary.name
+        if name not in self.written and (name in self.ranks or is_bound):
+            raise PreconditionError(f"The temporary '{name}' is read and never written.", subject=name)
+        shape = self._shape(temporary)
+        if is_bound and (shape != () or (temporary.dtype is not None and temporary.dtype.kind not in "iu")):
+            raise PreconditionError(f"The temporary '{name}' bounds a domain and is no integer scalar.", subject=name,
+                                    hint=f"<int32> {name} = ...")
+        return replace(temporary, shape=shape)
+
+    def _shape(self, declared: GlobalArg | TemporaryVariable) -> tuple[Expression, ...] | None:
+        """The declared shape, or that of a scalar; :raises ParseError: the uses have another number of axes."""
+        name, shape, use = declared.name, declared.shape, self.ranks.get(declared.name)
+        if use is None:
+            return shape
+        if shape is None:
+            return () if use.rank == BARE else None
+        if len(shape) != max(use.rank, 0):
+            raise self.source.error(
+                use.start, f"'{name}' is used {_ranked(use.rank)} and declared with {len(shape)} axes.",
+                "one subscript for each axis")
         return shape
-    if shape is None:
-        return () if use.rank == BARE else None
-    if len(shape) != max(use.rank, 0):
-        raise source.error(use.start, f"'{name}' is used {_ranked(use.rank)} and declared with {len(shape)} axes.",
-                           "one subscript for each axis")
-    return shape
-
-
-def _checked_temporary(source: Source, temporary: TemporaryVariable, use: NameUse | None, is_written: bool,
-                       is_bound: bool) -> TemporaryVariable:
-    name = temporary.name
-    if not is_written and (use is not None or is_bound):
-        raise PreconditionError(f"The temporary '{name}' is read and never written.", subject=name)
-    shape = _agreed_shape(source, name, temporary.shape, use)
-    if is_bound and (shape != () or (temporary.dtype is not None and temporary.dtype.kind not in "iu")):
-        raise PreconditionError(f"The temporary '{name}' bounds a domain and is no integer scalar.", subject=name,
-                                hint=f"<int32> {name} = ...")
-    return replace(temporary, shape=shape)

@@ -13,17 +13,17 @@ The grammar read here is that part of isl's notation that a kernel's domains use
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from loopkit.errors import ParseError
-from loopkit.expr.tokens import Source
+from loopkit.expr.tokens import Cursor, Source, Tokens
 
 FUNCTIONS = frozenset({"floor", "ceil", "floord", "ceild", "min", "max"})
 KEYWORDS = FUNCTIONS | {"and", "or", "not", "exists", "mod", "true", "false", "implies"}
 #: isl ignores the case of its keywords.
 _WORDS_OF_ISL = KEYWORDS | {"infty", "infinity", "nan", "rat"}
 
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(->|<=|>=|==|!=|&&|\|\||//|[-+*/%<>=!()\[\]{},:;])|(\S)|\Z)", re.ASCII)
+_TOKEN = re.compile(r"(?P<number>\d+)|(?P<name>[A-Za-z_]\w*)|(?P<op>->|<=|>=|==|!=|&&|\|\||//|[-+*/%<>=!()\[\]{},:;])"
+                    r"|(?P<other>\S)", re.ASCII)
 _RELATIONS = frozenset({"<", "<=", ">", ">=", "=", "==", "!="})
 _JUNCTIONS = frozenset({"and", "or", "implies", "&&", "||"})
 
@@ -42,7 +42,7 @@ def free_names(condition: str) -> set[str]:
 def find_fault(source: Source, text: str, start: int) -> ParseError:
     """The error for the domain *text* at *start*, which isl refuses."""
     try:
-        _DomainParser(source, _tokens(text, start)).domain()
+        _DomainParser(_tokens(source, text, start)).domain()
     except ParseError as err:
         return err
     return source.error(start, "isl cannot read this domain.", "a set in isl's notation, { [i, j] : ... }")
@@ -50,116 +50,85 @@ def find_fault(source: Source, text: str, start: int) -> ParseError:
 
 def find_condition_fault(source: Source) -> ParseError:
     """The error for a condition on parameters (assumptions), which isl refuses."""
-    check = _DomainParser(source, _tokens(source.text, 0))
+    check = _DomainParser(_tokens(source, source.text, 0))
     try:
         check.condition()
         if check.text:
-            check.fail("'and', 'or' or the end")
+            raise check.error("'and', 'or' or the end")
     except ParseError as err:
         return err
     return source.error(0, f"isl cannot read {source.what}.", "a condition in isl's notation")
 
 
-def _tokens(text: str, start: int) -> list[tuple[str, int]]:
-    tokens, at = [], 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        assert match is not None
-        if match.lastindex is not None:
-            tokens.append((match[match.lastindex], start + match.start(match.lastindex)))
-        at = max(match.end(), at + 1)
-    tokens.append(("", start + len(text.rstrip())))
+def _tokens(source: Source, text: str, start: int) -> Tokens:
+    tokens = Tokens(source)
+    for match in _TOKEN.finditer(text):
+        tokens.kinds.append(match.lastgroup or "other")
+        tokens.texts.append(match[0])
+        tokens.starts.append(start + match.start())
+    tokens.kinds.append("end")
+    tokens.texts.append("")
+    tokens.starts.append(start + len(text.rstrip()))
     return tokens
 
 
-@dataclass
-class _DomainParser:
-    source: Source
-    tokens: list[tuple[str, int]]
-    at: int = 0
-
-    @property
-    def text(self) -> str:
-        return self.tokens[self.at][0]
+class _DomainParser(Cursor):
+    """Steps over a domain or a condition up to the first fault."""
 
     @property
     def subject(self) -> str:
-        return "An assumption" if self.source.what == "the assumptions" else "A domain"
-
-    def fail(self, expected: str, *, message: str | None = None, at: int | None = None,
-             hint: str | None = None) -> None:
-        text, place = self.tokens[self.at if at is None else at]
-        if message is None:
-            what = self.source.what[:1].upper() + self.source.what[1:]
-            early = f"The end of {self.source.what} comes too early."
-            message = f"{what} cannot be read at '{text}'." if text else early
-        raise self.source.error(place, message, expected, hint=hint)
-
-    def take(self, text: str, expected: str | None = None) -> None:
-        if self.text != text:
-            self.fail(expected or f"'{text}'")
-        self.at += 1
-
-    def accept(self, *texts: str) -> bool:
-        if self.text in texts:
-            self.at += 1
-            return True
-        return False
-
-    def is_name(self) -> bool:
-        return self.text[:1].isalpha() or self.text[:1] == "_"
+        return "An assumption" if self.tokens.source.what == "the assumptions" else "A domain"
 
     # {{{ sets
 
     def domain(self) -> None:
         if self.text == "[":
             self.names("a parameter")
-            if self.text != "->":
-                self.fail("'->'", hint="parameters stand before an arrow, and inames in braces: [n] -> { [i] : ... }")
-            self.at += 1
-        if self.text != "{":
-            self.fail("'{'", hint="a domain stands in braces: { [i] : 0 <= i < n }")
-        self.at += 1
-        while True:
+            if not self.accept("->"):
+                raise self.error(
+                    "'->'", hint="parameters stand before an arrow, and inames in braces: [n] -> { [i] : ... }")
+        if not self.accept("{"):
+            raise self.error("'{'", hint="a domain stands in braces: { [i] : 0 <= i < n }")
+        self.piece()
+        while self.accept(";"):
             self.piece()
-            if not self.accept(";"):
-                break
         if self.text in ("", "]", ")"):
-            self.fail("'and', 'or', an operator or '}'", message="The '}' that ends the domain is missing.")
+            raise self.error("'and', 'or', an operator or '}'", message="The '}' that ends the domain is missing.")
         self.take("}", "'and', 'or', an operator or '}'")
         if self.text:
-            self.fail("the end of the domain")
+            raise self.error("the end of the domain")
 
     def piece(self) -> None:
         if self.text != "[":
-            of_name = self.is_name() and self.tokens[self.at + 1][0] == "["
-            self.fail("'['", hint="a domain has no name: { [i, j] : ... }" if of_name else
-                      "inames stand in brackets, and their conditions behind a colon: { [i] : 0 <= i < n }")
+            of_name = self.kind == "name" and self.tokens.texts[self.at + 1] == "["
+            raise self.error("'['", hint="a domain has no name: { [i, j] : ... }" if of_name else
+                             "inames stand in brackets, and their conditions behind a colon: { [i] : 0 <= i < n }")
         start = self.at
         self.names("the name of an iname")
-        inames = "".join(text for text, _ in self.tokens[start:self.at]).replace(",", ", ")
+        inames = "".join(self.tokens.texts[start:self.at]).replace(",", ", ")
         if self.accept(":"):
             if self.text == ":":
-                self.fail("a condition", message="There are two colons.")
+                raise self.error("a condition", message="There are two colons.")
             if self.text not in ("}", ";"):
                 self.condition()
         elif self.text == "->":
-            self.fail("':'", hint="inames that the bounds depend on stand before the braces: [i] -> { [j] : ... }")
+            raise self.error(
+                "':'", hint="inames that the bounds depend on stand before the braces: [i] -> { [j] : ... }")
         elif self.text not in ("}", ";", ""):
-            self.fail("':'", message=f"The ':' behind {inames} is missing.", hint=f"{{ {inames} : ... }}")
+            raise self.error("':'", message=f"The ':' behind {inames} is missing.", hint=f"{{ {inames} : ... }}")
 
     def names(self, expected: str) -> None:
         self.take("[")
         while self.text != "]":
-            if not self.is_name():
-                self.fail(expected)
+            if self.kind != "name":
+                raise self.error(expected)
             self.at += 1
-            if self.is_name():
-                self.fail("',' or ']'", message=f"The ',' before '{self.text}' is missing.")
+            if self.kind == "name":
+                raise self.error("',' or ']'", message=f"The ',' before '{self.text}' is missing.")
             if not self.accept(","):
                 break
         if self.text in (":", "}", ""):
-            self.fail("',' or ']'", message="The ']' behind the names is missing.", hint="{ [i, j] : ... }")
+            raise self.error("',' or ']'", message="The ']' behind the names is missing.", hint="{ [i, j] : ... }")
         self.take("]", "',' or ']'")
 
     # }}}
@@ -170,15 +139,15 @@ class _DomainParser:
         while True:
             start = self.at
             if not self.term():
-                hint = "0 <= i < n" if self.text == "in" or self.tokens[start][0] == "for" else None
-                self.fail("'<', '<=', '=', '>=' or '>'" if self.at > start else "a condition", hint=hint)
+                hint = "0 <= i < n" if self.text == "in" or self.tokens.texts[start] == "for" else None
+                raise self.error("'<', '<=', '=', '>=' or '>'" if self.at > start else "a condition", hint=hint)
             if not self.accept(*_JUNCTIONS):
                 return
 
     def term(self) -> bool:
         if self.accept("not", "!"):
             if not self.term():
-                self.fail("a condition")
+                raise self.error("a condition")
             return True
         if self.accept("true", "false"):
             return True
@@ -192,18 +161,19 @@ class _DomainParser:
             return False
         while (relation := self.text) in _RELATIONS:
             if relation == "==":
-                self.fail("'='", hint="in isl's notation, which domains and assumptions have, equality is one '='")
+                raise self.error(
+                    "'='", hint="in isl's notation, which domains and assumptions have, equality is one '='")
             self.at += 1
             if relation == "=" and self.text in ("<", ">"):
-                self.fail("an affine form", hint=f"{self.text}=")
+                raise self.error("an affine form", hint=f"{self.text}=")
             self.forms()
         return True
 
     def exists(self) -> None:
         opened = self.accept("(")
         while self.text != ":":
-            if not self.is_name():
-                self.fail("a name or ':'")
+            if self.kind != "name":
+                raise self.error("a name or ':'")
             self.at += 1
             if self.accept("="):
                 self.form()
@@ -218,7 +188,7 @@ class _DomainParser:
         """Step over ``( condition )``, unless the parentheses enclose a form."""
         start, depth, at = self.at, 0, self.at
         while True:
-            text = self.tokens[at][0]
+            text = self.tokens.texts[at]
             depth += {"(": 1, ")": -1}.get(text, 0)
             if text in _RELATIONS | _JUNCTIONS | {"not", "exists", "true", "false"}:
                 break
@@ -251,15 +221,15 @@ class _DomainParser:
             operator = self.at
             if self.accept("*"):
                 if self.text == "*":
-                    self.fail("a constant factor", at=operator, message=f"{self.subject} takes no powers.")
+                    raise self.error("a constant factor", at=operator, message=f"{self.subject} takes no powers.")
                 other = self.factor()
                 if not constant and not other:
-                    self.fail("a constant factor", at=operator, message=f"{self.subject} multiplies two names.")
+                    raise self.error("a constant factor", at=operator, message=f"{self.subject} multiplies two names.")
                 constant = constant and other
             elif self.accept("/", "//", "%", "mod"):
                 if not self.factor():
-                    self.fail("a constant divisor", at=operator, message=f"{self.subject} divides by a name.")
-            elif constant and ((self.is_name() and self.text not in KEYWORDS - FUNCTIONS) or self.text == "("):
+                    raise self.error("a constant divisor", at=operator, message=f"{self.subject} divides by a name.")
+            elif constant and ((self.kind == "name" and self.text not in KEYWORDS - FUNCTIONS) or self.text == "("):
                 constant = self.factor()
             else:
                 return constant
@@ -274,26 +244,27 @@ class _DomainParser:
         if self.text.isdigit():
             self.at += 1
             return True
-        if not self.is_name() or (self.text in KEYWORDS - FUNCTIONS and self.text != "mod"):
-            self.fail("an affine form")
+        if self.kind != "name" or (self.text in KEYWORDS - FUNCTIONS and self.text != "mod"):
+            raise self.error("an affine form")
         return self.named()
 
     def named(self) -> bool:
         name, start = self.text, self.at
         self.at += 1
         if self.text != "(" and name.lower() in _WORDS_OF_ISL:
-            self.fail("another name", at=start, message=f"'{name}' is a word of isl's notation.")
+            raise self.error("another name", at=start, message=f"'{name}' is a word of isl's notation.")
         if self.text == ".":
-            self.fail("an operator", message=f"The name '{name}.{self.tokens[self.at + 1][0]}' has a dot.",
-                      hint="names are letters, digits and underscores")
+            raise self.error("an operator", message=f"The name '{name}.{self.tokens.texts[self.at + 1]}' has a dot.",
+                             hint="names are letters, digits and underscores")
         if self.text == "[":
-            self.fail("a name", at=start, message=f"{self.subject} reads the array '{name}'.",
-                      hint=f"assign it to a temporary first, <int32> bound = {name}[...], and use the temporary here")
+            raise self.error(
+                "a name", at=start, message=f"{self.subject} reads the array '{name}'.",
+                hint=f"assign it to a temporary first, <int32> bound = {name}[...], and use the temporary here")
         if self.text != "(":
             return False
         if name not in FUNCTIONS:
-            self.fail("one of " + ", ".join(sorted(FUNCTIONS)), at=start,
-                      message=f"{self.subject} cannot call '{name}'.")
+            raise self.error("one of " + ", ".join(sorted(FUNCTIONS)), at=start,
+                             message=f"{self.subject} cannot call '{name}'.")
         self.at += 1
         constant = self.form()
         while self.accept(","):

@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import reduce
 
 from pymbolic.typing import Expression
 
@@ -121,8 +122,7 @@ class Domains:
     def params(self) -> frozenset[str]:
         """The parameters of all domains, inames left out."""
         every = [*self.domains, *self._inline.values()]
-        inames = {x for d in every for x in d.inames}
-        return frozenset(name for d in every for name in d.points.params if name not in inames)
+        return frozenset(name for d in every for name in d.points.params).difference(*(d.inames for d in every))
 
     @property
     def inline_inames(self) -> frozenset[str]:
@@ -162,22 +162,15 @@ class Domains:
         :arg inline: texts of the domains of the reductions around it.
         """
         key = (inames, conditions, inline)
-        result = self._sets.get(key)
-        if result is None:
-            if conditions:
-                result = constrained(self.instances(inames, (), inline), conditions)
-            else:
-                result = self._intersection(inames, inline)
-            self._sets[key] = result
-        return result
+        if key not in self._sets:
+            self._sets[key] = constrained(self.instances(inames, (), inline), conditions) if conditions else \
+                self._intersection(inames, inline)
+        return self._sets[key]
 
     def _intersection(self, inames: tuple[str, ...], inline: tuple[str, ...]) -> InstanceSet:
-        result = InstanceSet.universe(inames)
-        for domain in (*self.domains, *map(self.inline, inline)):
-            if not set(inames).isdisjoint(domain.inames):
-                part = restricted(domain.points, inames).onto(inames)
-                result = part if result.set.plain_is_universe() else result.intersect(part)
-        return result
+        parts = [restricted(domain.points, inames).onto(inames)
+                 for domain in (*self.domains, *map(self.inline, inline)) if not set(inames).isdisjoint(domain.inames)]
+        return reduce(InstanceSet.intersect, parts) if parts else InstanceSet.universe(inames)
 
 
 def domain_texts(domains: str | AnySet | Iterable[str | AnySet]) -> str | list[str]:
@@ -213,25 +206,19 @@ def read_domains(domains: str | Iterable[str]) -> Domains:
 
 def _put_in_order(domains: Domains, owner: dict[str, Domain]) -> None:
     """Number the inames, parents first, and note what each depends on."""
-    visiting: list[Domain] = []
-
-    def visit(domain: Domain) -> frozenset[str]:
-        if domain.inames and domain.inames[0] in domains.parents:
-            return domains.parents[domain.inames[0]].union(domain.inames)
-        if any(d is domain for d in visiting):
+    def visit(domain: Domain, around: tuple[Domain, ...]) -> None:
+        if any(d is domain for d in around):
             raise domains.source.error(domain.start, f"The domain of '{domain.inames[0]}' depends on itself.",
                                        "bounds in inames of other domains")
-        visiting.append(domain)
         above: frozenset[str] = frozenset()
         for name in domain.points.params:
             if name in owner:
-                parent = owner[name]
-                visit(parent)
+                if name not in domains.parents:
+                    visit(owner[name], (*around, domain))
                 above |= domains.parents[name] | {name}
         for name in domain.inames:
             domains.parents[name] = above
             domains.order[name] = len(domains.order)
-        visiting.pop()
-        return above
     for domain in domains.domains:
-        visit(domain)
+        if domains.parents.keys().isdisjoint(domain.inames):
+            visit(domain, ())

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from loopkit.expr.tokens import Source
 from loopkit.kernel.kernel import unknown
-from loopkit.language.arguments import assignments
-from loopkit.language.program import Assignment, ParsedProgram, Pattern
+from loopkit.language.names import fresh
+from loopkit.language.program import Assignment, ParsedProgram, Pattern, assignments
 
 
 @dataclass
@@ -27,14 +27,6 @@ class Ids:
     def of(self, node: Assignment) -> str:
         """The id of *node*."""
         return self.by_start[node.start]
-
-    def new(self, base: str) -> str:
-        """*base*, or *base* with the first free number appended."""
-        name, number = base, 0
-        while name in self.taken:
-            name, number = f"{base}_{number}", number + 1
-        self.taken.add(name)
-        return name
 
     def earlier(self, patterns: Sequence[Pattern], node: Assignment) -> frozenset[str]:
         """The statements that *node* names in ``dep=``.
@@ -79,7 +71,7 @@ def number_statements(program: ParsedProgram) -> Ids:
     :raises ParseError: an id is given twice.
     """
     ids = Ids(program.source)
-    every = list(assignments(program.body))
+    every = assignments(program.body)
     for node in every:
         given = node.options.id
         if given is None:
@@ -87,14 +79,8 @@ def number_statements(program: ParsedProgram) -> Ids:
         if given in ids.taken:
             raise program.source.error(node.start, f"The id '{given}' is given to two statements.", "another id")
         ids.taken.add(given)
-    number = -1
     for node in every:
-        name = node.options.id
-        while name is None:
-            made_up = "insn" if number < 0 else f"insn_{number}"
-            number += 1
-            name = None if made_up in ids.taken else made_up
-        ids.taken.add(name)
+        name = node.options.id or fresh("insn", ids.taken)
         ids.by_start[node.start] = name
         ids.position[name] = len(ids.position)
     return ids

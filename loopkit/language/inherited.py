@@ -8,12 +8,12 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import InternalError, ParseError
-from loopkit.expr.mappers import children, has_reduction
+from loopkit.expr.mappers import children
 from loopkit.expr.nodes import Reduction
-from loopkit.expr.parsing import RULE, InlineReduction, NameUse
-from loopkit.language.inames import Mentions
-from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, ParsedProgram, Rule
-from loopkit.language.rules import bound_inames, write_out
+from loopkit.expr.parsing import InlineReduction
+from loopkit.expr.tokens import Source
+from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, ParsedProgram
+from loopkit.language.rules import Rules, bound_inames
 
 #: A temporary that is read, and the reduction inames around the read.
 Read = tuple[str, frozenset[str]]
@@ -21,64 +21,61 @@ Read = tuple[str, frozenset[str]]
 _NONE: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, eq=False)
-class ProgramPart:
-    """An assignment, or the condition of a block.
-
-    :ivar own: its inames except inherited ones.
-    :ivar opened: the ones of *own* with a loop from a ``for`` block.
-    :ivar reducing: the inames of its reductions.
-    :ivar written: the temporary that it writes; ``None`` for a condition or if it writes an argument.
-    :ivar subscripts: the inames in the subscripts of its assignee.
-    :ivar above: the conditions around it, whose loops are around it too.
-    :ivar final: ``{inames=}`` excludes further inames.
-    """
-
-    start: int
-    own: frozenset[str]
-    opened: frozenset[str]
-    reads: frozenset[Read]
-    reducing: frozenset[str] = _NONE
-    written: str | None = None
-    subscripts: frozenset[str] = _NONE
-    above: tuple[ProgramPart, ...] = ()
-    final: bool = False
-
-
 @dataclass(frozen=True)
 class Around:
-    """The properties that a statement gets from the blocks around it."""
+    """The properties that a statement gets from the blocks around it.
+
+    :ivar inames: the inames of ``for`` blocks and of conditions.
+    :ivar opened: the ones of *inames* with a loop from a ``for`` block.
+    :ivar above: the conditions, whose loops are around it too.
+    """
 
     inames: frozenset[str] = _NONE
     opened: frozenset[str] = _NONE
     above: tuple[ProgramPart, ...] = ()
 
 
-def inherited(program: ParsedProgram, mentions: Mentions, temporaries: Collection[str], rules: Mapping[str, Rule]
-              ) -> dict[int, frozenset[str]]:
+@dataclass(frozen=True, eq=False)
+class ProgramPart:
+    """An assignment, or the condition of a block.
+
+    :ivar own: its inames except inherited ones.
+    :ivar reducing: the inames of its reductions.
+    :ivar written: the temporary that it writes; ``None`` for a condition or if it writes an argument.
+    :ivar subscripts: the inames in the subscripts of its assignee.
+    :ivar final: ``{inames=}`` excludes further inames.
+    """
+
+    start: int
+    around: Around
+    own: frozenset[str]
+    reads: frozenset[Read]
+    reducing: frozenset[str]
+    written: str | None = None
+    subscripts: frozenset[str] = _NONE
+    final: bool = False
+
+
+def inherited(program: ParsedProgram, temporaries: Collection[str], rules: Rules) -> dict[int, frozenset[str]]:
     """The inherited inames of each assignment or block, by its place.
 
     A statement inherits through a temporary the inames that all writers of the temporary have and that none uses in
     its subscript. If a statement is needed to make a value that it reads, the result is the largest consistent
     solution.
 
-    :arg rules: all substitution rules.
     :raises ParseError: the reader is in a ``for`` block that leaves two readings, or reduces over the iname.
     """
     if not temporaries:
         return {}
-    finder = _PartCollector(program, mentions, temporaries, rules)
-    parts = list(finder.parts(program.body, Around()))
+    parts = list(_PartCollector(rules, temporaries).parts(program.body, Around()))
     writers: dict[str, list[ProgramPart]] = {}
     for part in parts:
         if part.written is not None:
             writers.setdefault(part.written, []).append(part)
     gained = _largest(parts, writers)
     for part in parts:
-        if part.opened and gained[part]:
-            raise _two_readings(program, part, writers, gained)
-        if clash := gained[part] & part.reducing:
-            raise _reduced(program, part, min(clash), writers, gained)
+        if clash := gained[part] if part.around.opened else gained[part] & part.reducing:
+            raise _two_readings(program.source, part, min(clash), writers, gained)
     return {part.start: found for part, found in gained.items() if found}
 
 
@@ -114,16 +111,16 @@ def _gain(part: ProgramPart, writers: Mapping[str, Sequence[ProgramPart]], gaine
         found = _inames_of_values(writers.get(name, ()), gained)
         if found is None:
             return None
-        if part.opened:
+        if part.around.opened:
             # behind the end of a block the last value is meant; only loops that no block shows leave it open
-            found = frozenset(x for x in found if any(x not in w.opened for w in writers[name]))
+            found = frozenset(x for x in found if any(x not in w.around.opened for w in writers[name]))
         result |= found - reducing - part.own
     return result
 
 
 def _inames(part: ProgramPart, gained: _Gains) -> frozenset[str] | None:
     result = part.own
-    for one in (part, *part.above):
+    for one in (part, *part.around.above):
         found = gained[one]
         if found is None:
             return None
@@ -148,70 +145,38 @@ def _inames_of_values(writers: Sequence[ProgramPart], gained: _Gains) -> frozens
 class _PartCollector:
     """Collects the parts of the program from the tree of the text."""
 
-    def __init__(self, program: ParsedProgram, mentions: Mentions, temporaries: Collection[str],
-                 rules: Mapping[str, Rule]) -> None:
-        self.source = program.source
-        self.mentions = mentions
-        self.temporaries = frozenset(temporaries)
+    def __init__(self, rules: Rules, temporaries: Collection[str]) -> None:
         self.rules = rules
-        bounds = {x: self.temporaries & set(d.points.params) for d in mentions.domains.domains for x in d.inames}
-        self.bounds = {x: found for x, found in bounds.items() if found}
-        self._in_rules: dict[str, frozenset[str]] = {}
+        self.temporaries = frozenset(temporaries)
+        self.bounds = {x: self.temporaries.intersection(d.points.params) for d in rules.domains.domains
+                       for x in d.inames}
 
     def parts(self, nodes: Iterable[Node], around: Around) -> Iterator[ProgramPart]:
         for node in nodes:
             match node:
                 case Assignment():
-                    yield self._assignment(node, around)
+                    part = self._part(node.start, self.rules.mentioned(node), around, node.parts)
+                    yield replace(part, written=node.written if node.written in self.temporaries else None,
+                                  subscripts=self.rules.free_inames(node.assignee),
+                                  final=node.options.inames is not None)
                 case ForBlock():
                     opened = frozenset(pattern.text for pattern in node.inames)
                     yield from self.parts(node.body, replace(around, inames=around.inames | opened,
                                                              opened=around.opened | opened))
                 case IfBlock():
-                    condition = write_out(self.source, node.condition, self.rules, node.start)
-                    inames = around.inames | self.mentions.free(condition)
-                    part = self._part(node.start, inames, around, [condition])
+                    inames = self.rules.free_inames(self.rules.expanded(node.condition, node.start))
+                    part = self._part(node.start, inames, around, [node.condition])
                     yield part
-                    inside = replace(around, inames=inames, above=(*around.above, part))
+                    inside = replace(around, inames=around.inames | inames, above=(*around.above, part))
                     yield from self.parts((*node.then, *node.otherwise), inside)
 
-    def _assignment(self, node: Assignment, around: Around) -> ProgramPart:
-        options = node.options
-        inames = around.inames.union(pattern.text for pattern in options.inames or ())
-        plain = not node.reductions and not any(
-            u.rank == RULE and has_reduction(self.rules[u.name].rule.expr) for u in node.uses)
-        if plain:
-            part = self._part(node.start, inames | self.mentions.in_uses(node.uses), around, [], node.uses[1:])
-        else:
-            conditions = () if options.condition is None else (options.condition,)
-            index = node.assignee.index_tuple if isinstance(node.assignee, p.Subscript) else ()
-            every = [write_out(self.source, e, self.rules, node.start) for e in (*index, node.expression, *conditions)]
-            part = self._part(node.start, inames.union(*map(self.mentions.free, every)), around, every)
-        return replace(part, written=node.written if node.written in self.temporaries else None,
-                       subscripts=self.mentions.free(node.assignee), final=options.inames is not None)
-
-    def _part(self, start: int, inames: frozenset[str], around: Around, expressions: Iterable[Expression],
-              uses: Iterable[NameUse] = ()) -> ProgramPart:
-        own = self.mentions.domains.ancestors(inames)
-        reads = {(name, _NONE) for name in self._in_uses(uses)}
-        reads |= {(name, _NONE) for x in own for name in self.bounds.get(x, ())}
-        reducing: set[str] = set()
-        for e in expressions:
-            reads.update(self._reads(e, _NONE))
-            reducing |= bound_inames(e)
-        return ProgramPart(start, own, around.opened, frozenset(reads), frozenset(reducing), above=around.above)
-
-    def _in_uses(self, uses: Iterable[NameUse]) -> frozenset[str]:
-        """The temporaries among *uses*, in text without reductions, directly and through the rules that it calls."""
-        result: set[str] = set()
-        for use in uses:
-            if use.name in self.temporaries:
-                result.add(use.name)
-            elif use.rank == RULE:
-                if use.name not in self._in_rules:
-                    self._in_rules[use.name] = self._in_uses(self.rules[use.name].uses)
-                result |= self._in_rules[use.name]
-        return frozenset(result)
+    def _part(self, start: int, inames: frozenset[str], around: Around, expressions: Iterable[Expression]
+              ) -> ProgramPart:
+        own = self.rules.domains.ancestors(around.inames | inames)
+        every = [self.rules.expanded(e, start) for e in expressions]
+        bounding = ((name, _NONE) for x in own for name in self.bounds.get(x, ()))
+        reads = frozenset(bounding).union(*(self._reads(e, _NONE) for e in every))
+        return ProgramPart(start, around, own, reads, _NONE.union(*map(bound_inames, every)))
 
     def _reads(self, expr: Expression, around: frozenset[str]) -> Iterator[Read]:
         """The temporaries in *expr*, in which rules are expanded, with the reduction inames around each."""
@@ -221,7 +186,7 @@ class _PartCollector:
                     yield name, around
             case Reduction(inames=inames):
                 if isinstance(expr, InlineReduction):
-                    bounding: Collection[str] = self.mentions.domains.inline(expr.domain_text).points.params
+                    bounding: Collection[str] = self.rules.domains.inline(expr.domain_text).points.params
                 else:
                     bounding = [name for x in inames for name in self.bounds.get(x, ())]
                 yield from ((name, around) for name in bounding if name in self.temporaries)
@@ -233,41 +198,31 @@ class _PartCollector:
 # }}}
 
 
-# {{{ errors
-
-def _source_of(part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
-               gained: Mapping[ProgramPart, frozenset[str]], *, inside: bool = False) -> tuple[str, ProgramPart]:
-    """A temporary through which *part* inherits *iname*, and its last writer above that has the iname."""
-    for name, reducing in sorted(part.reads, key=lambda read: (read[0], sorted(read[1]))):
-        found = _inames_of_values(writers.get(name, ()), dict(gained))
-        shown = [w for w in writers.get(name, ()) if not inside or iname not in w.opened]
-        if found and iname in found and iname not in reducing and shown:
-            above = [w for w in shown if w.start < part.start]
-            return name, max(above or shown, key=lambda w: w.start)
-    raise InternalError(f"'{iname}' comes through no temporary.")
-
-
-def _two_readings(program: ParsedProgram, part: ProgramPart, writers: Mapping[str, Sequence[ProgramPart]],
+def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
                   gained: Mapping[ProgramPart, frozenset[str]]) -> ParseError:
-    iname = min(gained[part])
-    name, writer = _source_of(part, iname, writers, gained, inside=True)
-    line = program.source.line_of(writer.start)
-    first, last = sorted((line, program.source.line_of(part.start)))
-    return program.source.error(
-        part.start, f"'{name}' has a value for each '{iname}' (line {line}), and no loop over '{iname}' stands in this "
-        f"block: '{name}' may mean each of these values here, or the last one.",
-        f"a loop over '{iname}' that shows which",
+    name, writer = _source_of(part, iname, writers, gained)
+    line = source.line_of(writer.start)
+    value = f"'{name}' has a value for each '{iname}' (line {line})"
+    if not part.around.opened:
+        return source.error(
+            part.start, f"{value}, and this statement reads it outside of its reduction over '{iname}'.",
+            f"'{name}' inside of the reduction, or a reduction over another iname",
+            hint="for the last value: {inames=} behind the statement")
+    first, last = sorted((line, source.line_of(part.start)))
+    return source.error(
+        part.start, f"{value}, and no loop over '{iname}' stands in this block: '{name}' may mean each of these values "
+        "here, or the last one.", f"a loop over '{iname}' that shows which",
         hint=f"for each value: 'for {iname} ... end' around lines {first} to {last}; "
              f"for the last one: 'for {iname} ... end' around line {line} alone, or {{inames=}} behind this line")
 
 
-def _reduced(program: ParsedProgram, part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
-             gained: Mapping[ProgramPart, frozenset[str]]) -> ParseError:
-    name, writer = _source_of(part, iname, writers, gained)
-    return program.source.error(
-        part.start, f"'{name}' has a value for each '{iname}' (line {program.source.line_of(writer.start)}), and this "
-        f"statement reads it outside of its reduction over '{iname}'.",
-        f"'{name}' inside of the reduction, or a reduction over another iname",
-        hint="for the last value: {inames=} behind the statement")
-
-# }}}
+def _source_of(part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
+               gained: Mapping[ProgramPart, frozenset[str]]) -> tuple[str, ProgramPart]:
+    """A temporary through which *part* inherits *iname*, and its last writer above that has the iname."""
+    for name, reducing in sorted(part.reads, key=lambda read: (read[0], sorted(read[1]))):
+        found = _inames_of_values(writers.get(name, ()), dict(gained))
+        shown = [w for w in writers.get(name, ()) if not part.around.opened or iname not in w.around.opened]
+        if found and iname in found and iname not in reducing and shown:
+            above = [w for w in shown if w.start < part.start]
+            return name, max(above or shown, key=lambda w: w.start)
+    raise InternalError(f"'{iname}' comes through no temporary.")

@@ -1,7 +1,7 @@
 """Values of temporaries by iteration: a read in another loop over an iname gets the value of the same iteration."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from loopkit.analysis.accesses import Access, accesses_by_array, data_params
@@ -48,7 +48,7 @@ def _crossed(kernel: LoopKernel, name: str, accesses: Sequence[Access]) -> tuple
     common = _inames_of_values(kernel, accesses)
     if not any(len(_loops_over(kernel, x, accesses)) > 1 for x in common):
         return ()
-    found = {x for d in _flows(kernel, name) for x in _apart(kernel, d.source, d.sink, common)}
+    found = {x for d in flow_of_values(kernel, name) for x in _apart(kernel, d.source, d.sink, common)}
     return tuple(x for x in kernel.inames if x in found)
 
 
@@ -73,59 +73,56 @@ def _apart(kernel: LoopKernel, writer: str, reader: str, inames: Collection[str]
         if writer != reader else frozenset()
 
 
-def _flows(kernel: LoopKernel, name: str) -> list[Dependence]:
-    return list(flow_of_values(kernel, name))
-
-
 # {{{ several values under one name
 
 def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
     """Refuse a scalar temporary with two readings: a value for each iteration of an iname, or the last value.
 
-    The inames of its values are those that all of its writers have. A read is ambiguous if the writers whose values
-    reach it have a further iname, and the reader lacks it or has it in another loop. It is also ambiguous if a single
-    such writer, outside of ``for`` blocks, has the iname and the reader has it in another loop. Temporaries with
-    subscripts are storage, as arguments are.
+    This concerns temporaries whose writers, updates left out, have different inames. Values reach a reader directly or
+    through updates. An iname that not all writers have is ambiguous at a read in two cases:
 
-    :arg opened: the inames of the ``for`` blocks around each statement.
-    :arg final: the statements that declare all their inames.
+    - The reader has it in another loop than the writer of the value. Either all writers whose values reach the reader
+      have it, or the writer is no update and has it outside of ``for`` blocks.
+    - The reader lacks it, and all writers whose values reach the reader have it. A ``for`` block over it around the
+      writer, or ``{inames=}`` behind the reader, shows that the last value is meant.
+
+    Temporaries with subscripts are storage, as arguments are.
+
+    :arg opened: the inames of the ``for`` blocks around each statement of the text.
+    :arg final: the statements with ``{inames=}``.
     :raises PreconditionError: a read of a temporary is ambiguous.
     """
     accumulators = {node.accumulator for node in kernel.reductions.values()}
     for name, accesses in accesses_by_array(kernel).items():
         if name not in kernel.temporaries or name in accumulators or accesses[0].subscripts:
             continue
-        readers = {a.statement for a in accesses if not a.is_write}
-        begun = {_inames_of_values(kernel, [a]) for a in accesses if a.is_write and a.statement not in readers}
-        if len(begun) > 1:
-            _require_values_alike(kernel, name, accesses, opened, final)
+        writers = {a.statement: a for a in accesses if a.is_write}
+        begun = writers.keys() - {a.statement for a in accesses if not a.is_write}
+        if len({_inames_of_values(kernel, [writers[s]]) for s in begun}) < 2:
+            continue
+        common, flows = _inames_of_values(kernel, accesses), list(flow_of_values(kernel, name))
+        for d in flows:
+            writer, reader = _owner(kernel, d.source), _owner(kernel, d.sink)
+            shared = _inames_of_values(kernel, [writers[w] for w in _reaching(flows, d.sink) & writers.keys()]) - common
+            own = _inames_of_values(kernel, [writers[d.source]]) - common - opened[writer] if d.source in begun \
+                else frozenset()
+            lacked = frozenset() if reader in final else \
+                shared.difference(kernel.statement_by_id[d.sink].inames, opened[writer])
+            if ambiguous := _apart(kernel, d.source, d.sink, shared | own) | lacked:
+                raise _two_meanings(kernel, d, name, min(ambiguous), writers)
 
 
-def _require_values_alike(kernel: LoopKernel, name: str, accesses: Sequence[Access],
-                          opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
-    writers = {a.statement: a for a in accesses if a.is_write}
-    common = _inames_of_values(kernel, accesses)
-    flows = _flows(kernel, name)
-    readers = {a.statement for a in accesses if not a.is_write}
-    for d in flows:
-        together = _reaching(flows, d.sink) & writers.keys()
-        more = _inames_of_values(kernel, [writers[w] for w in together]) - common
-        own = _inames_of_values(kernel, [writers[d.source]]) - common - opened[_owner(kernel, d.source)] \
-            if d.source in writers.keys() - readers else frozenset()
-        reader = kernel.statement_by_id[d.sink]
-        owner = _owner(kernel, d.sink)
-        for x in sorted(more | own):
-            apart = x in _apart(kernel, d.source, d.sink, [x])
-            lacks = x in more.difference(reader.inames, opened[_owner(kernel, d.source)]) and owner not in final
-            if apart or lacks:
-                other = next(w for w in writers if x not in kernel.statement_by_id[w].inames
-                             or x in variables(kernel.statement_by_id[w].assignee))
-                raise PreconditionError(
-                    f"'{owner}' reads '{name}' of '{d.source}', which has a value for each '{x}', in no loop over "
-                    f"'{x}' that both share, and '{other}' writes '{name}' without '{x}': '{name}' may mean each of "
-                    "these values, or the last one.", subject=name,
-                    hint=f"call the value that '{other}' writes otherwise; or put '{d.source}' and '{owner}' into one "
-                         f"'for {x}' block, or '{d.source}' alone and {{inames=}} behind '{owner}'")
+def _two_meanings(kernel: LoopKernel, flow: Dependence, name: str, iname: str, writers: Collection[str]
+                  ) -> PreconditionError:
+    source, owner = flow.source, _owner(kernel, flow.sink)
+    statements = [kernel.statement_by_id[w] for w in writers]
+    other = next(s.id for s in statements if iname not in s.inames or iname in variables(s.assignee))
+    return PreconditionError(
+        f"'{owner}' reads '{name}' of '{source}', which has a value for each '{iname}', in no loop over '{iname}' that "
+        f"both share, and '{other}' writes '{name}' without '{iname}': '{name}' may mean each of these values, or the "
+        "last one.", subject=name,
+        hint=f"call the value that '{other}' writes otherwise; or put '{source}' and '{owner}' into one 'for {iname}' "
+             f"block, or '{source}' alone and {{inames=}} behind '{owner}'")
 
 
 def _reaching(flows: Sequence[Dependence], reader: str) -> set[str]:
@@ -148,56 +145,45 @@ def _owner(kernel: LoopKernel, statement: str) -> str:
 # {{{ what cannot have a value for each iteration
 
 def _require_cells(kernel: LoopKernel, name: str, inames: tuple[str, ...], declared: Collection[str]) -> None:
+    """:raises PreconditionError: the temporary *name* cannot have an axis for one of *inames*."""
     for x in inames:
-        writer, reader = next((d.source, d.sink) for d in _flows(kernel, name)
+        writer, reader = next((d.source, d.sink) for d in flow_of_values(kernel, name)
                               if _apart(kernel, d.source, d.sink, [x]))
-        meaning = (f"'{reader}' reads '{name}' in another loop over '{x}' than '{writer}', which writes it, and so "
-                   f"needs its value of each '{x}'")
         together = f"for each value: put '{writer}' and '{reader}' into one loop over '{x}'"
-        last = f"for the last value: copy it to another temporary behind the loop over '{x}', and read that"
-        if name in declared:
-            raise PreconditionError(f"{meaning}; '{name}' is declared with another shape.", subject=name,
-                                    hint=f"{together}, or leave the shape open; {last}")
-        bounded = next((s for s in kernel.statements if name in data_params(kernel, s.domain)), None)
-        if bounded is not None:
-            raise PreconditionError(f"{meaning}; '{name}' bounds a loop of '{bounded.id}', and a bound has no "
-                                    "subscripts.", subject=name, hint=f"{together}; {last}")
-        _require_no_rule_hides(kernel, name, x, meaning)
-        _require_range(kernel, name, x, meaning, together)
-        _require_inside(kernel, name, x, meaning, last)
-        _require_not_carried(kernel, name, x, meaning)
+        obstacle = next(_obstacles(kernel, name, x, declared, together), None)
+        if obstacle is not None:
+            reason, hint = obstacle
+            raise PreconditionError(
+                f"'{reader}' reads '{name}' in another loop over '{x}' than '{writer}', which writes it, and so needs "
+                f"its value of each '{x}'; {reason}.", subject=name, hint=hint)
 
 
-def _require_no_rule_hides(kernel: LoopKernel, name: str, iname: str, meaning: str) -> None:
+def _obstacles(kernel: LoopKernel, name: str, iname: str, declared: Collection[str], together: str
+               ) -> Iterator[tuple[str, str]]:
+    """The reasons why the temporary *name* cannot have an axis for *iname*, with their hints."""
+    last = f"for the last value: copy it to another temporary behind the loop over '{iname}', and read that"
+    if name in declared:
+        yield f"'{name}' is declared with another shape", f"{together}, or leave the shape open; {last}"
+    for s in kernel.statements:
+        if name in data_params(kernel, s.domain):
+            yield f"'{name}' bounds a loop of '{s.id}', and a bound has no subscripts", f"{together}; {last}"
     for rule in kernel.substitutions.values():
         if iname in rule.arguments and name in variables(rule.expr) and name not in rule.arguments:
-            raise PreconditionError(f"{meaning}; the rule '{rule.name}' reads it and calls an argument '{iname}'.",
-                                    subject=name, hint=f"give the argument of '{rule.name}' another name")
-
-
-def _require_range(kernel: LoopKernel, name: str, iname: str, meaning: str, together: str) -> None:
+            yield (f"the rule '{rule.name}' reads it and calls an argument '{iname}'",
+                   f"give the argument of '{rule.name}' another name")
     for s in kernel.statements:
         if s.written == name and (data := data_params(kernel, s.domain)) and unbounded_iname(
                 s.domain.without_params(data).onto((iname,))):
-            raise PreconditionError(f"{meaning}; how many these are '{data[0]}' says, which is read from memory.",
-                                    subject=name, hint=f"{together}, or write the value where it is read")
-
-
-def _require_inside(kernel: LoopKernel, name: str, iname: str, meaning: str, last: str) -> None:
+            yield (f"how many these are '{data[0]}' says, which is read from memory",
+                   f"{together}, or write the value where it is read")
     for a in accesses_by_array(kernel)[name]:
         if iname not in a.domain.inames:
-            raise PreconditionError(
-                f"{meaning}; '{a.statement}' reads '{name}' outside of the loops over '{iname}'.", subject=name,
-                hint=f"{last}; for each value: let '{a.statement}' have '{iname}' too")
-
-
-def _require_not_carried(kernel: LoopKernel, name: str, iname: str, meaning: str) -> None:
-    for d in _flows(kernel, name):
+            yield (f"'{a.statement}' reads '{name}' outside of the loops over '{iname}'",
+                   f"{last}; for each value: let '{a.statement}' have '{iname}' too")
+    for d in flow_of_values(kernel, name):
         if not _apart(kernel, d.source, d.sink, [iname]) and differing(
                 d.relation, shared_loops(kernel, d.source, d.sink, [iname])) is not None:
-            raise PreconditionError(
-                f"{meaning}; '{d.sink}' reads the value that '{d.source}' left in an earlier iteration of '{iname}'.",
-                subject=name, hint="write a temporary of its own for the reader in the other loop, "
-                                   f"behind '{d.source}'")
+            yield (f"'{d.sink}' reads the value that '{d.source}' left in an earlier iteration of '{iname}'",
+                   f"write a temporary of its own for the reader in the other loop, behind '{d.source}'")
 
 # }}}

@@ -20,12 +20,12 @@ from loopkit.language.arguments import Declared, find_temporaries, read_declarat
 from loopkit.language.assumptions import read_assumptions
 from loopkit.language.domains import Domains, domain_texts, read_domains
 from loopkit.language.ids import number_statements
-from loopkit.language.inames import Mentions
 from loopkit.language.inherited import inherited
 from loopkit.language.iterations import require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.program import ParsedProgram
-from loopkit.language.rules import in_calling_order, split_rules
+from loopkit.language.reductions import Made
+from loopkit.language.rules import read_rules
 from loopkit.language.statements import StatementMaker
 from loopkit.language.syntax import parse_program
 from loopkit.poly.domains import AnySet, set_text
@@ -105,32 +105,29 @@ def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> d
 
 
 def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Declared, assumptions: str | AnySet | None,
-              options: Options, operations: Mapping[str, ReductionOperation], made: History) -> LoopKernel:
+              options: Options, operations: Mapping[str, ReductionOperation], history: History) -> LoopKernel:
     temporaries = find_temporaries(program, declared)
-    rules, written_out = split_rules(program.source, program.rules, domains)
-    data = resolve(program, declared, temporaries, domains.order.keys(), domains.inline_inames, domains.params)
-    mentions = Mentions(domains)
-    every_rule = {**rules, **written_out}
-    mentions.add_rules({r.rule.name: r for r in in_calling_order(program.source, [*every_rule.values()])})
-    maker = StatementMaker(
-        program.source, domains, mentions, number_statements(program),
-        affine_names=_affine_names(domains, data.arguments, temporaries), rules=every_rule,
-        rules_written_out=written_out, inherited=inherited(program, mentions, temporaries, every_rule),
-        taken={*(a.name for a in data.arguments), *temporaries, *domains.order, *domains.inline_inames, *rules,
-               *written_out, *operations, name})
+    rules = read_rules(program, domains)
+    arguments, known = resolve(program, declared, temporaries, domains)
+    names = {*(a.name for a in arguments), *temporaries, *rules.kept, *rules.reducing, name}
     for operation in operations:
-        require_free(operation, {a.name for a in data.arguments} | {*temporaries, *rules, name}, "The reduction")
+        require_free(operation, names, "The reduction")
+    made = Made()
+    maker = StatementMaker(
+        domains, _affine_names(domains, arguments, temporaries),
+        {*names, *domains.order, *domains.inline_inames, *operations}, number_statements(program), made, rules,
+        inherited(program, temporaries, rules))
     tree = maker.make(program.body)
     kernel = LoopKernel(
-        name=name, arguments=data.arguments, temporaries={**data.temporaries, **maker.temporaries},
-        statements=tuple(maker.statements), tree=tree, derived=None, given_order=given(tree, maker.blocks),
-        reductions=maker.reductions, operations=operations,
+        name=name, arguments=arguments, temporaries={**known, **made.temporaries},
+        statements=tuple(made.statements), tree=tree, derived=None, given_order=given(tree, made.blocks),
+        reductions=made.reductions, operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),
-        substitutions={rule_name: r.rule for rule_name, r in rules.items()},
-        assumptions=_assumptions(assumptions, data.arguments), options=options, history=made)
+        substitutions={rule_name: r.rule for rule_name, r in rules.kept.items()},
+        assumptions=_assumptions(assumptions, arguments), options=options, history=history)
     shaped = {d.name for d in declared.items if isinstance(d, TemporaryVariable) and d.shape is not None}
-    require_one_meaning(kernel, maker.opened, maker.final)
+    require_one_meaning(kernel, made.opened, made.final)
     return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))
 

@@ -1,13 +1,14 @@
 """Names that a user may give to arrays, inames, rules and kernels: those that every target can print."""
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable
 
 from loopkit.errors import NameConflictError
-from loopkit.expr.cursor import KEYWORDS
 from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS
 from loopkit.expr.nodes import REDUCTIONS
+from loopkit.expr.tokens import KEYWORDS
 from loopkit.instructions.table import CUDA_NAMES
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -88,6 +89,14 @@ def fault(name: str, *, called: bool = False) -> str | None:
     if name in DTYPE_NAMES and not _CODE.fullmatch(name):
         return "is a dtype"
     return None
+
+
+def fresh(base: str, taken: set[str]) -> str:
+    """*base*, or *base* with the first number appended that makes it new; *taken* gets it."""
+    numbered = (f"{base}_{number}" for number in itertools.count())
+    name = next(x for x in itertools.chain((base,), numbered) if x not in taken)
+    taken.add(name)
+    return name
 
 
 def is_id(name: str) -> bool:

@@ -1,6 +1,7 @@
 """The parsed program: a tree of assignments, blocks and substitution rules."""
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pymbolic.primitives as p
@@ -36,9 +37,6 @@ class InstructionOptions:
     instructions: tuple[Instruction, ...] = ()
 
 
-NO_OPTIONS = InstructionOptions()
-
-
 @dataclass(frozen=True)
 class Assignment:
     """``assignee = expression``.
@@ -46,7 +44,6 @@ class Assignment:
     :ivar start: its place in the text.
     :ivar temporary: the dtype's name, ``""`` for ``<>``, ``None`` if no temporary is declared.
     :ivar uses: every mention of a name, the assignee's first.
-    :ivar reductions: the number of reductions in it.
     """
 
     start: int
@@ -56,7 +53,13 @@ class Assignment:
     temporary: str | None
     options: InstructionOptions
     uses: tuple[NameUse, ...]
-    reductions: int
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        """The subscripts of its assignee, its expression and its condition."""
+        condition = () if self.options.condition is None else (self.options.condition,)
+        index = self.assignee.index_tuple if isinstance(self.assignee, p.Subscript) else ()
+        return (*index, self.expression, *condition)
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,21 @@ class IfBlock:
 
 
 Node = Assignment | ForBlock | IfBlock
+
+
+def walk(nodes: Iterable[Node]) -> Iterator[Node]:
+    """*nodes* and all nodes in them, in textual order."""
+    for node in nodes:
+        yield node
+        if isinstance(node, ForBlock):
+            yield from walk(node.body)
+        elif isinstance(node, IfBlock):
+            yield from walk((*node.then, *node.otherwise))
+
+
+def assignments(nodes: Iterable[Node]) -> list[Assignment]:
+    """Every assignment in *nodes*, in textual order."""
+    return [node for node in walk(nodes) if isinstance(node, Assignment)]
 
 
 @dataclass(frozen=True)

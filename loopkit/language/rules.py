@@ -1,97 +1,128 @@
 """Substitution rules of the text: recursive ones are refused, those with a reduction are expanded at every use."""
 from __future__ import annotations
 
+import graphlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.errors import ParseError
-from loopkit.expr.mappers import called, has_reduction, map_children, subexpressions, substitute, variables
+from loopkit.expr.mappers import called, children, has_reduction, map_children, subexpressions, substitute, variables
 from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import InlineReduction
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language.domains import Domains
-from loopkit.language.program import Rule
+from loopkit.language.program import Assignment, ParsedProgram, Rule
 
 
-def in_calling_order(source: Source, rules: Sequence[Rule]) -> list[Rule]:
+@dataclass(frozen=True)
+class Rules:
+    """The substitution rules, and the inames that expressions mention through them.
+
+    :ivar kept: the rules that the kernel has too.
+    :ivar reducing: the rules with a reduction. It needs separate statements, which a rule cannot have.
+    """
+
+    source: Source
+    domains: Domains
+    kept: dict[str, Rule] = field(default_factory=dict)
+    reducing: dict[str, Rule] = field(default_factory=dict)
+    _inames: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def add(self, rule: Rule) -> None:
+        """Add *rule*, which calls only rules that were added before."""
+        name, arguments = rule.rule.name, rule.rule.arguments
+        for e in subexpressions(rule.rule.expr):
+            for bound in self.domains.inline(e.domain_text).points.params if isinstance(e, InlineReduction) else ():
+                if bound in arguments:
+                    raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
+                                            "bounds in parameters and inames")
+        body = self.without_reducing(rule.rule.expr, rule.start)
+        rule = replace(rule, rule=SubstitutionRule(name, arguments, body))
+        (self.reducing if has_reduction(body) else self.kept)[name] = rule
+        self._inames[name] = self.free_inames(body).difference(arguments)
+
+    def expanded(self, expr: Expression, start: int) -> Expression:
+        """*expr*, at the place *start*, with the calls of all rules replaced by their bodies.
+
+        :raises ParseError: an argument mentions an iname that the body's reduction binds.
+        """
+        return self._expanded(expr, {**self.kept, **self.reducing}, start)
+
+    def without_reducing(self, expr: Expression, start: int) -> Expression:
+        """*expr* with the calls of the rules with a reduction replaced; see :meth:`expanded`."""
+        return self._expanded(expr, self.reducing, start)
+
+    def _expanded(self, expr: Expression, rules: Mapping[str, Rule], start: int) -> Expression:
+        if not rules:
+            return expr
+
+        def walk(e: Expression) -> Expression:
+            e = map_children(e, walk)
+            if isinstance(e, p.Call) and isinstance(e.function, p.Variable) and e.function.name in rules:
+                rule = rules[e.function.name].rule
+                captured = bound_inames(rule.expr) & frozenset().union(*map(variables, e.parameters))
+                if captured:
+                    iname = min(captured)
+                    raise self.source.error(
+                        start, f"An argument of '{rule.name}' uses the iname '{iname}', over which '{rule.name}' "
+                        "reduces.", f"an argument without '{iname}'")
+                return walk(substitute(rule.expr, dict(zip(rule.arguments, e.parameters, strict=True))))
+            return e
+        return walk(expr)
+
+    def mentioned(self, node: Assignment) -> frozenset[str]:
+        """The inames that *node* mentions, in its text, in its rules and in ``{inames=}``."""
+        free = (self.free_inames(self.without_reducing(e, node.start)) for e in node.parts)
+        return frozenset(pattern.text for pattern in node.options.inames or ()).union(*free)
+
+    def free_inames(self, expr: Expression) -> frozenset[str]:
+        """The inames that *expr* mentions outside of reductions over them, and those that its reductions' domains
+        need.
+        """
+        order = self.domains.order
+        match expr:
+            case p.Variable(name=name):
+                return frozenset((name,)) if name in order else frozenset()
+            case InlineReduction():
+                needed = self.domains.inline(expr.domain_text).points.params
+                found = self.free_inames(expr.expr).union(x for x in needed if x in order or x in expr.inames)
+                # an inline iname of a reduction around this one is no iname of the kernel and falls out there
+                return self.domains.ancestors(found.difference(expr.inames))
+            case Reduction():
+                found = self.free_inames(expr.expr) | self.domains.ancestors(expr.inames)
+                return found.difference(expr.inames)
+            case p.Call(function=p.Variable(name=name)):
+                return self._inames.get(name, frozenset()).union(*map(self.free_inames, children(expr)))
+            case _:
+                return frozenset().union(*map(self.free_inames, children(expr)))
+
+
+def read_rules(program: ParsedProgram, domains: Domains) -> Rules:
+    """The rules of *program*; :raises ParseError: one calls itself, or its argument bounds a domain."""
+    rules = Rules(program.source, domains)
+    for rule in _in_calling_order(program.source, program.rules):
+        rules.add(rule)
+    return replace(rules, kept={r.rule.name: rules.kept[r.rule.name] for r in program.rules
+                                if r.rule.name in rules.kept})
+
+
+def _in_calling_order(source: Source, rules: Sequence[Rule]) -> list[Rule]:
     """*rules* with every rule after those that it calls; :raises ParseError: one calls itself."""
     by_name = {r.rule.name: r for r in rules}
-    done: dict[str, Rule] = {}
-    calling: list[str] = []
-
-    def visit(rule: Rule) -> None:
-        name = rule.rule.name
-        if name in done:
-            return
-        if name in calling:
-            chain = " -> ".join([*calling[calling.index(name):], name])
-            raise source.error(rule.start, f"The substitution rule '{name}' calls itself ({chain}).",
-                               "a rule that ends")
-        calling.append(name)
-        for other in sorted(called(rule.rule.expr) & by_name.keys()):
-            visit(by_name[other])
-        calling.pop()
-        done[name] = rule
-    for rule in rules:
-        visit(rule)
-    return list(done.values())
-
-
-def split_rules(source: Source, rules: Sequence[Rule], domains: Domains) -> tuple[dict[str, Rule], dict[str, Rule]]:
-    """The rules to keep, and the rules to expand at every use because they have a reduction.
-
-    A reduction needs separate statements, which a rule cannot have.
-    """
-    kept: dict[str, Rule] = {}
-    written_out: dict[str, Rule] = {}
-    for rule in in_calling_order(source, rules):
-        _require_fixed_domains(source, rule, domains)
-        body = write_out(source, rule.rule.expr, written_out, rule.start)
-        rule = replace(rule, rule=SubstitutionRule(rule.rule.name, rule.rule.arguments, body))
-        (written_out if has_reduction(body) else kept)[rule.rule.name] = rule
-    # in the order of the text
-    return {r.rule.name: kept[r.rule.name] for r in rules if r.rule.name in kept}, written_out
-
-
-def write_out(source: Source, expr: Expression, rules: Mapping[str, Rule], start: int) -> Expression:
-    """*expr* with the calls of *rules* replaced by their bodies.
-
-    :raises ParseError: an argument mentions an iname that the body's reduction binds.
-    """
-    if not rules:
-        return expr
-
-    def walk(e: Expression) -> Expression:
-        e = map_children(e, walk)
-        if isinstance(e, p.Call) and isinstance(e.function, p.Variable) and e.function.name in rules:
-            rule = rules[e.function.name].rule
-            captured = bound_inames(rule.expr) & frozenset().union(*map(variables, e.parameters))
-            if captured:
-                raise _captured(source, start, rule.name, min(captured))
-            return substitute(rule.expr, dict(zip(rule.arguments, e.parameters, strict=True)))
-        return e
-    return walk(expr)
-
-
-def _require_fixed_domains(source: Source, rule: Rule, domains: Domains) -> None:
-    """:raises ParseError: the domain of a reduction in *rule* has an argument as a parameter."""
-    for e in subexpressions(rule.rule.expr):
-        if isinstance(e, InlineReduction):
-            for name in domains.inline(e.domain_text).points.params:
-                if name in rule.rule.arguments:
-                    raise source.error(rule.start, f"The argument '{name}' of '{rule.rule.name}' bounds a domain.",
-                                       "bounds in parameters and inames")
+    calls = {name: sorted(called(r.rule.expr) & by_name.keys()) for name, r in by_name.items()}
+    try:
+        return [by_name[name] for name in graphlib.TopologicalSorter(calls).static_order()]
+    except graphlib.CycleError as err:
+        *cycle, _ = reversed(err.args[1])
+        at = cycle.index(min(cycle, key=list(by_name).index))
+        chain = [*cycle[at:], *cycle[:at + 1]]
+        raise source.error(by_name[chain[0]].start, f"The substitution rule '{chain[0]}' calls itself "
+                           f"({' -> '.join(chain)}).", "a rule that ends") from None
 
 
 def bound_inames(expr: Expression) -> frozenset[str]:
     """Every iname that a reduction in *expr* runs over."""
     return frozenset(x for e in subexpressions(expr) if isinstance(e, Reduction) for x in e.inames)
-
-
-def _captured(source: Source, start: int, rule: str, iname: str) -> ParseError:
-    return source.error(start, f"An argument of '{rule}' uses the iname '{iname}', over which '{rule}' reduces.",
-                        f"an argument without '{iname}'")

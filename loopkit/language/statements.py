@@ -1,30 +1,25 @@
 """From the tree of the text to statements, their instance sets and the order tree."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.errors import ParseError
 from loopkit.expr.mappers import has_reduction
-from loopkit.expr.parsing import NameUse
 from loopkit.expr.text import to_text
 from loopkit.expr.tokens import Source
 from loopkit.expr.updates import update_of
-from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import unknown
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
 from loopkit.language.conditions import conjunction, opposite, split
-from loopkit.language.domains import Domains
-from loopkit.language.ids import Ids
-from loopkit.language.inames import Mentions
-from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, Pattern, Rule
-from loopkit.language.reductions import Evaluation, Hoister
-from loopkit.language.rules import write_out
+from loopkit.language.names import fresh
+from loopkit.language.program import Assignment, ForBlock, IfBlock, InstructionOptions, Node, Pattern, walk
+from loopkit.language.reductions import Evaluation, Hoister, bound_twice
+from loopkit.language.rules import Rules
 
 
 @dataclass(frozen=True)
@@ -34,8 +29,7 @@ class Context:
     :ivar order: the outermost inames, in this order: those of ``for`` blocks and of conditions.
     :ivar opened: the number of them that already have a loop from a ``for`` block.
     :ivar mentions: inames that every statement inside has.
-    :ivar conditions: the affine conditions.
-    :ivar predicates: the other conditions.
+    :ivar predicates: the conditions that are not affine.
     """
 
     order: tuple[str, ...] = ()
@@ -53,65 +47,30 @@ class Item:
     body: Tree
 
 
-def group(items: Sequence[Item], depth: int = 0) -> Tree:
+def group(items: Iterable[Item], depth: int = 0) -> Tree:
     """*items* in order; neighbours share the longest common prefix of their loops."""
     parts: list[Tree] = []
-    at = 0
-    while at < len(items):
-        inames = items[at].inames
-        if len(inames) == depth:
-            parts.append(items[at].body)
-            at += 1
-            continue
-        stop = at + 1
-        while stop < len(items) and len(items[stop].inames) > depth and items[stop].inames[depth] == inames[depth]:
-            stop += 1
-        parts.append(Loop(inames[depth], group(items[at:stop], depth + 1)))
-        at = stop
+    for iname, together in itertools.groupby(items, lambda item: item.inames[depth:depth + 1]):
+        if iname:
+            parts.append(Loop(iname[0], group(together, depth + 1)))
+        else:
+            parts.extend(item.body for item in together)
     return seq(*parts)
 
 
 @dataclass
-class StatementMaker:
+class StatementMaker(Hoister):
     """Makes the statements of one kernel.
 
-    :ivar affine_names: the names allowed in conditions of an instance set.
-    :ivar rules_written_out: the rules that are expanded in expressions. In conditions and subscripts of assignees, all
-        *rules* are.
     :ivar inherited: the inames inherited through temporaries, by the place of the assignment or the condition.
-    :ivar taken: every variable name in use.
-    :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
-    :ivar final: the statements with ``{inames=}``, which inherit none.
-    :ivar blocks: the inames of the ``for`` blocks around one another, outermost first.
     """
 
-    source: Source
-    domains: Domains
-    mentions: Mentions
-    ids: Ids
-    affine_names: frozenset[str]
-    rules: dict[str, Rule]
-    rules_written_out: dict[str, Rule]
+    rules: Rules
     inherited: Mapping[int, frozenset[str]]
-    taken: set[str]
-    statements: list[Statement] = field(default_factory=list)
-    temporaries: dict[str, TemporaryVariable] = field(default_factory=dict)
-    reductions: dict[str, ReductionNode] = field(default_factory=dict)
-    opened: dict[str, frozenset[str]] = field(default_factory=dict)
-    final: set[str] = field(default_factory=set)
-    blocks: list[tuple[str, ...]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self._hoister = Hoister(self.domains, self.affine_names, self.fresh, self.ids.new, self.reductions,
-                                self.temporaries)
-
-    def fresh(self, base: str) -> str:
-        """An unused name: *base*, or *base* with the first free number appended. Marks it as used."""
-        name, number = base, 0
-        while name in self.taken:
-            name, number = f"{base}_{number}", number + 1
-        self.taken.add(name)
-        return name
+    @property
+    def source(self) -> Source:
+        return self.rules.source
 
     def make(self, body: Sequence[Node]) -> Tree:
         """The order tree of *body*; the statements are collected on the way."""
@@ -156,7 +115,7 @@ class StatementMaker:
                     pattern.start, f"The bounds of '{iname}' depend on '{missing[0]}', which has no loop here.",
                     f"'{missing[0]}'", hint=f"for {', '.join(missing)}, {iname}")
             order += (iname,)
-        self.blocks.append(order)
+        self.made.blocks.append(order)
         inner = replace(context, order=order, opened=len(order), mentions=context.mentions.union(order))
         body = nest(order[len(context.order):], group(self._items(node.body, inner)))
         return Item(context.order[context.opened:], body)
@@ -166,9 +125,9 @@ class StatementMaker:
     # {{{ conditions
 
     def _if(self, node: IfBlock, context: Context) -> list[Item]:
-        condition = write_out(self.source, node.condition, self.rules, node.start)
+        condition = self.rules.expanded(node.condition, node.start)
         affine, others = split(condition, self.affine_names)
-        mentioned = self.mentions.free(condition) | self.inherited.get(node.start, frozenset())
+        mentioned = self.rules.free_inames(condition) | self.inherited.get(node.start, frozenset())
         context = replace(context, mentions=context.mentions | mentioned)
         if not others:
             then = replace(context, conditions=context.conditions + affine)
@@ -179,11 +138,10 @@ class StatementMaker:
         context = replace(context, conditions=context.conditions + affine,
                           order=self._shared_loops(node, context))
         # the block may write what the condition reads: evaluate it once
-        flag = p.Variable(self.fresh("cond"))
-        self.temporaries[flag.name] = TemporaryVariable(flag.name, np.dtype(bool), ())
+        flag = self.flag()
         # the flag is always set, so that its value is that of this iteration; what is around it comes first in it
-        place = Evaluation(self.ids.new(f"insn_{flag.name}"), context.order, context.conditions, ())
-        first = self._add(place, flag, conjunction((*context.predicates, *others)), context, node.start, node.uses)
+        place = Evaluation(fresh(f"insn_{flag.name}", self.ids.taken), context.order, context.conditions, ())
+        first = self._add(place, flag, conjunction((*context.predicates, *others)), context, node)
         then = replace(context, predicates=(flag,))
         otherwise = replace(context, predicates=(*context.predicates, p.LogicalNot(flag)))
         return [first, *self._items(node.then, then), *self._items(node.otherwise, otherwise)]
@@ -195,11 +153,11 @@ class StatementMaker:
         its statements share, as loops over these may compute values that the condition reads.
         """
         own = self._nest(frozenset(), context)
-        direct = _direct_statements((*node.then, *node.otherwise))
-        if direct is None:
+        inner = list(walk((*node.then, *node.otherwise)))
+        if any(isinstance(n, ForBlock) for n in inner):
             return own
         inside = replace(context, order=own)
-        nests = [self._nest(self._mentioned(a), inside) for a in direct]
+        nests = [self._nest(self._mentioned(a), inside) for a in inner if isinstance(a, Assignment)]
         shared = len(own)
         while all(len(n) > shared and n[shared] == nests[0][shared] for n in nests):
             shared += 1
@@ -210,53 +168,51 @@ class StatementMaker:
     # {{{ assignments
 
     def _mentioned(self, node: Assignment) -> frozenset[str]:
-        options = node.options
-        listed = self.inherited.get(node.start, frozenset()).union(pattern.text for pattern in options.inames or ())
-        if not node.reductions and not (self.rules_written_out and any(
-                u.name in self.rules_written_out for u in node.uses)):
-            return self.mentions.in_uses(node.uses) | listed
-        parts = [node.assignee, node.expression, *((options.condition,) if options.condition is not None else ())]
-        return listed.union(*(self.mentions.free(self._written_out(e, node)) for e in parts))
-
-    def _written_out(self, expr: Expression, node: Assignment) -> Expression:
-        return write_out(self.source, expr, self.rules_written_out, node.start)
+        return self.rules.mentioned(node) | self.inherited.get(node.start, frozenset())
 
     def _assignment(self, node: Assignment, context: Context) -> Item:
         self._require_inames(node.options.inames or ())
-        inames = self._nest(self._mentioned(node), context)
-        conditions, predicates = context.conditions, context.predicates
+        place = Evaluation(self.ids.of(node), self._nest(self._mentioned(node), context), context.conditions,
+                           context.predicates)
         if node.options.condition is not None:
-            condition = write_out(self.source, node.options.condition, self.rules, node.start)
-            affine, others = split(condition, self.affine_names)
-            conditions, predicates = conditions + affine, predicates + others
-        place = Evaluation(self.ids.of(node), inames, conditions, predicates)
-        assignee = write_out(self.source, node.assignee, self.rules, node.start)
+            place = place.under(self.rules.expanded(node.options.condition, node.start), self.affine_names)
+        assignee = self.rules.expanded(node.assignee, node.start)
         assert isinstance(assignee, p.Variable | p.Subscript)
-        return self._add(place, assignee, self._written_out(node.expression, node), context, node.start,
-                         node.uses, node)
+        return self._add(place, assignee, self.rules.without_reducing(node.expression, node.start), context, node)
 
     def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,
-             start: int, uses: Sequence[NameUse], node: Assignment | None = None) -> Item:
+             node: Assignment | IfBlock) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
-        self.opened[place.owner] = frozenset(context.order[:context.opened])
-        if node is not None and node.options.inames is not None:
-            self.final.add(place.owner)
-        domain = self.domains.instances(place.inames, place.conditions)
-        statement = Statement(place.owner, assignee, expression, domain, place.predicates)
-        if node is not None:
-            options = node.options
+        self.made.opened[place.owner] = frozenset(context.order[:context.opened])
+        statement = Statement(place.owner, assignee, expression,
+                              self.domains.instances(place.inames, place.conditions), place.predicates)
+        options = node.options if isinstance(node, Assignment) else InstructionOptions()
+        if isinstance(node, Assignment):
             statement = replace(statement, tags=options.tags, depends_on=self.ids.earlier(options.dep, node),
                                 no_sync_with=self.ids.others(options.nosync, node))
-        body: Tree = Leaf(statement.id)
-        if node is None or node.reductions or self.rules_written_out:
-            statement, body = self._hoisted(
-                statement, place, lambda iname, by: self._bound_twice(iname, by, start, uses))
-        if node is not None:
-            statement = replace(statement, instructions=node.options.instructions)
+        if options.inames is not None:
+            self.made.final.add(place.owner)
+        self._require_bound_once(statement, node)
+        statement, body = self._hoisted(statement, place)
+        statement = replace(statement, instructions=options.instructions)
         if statement.commutes:
-            statement = self._update(statement, start)
-        self.statements.append(statement)
+            statement = self._update(statement, node.start)
+        self.made.statements.append(statement)
         return Item(place.inames[context.opened:], body)
+
+    def _require_bound_once(self, statement: Statement, node: Assignment | IfBlock) -> None:
+        """:raises ParseError: a reduction runs over an iname that *statement* already has."""
+        every = (*statement.predicates, statement.assignee, statement.expression)
+        found = next((found for e in every if (found := bound_twice(e, statement.inames))), None)
+        if found is None:
+            return
+        iname, operation = found
+        raise self.source.error(
+            next((u.start for u in node.uses if u.name == iname), node.start),
+            f"The iname '{iname}' is a reduction iname and used outside its reduction.",
+            f"an iname other than '{iname}'",
+            hint=f"for the {operation} of two values put '{iname}' second: {operation}(3, {iname})"
+            if operation in ("min", "max") else None)
 
     def _update(self, statement: Statement, start: int) -> Statement:
         """*statement* as an update by an operation; :raises ParseError: it is not one."""
@@ -270,16 +226,14 @@ class StatementMaker:
         operation, operand = found
         return replace(statement, expression=operand, combine=operation)
 
-    def _hoisted(self, statement: Statement, place: Evaluation,
-                 fail: Callable[[str, str], ParseError]) -> tuple[Statement, Tree]:
+    def _hoisted(self, statement: Statement, place: Evaluation) -> tuple[Statement, Tree]:
         """*statement* with accumulators for its reductions, and the tree of it and of their statements, which are
         added.
         """
         trees: list[Tree] = []
 
         def without(expr: Expression, here: Evaluation) -> Expression:
-            new, statements, before = self._hoister.hoist(expr, here, statement, fail)
-            self.statements.extend(statements)
+            new, before = self.hoist(expr, here, statement)
             trees.extend(before)
             return new
         predicates: tuple[Expression, ...] = ()
@@ -288,8 +242,7 @@ class StatementMaker:
             here = replace(place, predicates=predicates)
             del rest[0]
             if has_reduction(predicate) and any(map(has_reduction, rest)):
-                flag, (statements, before) = self._hoister.answer(predicate, here, place, statement, fail)
-                self.statements.extend(statements)
+                flag, before = self.answer(predicate, here, place, statement)
                 trees.append(before)
                 predicates = (flag,)
             else:
@@ -301,30 +254,4 @@ class StatementMaker:
                         predicates=predicates)
         return final, seq(*trees, Leaf(final.id))
 
-    def _bound_twice(self, iname: str, operation: str, start: int, uses: Sequence[NameUse]) -> ParseError:
-        """The error for a reduction over an iname that the statement already has."""
-        places = [u.start for u in uses if u.name == iname]
-        return self.source.error(
-            places[0] if places else start, f"The iname '{iname}' is a reduction iname and used outside its reduction.",
-            f"an iname other than '{iname}'",
-            hint=f"for the {operation} of two values put '{iname}' second: {operation}(3, {iname})"
-            if operation in ("min", "max") else None)
-
     # }}}
-
-
-def _direct_statements(nodes: Sequence[Node]) -> list[Assignment] | None:
-    """The assignments in *nodes*; ``None`` if a ``for`` block is among them."""
-    found: list[Assignment] = []
-    for node in nodes:
-        match node:
-            case Assignment():
-                found.append(node)
-            case ForBlock():
-                return None
-            case IfBlock():
-                inside = _direct_statements((*node.then, *node.otherwise))
-                if inside is None:
-                    return None
-                found.extend(inside)
-    return found

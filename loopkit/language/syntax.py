@@ -17,20 +17,17 @@ The grammar; a line ends at its newline, but for one within brackets or behind a
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from pymbolic.typing import Expression
-
-from loopkit.expr.build import negated, product_of, quotient, sum_of
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.expr.parsing import ExpressionParser
+from loopkit.expr.parsing import BINARY, ExpressionParser, KnownNames
 from loopkit.expr.tokens import Source, Tokens, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language import names
 from loopkit.language.program import (
-    NO_OPTIONS,
     Assignment,
     ForBlock,
     IfBlock,
@@ -41,11 +38,8 @@ from loopkit.language.program import (
     Rule,
 )
 
-_UPDATES: dict[str, Callable[[Expression, Expression], Expression]] = {
-    "+=": sum_of,
-    "-=": lambda old, new: sum_of(old, negated(new)),
-    "*=": product_of,
-    "/=": quotient}
+#: The nodes of ``+=`` and the like.
+_UPDATES = {f"{operator}=": BINARY[operator].node for operator in "+-*/"}
 
 _BLOCK_ENDS = ("end", "else", "elif")
 
@@ -60,294 +54,253 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
     :raises ParseError: at the first place that cannot be read.
     """
     tokens = tokenize(source)
-    parser = ExpressionParser(tokens, inames=inames, rules=_rule_arities(tokens),
-                              operations=(*REDUCTIONS, *operations), read_domain=read_domain)
-    reader = _StatementParser(parser)
-    body = reader.block(None)
-    return ParsedProgram(source, body, tuple(reader.rules))
+    rules = _rules_of(tokens)
+    known = KnownNames(inames, {name: arity for name, (_, arity) in rules.items()}, (*REDUCTIONS, *operations),
+                       read_domain)
+    parser = _StatementParser(tokens, known=known, rule_starts={start for start, _ in rules.values()})
+    body = parser.block(None)
+    return ParsedProgram(source, body, tuple(parser.rules))
 
 
-def _rule_arities(tokens: Tokens) -> dict[str, int]:
-    """The number of arguments of each rule, found by its ``:=`` before anything is read."""
-    arities: dict[str, int] = {}
-    texts, kinds = tokens.texts, tokens.kinds
-    for i, text in enumerate(texts):
-        if text == ":=":
-            start = i - 1
-            while start > 0 and kinds[start - 1] != "newline":
-                start -= 1
-            name = texts[start]
-            if start == i or kinds[start] != "name":
-                continue                        # refused where it is read
-            if name in arities:
+def _rules_of(tokens: Tokens) -> dict[str, tuple[int, int]]:
+    """The first token and the number of arguments of each rule, found by its ``:=`` before anything is read."""
+    found: dict[str, tuple[int, int]] = {}
+    start = 0
+    for i, (text, kind) in enumerate(zip(tokens.texts, tokens.kinds, strict=True)):
+        if kind == "newline":
+            start = i + 1
+        if text == ":=" and start < i and tokens.kinds[start] == "name":        # others are refused where they are read
+            name = tokens.texts[start]
+            if name in found:
                 raise tokens.error(start, f"The substitution rule '{name}' is given twice.", "another name")
-            arities[name] = sum(1 for j in range(start + 1, i) if kinds[j] == "name")
-    return arities
+            found[name] = start, sum(1 for j in range(start + 1, i) if tokens.kinds[j] == "name")
+    return found
 
 
 @dataclass
-class _StatementParser:
-    """Statements from the parser's place on."""
+class _StatementParser(ExpressionParser):
+    """Statements from the parser's place on.
 
-    parser: ExpressionParser
+    :ivar rules: those read so far.
+    :ivar rule_starts: the tokens at which rules begin.
+    """
+
     rules: list[Rule] = field(default_factory=list)
+    rule_starts: Collection[int] = ()
 
     def block(self, opened_at: int | None) -> tuple[Node, ...]:
         """Statements up to the keyword that ends the block (not over it), or to the end of the text."""
-        parser = self.parser
         nodes: list[Node] = []
         while True:
-            while parser.kind == "newline":
-                parser.at += 1
-            if parser.kind == "end":
+            while self.kind == "newline":
+                self.at += 1
+            if self.kind == "end":
                 if opened_at is not None:
-                    word = parser.tokens.texts[opened_at]
-                    raise parser.error("'end' behind it", at=opened_at, message=f"'{word}' is never ended.")
+                    word = self.tokens.texts[opened_at]
+                    raise self.error("'end' behind it", at=opened_at, message=f"'{word}' is never ended.")
                 return tuple(nodes)
-            if parser.text in _BLOCK_ENDS and parser.kind == "name":
+            if self.text in _BLOCK_ENDS and self.kind == "name":
                 if opened_at is None:
-                    raise parser.error("a statement", message=f"'{parser.text}' ends no block.")
+                    raise self.error("a statement", message=f"'{self.text}' ends no block.")
                 return tuple(nodes)
-            node = self._node()
-            if node is not None:
-                nodes.append(node)
+            if self.text == "for":
+                nodes.append(self._for())
+            elif self.text == "if":
+                nodes.append(self._if())
+            elif self.at in self.rule_starts:
+                self.rules.append(self._rule())
+            else:
+                nodes.append(self._assignment())
 
     def _filled_block(self, opened_at: int) -> tuple[Node, ...]:
         body = self.block(opened_at)
         if not body:
-            raise self.parser.error("a statement", message=f"Nothing stands before this '{self.parser.text}'.")
+            raise self.error("a statement", message=f"Nothing stands before this '{self.text}'.")
         return body
 
-    def _node(self) -> Node | None:
-        match self.parser.text:
-            case "for":
-                return self._for()
-            case "if":
-                return self._if()
-            case _:
-                return self._other()
-
-    def _other(self) -> Assignment | None:
-        """An assignment, or a rule, which is stored separately."""
-        if self._at_rule():
-            self.rules.append(self._rule())
-            return None
-        return self._assignment()
-
     def _line_end(self, expected: str) -> None:
-        if self.parser.kind not in ("newline", "end"):
-            raise self.parser.error(expected)
+        if self.kind not in ("newline", "end"):
+            raise self.error(expected)
 
     # {{{ blocks
 
     def _for(self) -> ForBlock:
-        parser = self.parser
-        start = parser.at
-        parser.at += 1
-        inames = [self._pattern("an iname")]
-        while parser.accept(","):
-            inames.append(self._pattern("an iname"))
+        start = self.at
+        self.at += 1
+        inames = self._patterns("an iname", ",")
         self._line_end("',' or the end of the line")
         body = self._filled_block(start)
-        if parser.text != "end":
-            raise parser.error("'end'", message=f"'{parser.text}' belongs to no 'if'.")
-        self._end()
-        return ForBlock(parser.tokens.starts[start], tuple(inames), body)
+        self._end(f"'{self.text}' belongs to no 'if'.")
+        return ForBlock(self.tokens.starts[start], inames, body)
 
     def _if(self) -> IfBlock:
         """``if`` or ``elif`` with all that follows, over the ``end``."""
-        parser = self.parser
-        start = parser.at
-        parser.at += 1
-        parser.uses = []
-        condition = parser.expression()
-        uses = tuple(parser.uses)
+        start = self.at
+        self.at += 1
+        self.uses = []
+        condition = self.expression()
+        uses = tuple(self.uses)
         self._line_end("an operator or the end of the line")
         then = self._filled_block(start)
         otherwise: tuple[Node, ...] = ()
-        if parser.text == "elif":
+        if self.text == "elif":
             otherwise = (self._if(),)
-        elif parser.accept("else"):
+        elif self.accept("else"):
             self._line_end("the end of the line")
             otherwise = self._filled_block(start)
-            if parser.text != "end":
-                raise parser.error("'end'", message=f"'{parser.text}' stands behind an 'else'.")
-            self._end()
+            self._end(f"'{self.text}' stands behind an 'else'.")
         else:
             self._end()
-        return IfBlock(parser.tokens.starts[start], condition, uses, then, otherwise)
+        return IfBlock(self.tokens.starts[start], condition, uses, then, otherwise)
 
-    def _end(self) -> None:
-        self.parser.take("end")
+    def _end(self, otherwise: str | None = None) -> None:
+        if not self.accept("end"):
+            raise self.error("'end'", message=otherwise)
         self._line_end("the end of the line")
 
-    def _pattern(self, expected: str) -> Pattern:
-        return Pattern(self.parser.name(expected), self.parser.tokens.starts[self.parser.at - 1])
+    def _patterns(self, expected: str, separator: str) -> tuple[Pattern, ...]:
+        """Names with *separator* between them."""
+        found: list[Pattern] = []
+        while not found or self.accept(separator):
+            start = self.tokens.starts[self.at]
+            found.append(Pattern(self.name(expected), start))
+        return tuple(found)
 
     # }}}
 
     # {{{ substitution rules
 
-    def _at_rule(self) -> bool:
-        texts, kinds, at = self.parser.tokens.texts, self.parser.tokens.kinds, self.parser.at
-        if texts[at] not in self.parser.rules:
-            return False
-        while kinds[at] not in ("newline", "end"):
-            if texts[at] == ":=":
-                return True
-            at += 1
-        return False
-
     def _rule(self) -> Rule:
-        parser = self.parser
-        start = parser.at
+        start = self.at
         name = self._new_name("a name for the substitution rule")
         arguments: list[str] = []
-        if parser.accept("("):
-            while parser.text != ")":
+        if self.accept("("):
+            while self.text != ")":
                 argument = self._new_name("the name of an argument")
                 if argument in arguments:
-                    raise parser.error("another name", at=parser.at - 1,
+                    raise self.error("another name", at=self.at - 1,
                                        message=f"The argument '{argument}' is named twice.")
                 arguments.append(argument)
-                if not parser.accept(","):
+                if not self.accept(","):
                     break
-            parser.take(")", "',' or ')'")
-        parser.take(":=")
-        parser.uses = []
+            self.take(")", "',' or ')'")
+        self.take(":=")
+        self.uses = []
         # an argument hides an iname of its name
-        outer, parser.inames = parser.inames, set(parser.inames).difference(arguments)
-        expression = parser.expression()
-        parser.inames = outer
+        known = self.known
+        self.known = replace(known, inames=set(known.inames).difference(arguments))
+        expression = self.expression()
+        self.known = known
         self._line_end("an operator or the end of the line")
-        for use in parser.uses:
+        for use in self.uses:
             if use.name in arguments and use.rank >= 0:
-                raise parser.tokens.source.error(use.start, f"The argument '{use.name}' of '{name}' is subscripted.",
+                raise self.tokens.source.error(use.start, f"The argument '{use.name}' of '{name}' is subscripted.",
                                                  "a value")
-        uses = tuple(u for u in parser.uses if u.name not in arguments)
-        return Rule(parser.tokens.starts[start], SubstitutionRule(name, tuple(arguments), expression), uses)
+        uses = tuple(u for u in self.uses if u.name not in arguments)
+        return Rule(self.tokens.starts[start], SubstitutionRule(name, tuple(arguments), expression), uses)
 
     def _new_name(self, expected: str) -> str:
-        name = self.parser.text
-        if self.parser.kind == "name":
+        name = self.text
+        if self.kind == "name":
             fault = names.fault(name)
             if fault is not None:
-                raise self.parser.error(expected, message=f"'{name}' {fault}.")
-        return self.parser.name(expected)
+                raise self.error(expected, message=f"'{name}' {fault}.")
+        return self.name(expected)
 
     # }}}
 
     # {{{ assignments
 
     def _assignment(self) -> Assignment:
-        parser = self.parser
-        start, tokens = parser.at, parser.tokens
-        parser.uses, reductions = [], parser.reductions
+        start, tokens = self.at, self.tokens
+        self.uses = []
         temporary = self._declaration()
-        name_at = parser.at
-        name = parser.name("a statement" if temporary is None else "the name of a temporary")
-        if name in parser.rules:
-            raise parser.error("an array or a temporary", at=name_at,
+        name_at = self.at
+        name = self.name("a statement" if temporary is None else "the name of a temporary")
+        if name in self.known.rules:
+            raise self.error("an array or a temporary", at=name_at,
                                message=f"The substitution rule '{name}' cannot be written.")
-        assignee = parser.reference(name, name_at)
+        assignee = self.reference(name, name_at)
         # the uses in subscripts were added before their array, which must come first
-        parser.uses.insert(0, parser.uses.pop())
-        operator = parser.text
-        parser.at += 1
+        self.uses.insert(0, self.uses.pop())
+        operator = self.text
+        self.at += 1
         if operator == "=":
-            expression = parser.expression()
+            expression = self.expression()
         elif operator in _UPDATES and temporary is None:
-            expression = _UPDATES[operator](assignee, parser.expression())
-            parser.uses.append(parser.uses[0])
+            expression = _UPDATES[operator](assignee, self.expression())
+            self.uses.append(self.uses[0])
         else:
-            parser.at -= 1
-            raise parser.error("'='", hint=_assignment_hint(name, operator))
-        options = self._options() if parser.text == "{" else NO_OPTIONS
+            self.at -= 1
+            raise self.error("'='", hint=_assignment_hint(name, operator))
+        options = self._options() if self.text == "{" else InstructionOptions()
         self._line_end("an operator, '{' or the end of the line")
-        return Assignment(tokens.starts[start], assignee, name, expression, temporary, options,
-                          tuple(parser.uses), parser.reductions - reductions)
+        return Assignment(tokens.starts[start], assignee, name, expression, temporary, options, tuple(self.uses))
 
     def _declaration(self) -> str | None:
         """``<>`` or ``<dtype>`` before an assignee."""
-        parser = self.parser
-        if not parser.accept("<"):
+        if not self.accept("<"):
             return None
-        if parser.accept(">"):
+        if self.accept(">"):
             return ""
-        dtype = parser.dtype_name()
-        parser.take(">")
+        dtype = self.dtype_name()
+        self.take(">")
         return dtype
 
     def _options(self) -> InstructionOptions:
-        parser = self.parser
-        parser.at += 1
-        found: dict[str, object] = {}
-        while parser.text != "}":
-            at = parser.at
-            key = parser.text
-            if key not in _OPTION_READERS:
-                raise parser.error("one of " + ", ".join(_OPTION_READERS))
-            parser.at += 1
-            if key not in STATEMENT_INSTRUCTIONS:
-                parser.take("=")
+        self.at += 1
+        found: dict[str, Any] = {}
+        while self.text != "}":
+            key = self.text
+            if key not in _OPTION_READERS and key not in STATEMENT_INSTRUCTIONS:
+                raise self.error("one of " + ", ".join((*_OPTION_READERS, *STATEMENT_INSTRUCTIONS)))
             if key in found:
-                raise parser.error("each option once", at=at, message=f"The option '{key}' is given twice.")
-            found[key] = _OPTION_READERS[key](self)
-            if parser.text != "}":
-                parser.take(",", "',' or '}'")
-        parser.at += 1
-        return InstructionOptions(
-            id=found.get("id"), dep=found.get("dep", ()), nosync=found.get("nosync", ()),     # type: ignore[arg-type]
-            inames=found.get("inames"),                                                       # type: ignore[arg-type]
-            tags=found.get("tags", frozenset()), condition=found.get("if"),                   # type: ignore[arg-type]
-            instructions=tuple(i for name, i in STATEMENT_INSTRUCTIONS.items() if name in found))
+                raise self.error("each option once", message=f"The option '{key}' is given twice.")
+            self.at += 1
+            if key in STATEMENT_INSTRUCTIONS:
+                found[key] = STATEMENT_INSTRUCTIONS[key]
+            else:
+                self.take("=")
+                found[key] = _OPTION_READERS[key](self)
+            if self.text != "}":
+                self.take(",", "',' or '}'")
+        self.at += 1
+        instructions = tuple(found.pop(name) for name in STATEMENT_INSTRUCTIONS if name in found)
+        condition = found.pop("if", None)
+        return InstructionOptions(**found, condition=condition, instructions=instructions)
 
-    def read_id(self) -> str:
-        return self.parser.name("a statement id")
-
-    def read_condition(self) -> Expression:
-        return self.parser.expression()
-
-    def read_patterns(self) -> tuple[Pattern, ...]:
+    def read_globs(self) -> tuple[Pattern, ...]:
         """``a:b_*:c`` up to the ``,`` or ``}`` that ends it."""
-        parser, tokens = self.parser, self.parser.tokens
+        tokens = self.tokens
         patterns = []
         while True:
-            start, depth = parser.at, 0
-            while depth or parser.text not in (",", "}", ":"):
-                depth += {"[": 1, "]": -1}.get(parser.text, 0)
-                parser.at += 1
-            if parser.at == start:
-                raise parser.error("a name or a pattern")
-            text = tokens.source.text[tokens.starts[start]:tokens.starts[parser.at]].strip()
+            start, depth = self.at, 0
+            while depth or self.text not in (",", "}", ":"):
+                depth += {"[": 1, "]": -1}.get(self.text, 0)
+                self.at += 1
+            if self.at == start:
+                raise self.error("a name or a pattern")
+            text = tokens.source.text[tokens.starts[start]:tokens.starts[self.at]].strip()
             patterns.append(Pattern(text, tokens.starts[start]))
-            if not parser.accept(":"):
+            if not self.accept(":"):
                 return tuple(patterns)
 
     def read_names(self) -> tuple[Pattern, ...]:
         """``i:j:k``."""
-        found = [self._pattern("a name")]
-        while self.parser.accept(":"):
-            found.append(self._pattern("a name"))
-        return tuple(found)
-
-    def read_inames(self) -> tuple[Pattern, ...]:
-        """``i:j:k``, or nothing: only the inames that the statement mentions."""
-        return () if self.parser.text in (",", "}") else self.read_names()
-
-    def read_tags(self) -> frozenset[str]:
-        return frozenset(pattern.text for pattern in self.read_names())
-
-    def read_flag(self) -> bool:
-        return True
+        return self._patterns("a name", ":")
 
     # }}}
 
 
-_OPTION_READERS: dict[str, Callable[[_StatementParser], object]] = {
-    "id": _StatementParser.read_id, "dep": _StatementParser.read_patterns, "inames": _StatementParser.read_inames,
-    "if": _StatementParser.read_condition, "tags": _StatementParser.read_tags, "nosync": _StatementParser.read_patterns,
-    **dict.fromkeys(STATEMENT_INSTRUCTIONS, _StatementParser.read_flag)}
+#: The options with a value, by name.
+_OPTION_READERS: Mapping[str, Callable[[_StatementParser], object]] = {
+    "id": lambda parser: parser.name("a statement id"),
+    "dep": _StatementParser.read_globs,
+    # nothing: only the inames that the statement mentions
+    "inames": lambda parser: () if parser.text in (",", "}") else parser.read_names(),
+    "if": lambda parser: parser.expression(),
+    "tags": lambda parser: frozenset(pattern.text for pattern in parser.read_names()),
+    "nosync": _StatementParser.read_globs}
 
 
 def _assignment_hint(name: str, operator: str) -> str | None:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from loopkit.library.counts import histogram as histogram
-from loopkit.library.decoupled_look_back import scan as scan
 from loopkit.library.elementwise import add as add
 from loopkit.library.elementwise import axpy as axpy
 from loopkit.library.elementwise import copy as copy
@@ -13,6 +12,7 @@ from loopkit.library.products import matmul as matmul
 from loopkit.library.rows import layer_norm as layer_norm
 from loopkit.library.rows import softmax as softmax
 from loopkit.library.scans import row_scan as row_scan
+from loopkit.library.scans import scan as scan
 from loopkit.library.scans import scan_in_launches as scan_in_launches
 from loopkit.library.sparse import csr_matvec as csr_matvec
 from loopkit.library.sparse import csr_pieces as csr_pieces

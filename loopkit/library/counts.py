@@ -4,24 +4,19 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from loopkit.errors import PreconditionError
+import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
 from loopkit.kernel.devices import WARP
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.make import make_kernel
 from loopkit.library.defaults import items_a_thread, known_dtype
-from loopkit.transform.iname import split_iname, split_levels
-from loopkit.transform.synchronization import add_barrier
-from loopkit.transform.tags import tag_inames
 
 #: Bytes of shared memory for a block's copies of the bins. Four blocks then fit on a multiprocessor.
 MOST_BYTES = 40 << 10
+_COPIES = (1, 2, 4, 8, 16, 32)
 
 
 @checked
 def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int = 528, threads: int = 512,
-              items: int = 2, copies: int | None = None) -> LoopKernel:
+              items: int = 2, copies: int | None = None) -> lk.LoopKernel:
     """``counts[k]``, the number of ``x[i]`` that equal the integer *k*; values outside ``0 <= k < bins`` do not count.
 
     Each block counts its elements in shared memory by atomic updates, and finally adds these counts to the result.
@@ -41,18 +36,19 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
     """
     known = known_dtype(dtype)
     if known.kind not in "iu":
-        raise PreconditionError(f"A histogram counts integers, not {known}.", subject=str(known),
-                                hint="divide the range into bins first, and round")
+        raise lk.PreconditionError(f"A histogram counts integers, not {known}.", subject=str(known),
+                                   hint="divide the range into bins first, and round")
     length, warps = items_a_thread(known), threads // WARP
     rows, row = _rows(known, bins)
-    copies = _most_copies(rows) if copies is None else copies
+    if copies is None:
+        copies = max((c for c in _COPIES if 4*rows*c <= MOST_BYTES), default=1)
     if copies not in _COPIES or threads % WARP:
-        raise PreconditionError(f"{copies} copies for {threads} threads are not made of warps.", subject="copies",
-                                hint=f"copies are one of {', '.join(map(str, _COPIES))}, threads whole warps")
+        raise lk.PreconditionError(f"{copies} copies for {threads} threads are not made of warps.", subject="copies",
+                                   hint=f"copies are one of {', '.join(map(str, _COPIES))}, threads whole warps")
     step = threads*items
     vector = f"{step*blocks}*r + {step}*b + {threads}*u + {WARP}*w + {copies}*h + c"
     place, rest = f"{length}*({vector}) + v", f"n - n % {length} + s"
-    knl = make_kernel(
+    knl = lk.make_kernel(
         [f"{{[b, y, z, k, l, d, e]: 0<=b<{blocks} and 0<=y,k,l<{bins} and 0<=z<{rows} and 0<=d,e<{copies}}}",
          f"[b] -> {{[r, u, w, h, c, v]: 0<=r and 0<=u<{items} and 0<=w<{warps} and 0<=h<{WARP // copies} "
          f"and 0<=c<{copies} and 0<=v<{length} and {length}*({vector}) + {length} <= n}}",
@@ -66,25 +62,18 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
             <> total[k] = sum(e, part[k, e])
             counts[l] = counts[l] + total[l]  {{id=add, atomic}}
         end
-        """, [GlobalArg("x", known), GlobalArg("counts", np.dtype(np.int32), shape=(bins,)),
-              TemporaryVariable("part", np.dtype(np.int32), (rows, copies), AddressSpace.LOCAL), "..."],
+        """, [lk.GlobalArg("x", known), lk.GlobalArg("counts", np.dtype(np.int32), shape=(bins,)),
+              lk.TemporaryVariable("part", np.dtype(np.int32), (rows, copies), lk.AddressSpace.LOCAL), "..."],
         name="histogram", assumptions="n>=0")
-    knl = tag_inames(knl, {"b": "g.0", "w": "l.1", **dict.fromkeys("hcdes", "l.0"), "u": "unr",
-                           "v": "vec" if length > 1 else "unr"})
-    knl = split_iname(knl, "z", warps, inner_tag="l.1")
+    knl = lk.tag_inames(knl, {"b": "g.0", "w": "l.1", **dict.fromkeys("hcdes", "l.0"), "u": "unr",
+                              "v": "vec" if length > 1 else "unr"})
+    knl = lk.split_iname(knl, "z", warps, inner_tag="l.1")
     # the lanes of a warp add up the copies of a bin; each lane then has one bin, and one request updates 32 neighbours
-    knl = split_iname(knl, "k", warps, inner_tag="l.1")
-    knl = split_levels(knl, "l", {"l_outer": None, "l_warp": warps, "l_lane": WARP},
-                       tags={"l_warp": "l.1", "l_lane": "l.0"})
-    knl = split_iname(knl, "y", WARP, outer_tag="g.0", inner_tag="l.0")
-    return add_barrier(knl, "clear", "zero")
-
-
-_COPIES = (1, 2, 4, 8, 16, 32)
-
-
-def _most_copies(rows: int) -> int:
-    return max((c for c in _COPIES if 4*rows*c <= MOST_BYTES), default=1)
+    knl = lk.split_iname(knl, "k", warps, inner_tag="l.1")
+    knl = lk.split_levels(knl, "l", {"l_outer": None, "l_warp": warps, "l_lane": WARP},
+                          tags={"l_warp": "l.1", "l_lane": "l.0"})
+    knl = lk.split_iname(knl, "y", WARP, outer_tag="g.0", inner_tag="l.0")
+    return lk.add_barrier(knl, "clear", "zero")
 
 
 def _rows(dtype: np.dtype, bins: int) -> tuple[int, str]:

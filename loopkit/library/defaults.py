@@ -6,9 +6,8 @@ from math import gcd
 import numpy as np
 import numpy.typing as npt
 
-from loopkit.kernel.kernel import LoopKernel
+import loopkit as lk
 from loopkit.transform.data import as_dtype
-from loopkit.transform.iname import split_iname
 
 MOST_THREADS = 1024
 #: Threads of a block. Several blocks fit on a multiprocessor, with enough warps to hide the latency of memory.
@@ -34,10 +33,7 @@ def items_a_thread(dtype: np.dtype) -> int:
 def vector_of_rows(columns: int, dtype: np.dtype) -> int:
     """The length of the longest vector, in elements and of at most 16 bytes, that divides a row of *columns* elements.
     """
-    items = items_a_thread(dtype)
-    while columns % items:
-        items //= 2
-    return items
+    return gcd(columns, items_a_thread(dtype))
 
 
 def before_row(i: str, columns: int, multiple: int) -> str:
@@ -51,14 +47,10 @@ def longest_row(columns: int, multiple: int) -> int:
     return columns + multiple - gcd(columns, multiple)
 
 
-def over_threads(knl: LoopKernel, threads: int, items: int) -> LoopKernel:
-    """Map the iname ``i`` to blocks and threads, with *items* iterations per thread.
-
-    Neighbouring threads have neighbouring elements, so each load of a warp reads one piece of memory. The items of a
-    thread are *threads* elements apart, in an unrolled loop, so its loads run concurrently.
-    """
-    if items == 1:
-        return split_iname(knl, "i", threads, outer_tag="g.0", inner_tag="l.0")
-    knl = split_iname(knl, "i", threads*items, outer_tag="g.0")
-    return split_iname(knl, "i_inner", threads, outer_iname="i_item", inner_iname="i_thread", outer_tag="unr",
-                       inner_tag="l.0")
+def in_vectors(knl: lk.LoopKernel, iname: str, items: int, threads: int, *, outer_tag: str) -> lk.LoopKernel:
+    """Split *iname* into vectors of *items*, one for each of *threads* neighbouring threads."""
+    if items > 1:
+        knl = lk.split_iname(knl, iname, items, outer_iname=f"{iname}_vec", inner_iname=f"{iname}_item",
+                             inner_tag="vec")
+        iname = f"{iname}_vec"
+    return lk.split_iname(knl, iname, threads, outer_tag=outer_tag, inner_tag="l.0")

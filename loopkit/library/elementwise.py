@@ -4,15 +4,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, over_threads
-from loopkit.transform.data import add_dtypes
+from loopkit.library.defaults import THREADS, items_a_thread, known_dtype
 
 
 @checked
-def copy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
+def copy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> lk.LoopKernel:
     """``y[i] = x[i]``.
 
     The kernel uses each element once, so memory bandwidth bounds its speed. Each thread starts *items* loads before its
@@ -33,7 +31,7 @@ def copy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: in
 
 
 @checked
-def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
+def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> lk.LoopKernel:
     """``z[i] = alpha*x[i] + y[i]``, mapped like :func:`copy`.
 
     >>> lk.library.axpy()(x=np.ones(2, np.float32), y=np.arange(2, dtype=np.float32), alpha=3).z
@@ -43,7 +41,7 @@ def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: in
 
 
 @checked
-def add(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
+def add(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> lk.LoopKernel:
     """``z[i] = x[i] + y[i]``, mapped like :func:`copy`.
 
     >>> lk.library.add()(x=np.ones(2, np.float32), y=np.arange(2, dtype=np.float32)).z
@@ -53,7 +51,15 @@ def add(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int
 
 
 def _elementwise(name: str, statement: str, names: str, dtype: npt.DTypeLike, threads: int,
-                 items: int | None) -> LoopKernel:
+                 items: int | None) -> lk.LoopKernel:
+    """Neighbouring threads have neighbouring elements, so each load of a warp reads one piece of memory.
+
+    The items of a thread are *threads* elements apart, in an unrolled loop, so its loads run concurrently.
+    """
     known = known_dtype(dtype)
-    knl = add_dtypes(make_kernel("{[i]: 0<=i<n}", statement, name=name), {names: known})
-    return over_threads(knl, threads, items_a_thread(known) if items is None else items)
+    items = items_a_thread(known) if items is None else items
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", statement, name=name), {names: known})
+    if items == 1:
+        return lk.split_iname(knl, "i", threads, outer_tag="g.0", inner_tag="l.0")
+    return lk.split_levels(knl, "i", {"i_outer": None, "i_item": items, "i_thread": threads},
+                           tags={"i_outer": "g.0", "i_item": "unr", "i_thread": "l.0"})

@@ -6,25 +6,16 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.devices import WARP
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.make import make_kernel
 from loopkit.library.defaults import known_dtype
-from loopkit.transform.buffering import buffer_array
-from loopkit.transform.data import add_dtypes, set_options
-from loopkit.transform.iname import split_iname
-from loopkit.transform.order import prioritize_loops
-from loopkit.transform.peel import peel
-from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.step import require_positive
-from loopkit.transform.synchronization import add_barrier
-from loopkit.transform.tags import tag_inames
 
 
 @checked
 def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies: int = 8, warps: int = 4,
-          unroll: int = 2) -> LoopKernel:
+          unroll: int = 2) -> lk.LoopKernel:
     """``phi[i] = sum(j, q[j]/sqrt(softening + |r[j] - r[i]|**2))``, the potential at bodies at ``x, y, z``.
 
     The distance of two bodies is symmetric to the last bit, so the root of a pair is computed once and added to the
@@ -54,8 +45,8 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     along = WARP*require_positive(unroll, "unroll")
     tile = math.lcm(kept, along)
     # the softening is the first term, so that a fused multiply-add adds each square
-    knl = make_kernel(["{[k, c]: 0<=k<n and 0<=c<4}", "{[i]: 0<=i<n}",
-                       f"[i] -> {{[j]: {tile}*floor(i/{tile})<=j<n}}"], f"""
+    knl = lk.make_kernel(["{[k, c]: 0<=k<n and 0<=c<4}", "{[i]: 0<=i<n}",
+                          f"[i] -> {{[j]: {tile}*floor(i/{tile})<=j<n}}"], f"""
         for k
             phi[k] = 0  {{id=clear}}
             <> body[k, c] = if(c == 0, x[k], if(c == 1, y[k], if(c == 2, z[k], q[k])))
@@ -74,30 +65,28 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
             end
         end
         """, name="nbody")
-    knl = tag_inames(add_dtypes(knl, {"x,y,z,q,phi": known}), {"c": vector})
-    knl = split_iname(knl, "k", WARP*warps, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x,y,z,q,phi": known}), {"c": vector})
+    knl = lk.split_iname(knl, "k", WARP*warps, outer_tag="g.0", inner_tag="l.0")
     # a block keeps a piece of the bodies, a warp some of them
-    knl = split_iname(knl, "i", kept, outer_tag="g.0")
-    knl = split_iname(knl, "i_inner", bodies, outer_iname="i_warp", inner_iname="i_item", outer_tag="l.1",
-                      inner_tag="unr")
+    knl = lk.split_levels(knl, "i", {"i_outer": None, "i_warp": warps, "i_item": bodies},
+                          tags={"i_outer": "g.0", "i_warp": "l.1", "i_item": "unr"})
     # the lanes iterate over the other bodies; a lane's load is used for all bodies that its warp keeps
-    knl = split_iname(knl, "j", along)
-    knl = split_iname(knl, "j_inner", WARP, outer_iname="j_item", inner_iname="j_lane", outer_tag="unr",
-                      inner_tag="l.0")
-    knl = prioritize_loops(knl, "j_outer, j_item, i_item")
+    knl = lk.split_levels(knl, "j", {"j_outer": None, "j_item": unroll, "j_lane": WARP},
+                          tags={"j_item": "unr", "j_lane": "l.0"})
+    knl = lk.prioritize_loops(knl, "j_outer, j_item, i_item")
     # one vector load right before its use
-    knl = add_prefetch(knl, "body", dim_arg_names=["part"], default_tag=vector, temporary_name="other",
-                       fetch_outer_inames=["i_outer", "i_warp", "j_outer", "j_item", "j_lane"])
+    knl = lk.add_prefetch(knl, "body", dim_arg_names=["part"], default_tag=vector, temporary_name="other",
+                          fetch_outer_inames=["i_outer", "i_warp", "j_outer", "j_item", "j_lane"])
     # one update for many pairs
-    knl = buffer_array(knl, "phi", "i_item", within="at_j", default_tag=None)
-    knl = buffer_array(knl, "phi", "j_outer, j_item, i_item", within="at_i", default_tag="unr")
+    knl = lk.buffer_array(knl, "phi", "i_item", within="at_j", default_tag=None)
+    knl = lk.buffer_array(knl, "phi", "j_outer, j_item, i_item", within="at_i", default_tag="unr")
     # only a body's own tile needs the condition j >= ...
-    return peel(knl, "j_outer", first=tile//along)
+    return lk.peel(knl, "j_outer", first=tile//along)
 
 
 @checked
 def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads: int = 256, bodies: int = 8,
-                 lanes: int = 8, unroll: int = 4, tile: int = 512, parts: int = 16) -> LoopKernel:
+                 lanes: int = 8, unroll: int = 4, tile: int = 512, parts: int = 16) -> lk.LoopKernel:
     """The potential of :func:`nbody`, with each pair computed twice and summed in one order: the same bits in each run.
 
     A block copies the bodies tile by tile to shared memory, so the whole block loads each body once. A thread loads
@@ -125,12 +114,11 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
     >>> lk.library.nbody_direct(softening=16)(x=x, y=zeros, z=zeros, q=q).phi
     array([1.45, 1.7 ], dtype=float32)
     """
-    known = known_dtype(dtype)
-    eps = float(softening)
+    known, eps = known_dtype(dtype), float(softening)
     across = max(threads//lanes, 1)
     together = across*bodies
     at = f"{tile*require_positive(parts, 'parts')}*t + {tile}*p + j"
-    knl = make_kernel(
+    knl = lk.make_kernel(
         [f"{{[i, p]: 0<=i<{together}*floor((n + {together - 1})/{together}) and 0<=p<{parts}}}",
          f"[p] -> {{[t, j]: 0<=t and {tile*parts}*t + {tile}*p < n and 0<=j<{tile}}}",
          f"{{[k, r]: 0<=k<n and 0<=r<{parts}}}"],
@@ -145,22 +133,20 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
         end
         phi[k] = sum(r, partial[r, k])  {{id=total}}
         """, name="nbody_direct")
-    knl = add_dtypes(knl, {"x,y,z,q,phi": known})
-    knl = split_iname(knl, "k", threads, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.add_dtypes(knl, {"x,y,z,q,phi": known})
+    knl = lk.split_iname(knl, "k", threads, outer_tag="g.0", inner_tag="l.0")
     # a block has a piece of the bodies, a thread some of them
-    knl = split_iname(knl, "i", together, outer_tag="g.0")
-    knl = split_iname(knl, "i_inner", across, outer_iname="i_item", inner_iname="i_thread", outer_tag="unr",
-                      inner_tag="l.1")
+    knl = lk.split_levels(knl, "i", {"i_outer": None, "i_item": bodies, "i_thread": across},
+                          tags={"i_outer": "g.0", "i_item": "unr", "i_thread": "l.1"})
     # a block copies the other bodies tile by tile; a thread copies all components of a body
-    knl = prioritize_loops(knl, "p, t, i_item")
-    knl = precompute(knl, "of", ["j"], within="partial", temporary_name="others", default_tag=None,
-                     precompute_inames=["other", "other_part"], precompute_outer_inames=["i_outer", "p", "t"])
-    knl = tag_inames(knl, {"p": "g.1", "other": "l.auto", "other_part": "vec" if known.itemsize == 4 else "unr"})
+    knl = lk.prioritize_loops(knl, "p, t, i_item")
+    knl = lk.precompute(knl, "of", ["j"], within="partial", temporary_name="others", default_tag=None,
+                        precompute_inames=["other", "other_part"], precompute_outer_inames=["i_outer", "p", "t"])
+    knl = lk.tag_inames(knl, {"p": "g.1", "other": "l.auto", "other_part": "vec" if known.itemsize == 4 else "unr"})
     # neighbouring lanes take neighbouring bodies of the tile
-    knl = split_iname(knl, "j", lanes*unroll, outer_iname="j_group", inner_iname="j_some")
-    knl = split_iname(knl, "j_some", lanes, outer_iname="j_item", inner_iname="j_lane", outer_tag="unr",
-                      inner_tag="l.0")
+    knl = lk.split_levels(knl, "j", {"j_group": None, "j_item": unroll, "j_lane": lanes},
+                          tags={"j_item": "unr", "j_lane": "l.0"})
     # each load is used for all bodies of the thread
-    knl = prioritize_loops(knl, "t, j_group, j_item, i_item")
+    knl = lk.prioritize_loops(knl, "t, j_group, j_item, i_item")
     # full blocks have no guard to fold except that of their results
-    return set_options(add_barrier(knl, "partial", "total"), full_tiles=False)
+    return lk.set_options(lk.add_barrier(knl, "partial", "total"), full_tiles=False)

@@ -2,29 +2,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from loopkit.errors import PreconditionError
+import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.devices import WARP
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.options import Options
-from loopkit.language.make import make_kernel
 from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vector_of_rows
 from loopkit.library.tiles import H200, best_plan
-from loopkit.transform.data import add_dtypes
-from loopkit.transform.domain_padding import pad_domain
-from loopkit.transform.iname import split_iname, split_levels
-from loopkit.transform.layout import add_padding
-from loopkit.transform.order import prioritize_loops
-from loopkit.transform.pipelining import pipeline
-from loopkit.transform.prefetch import precompute
 from loopkit.transform.step import require_positive
-from loopkit.transform.synchronization import add_barrier
-from loopkit.transform.tags import tag_inames
-from loopkit.transform.tensorize import tensorize
 
 #: Threads of a warp along the rows and the columns of its tile. Eight by four threads read less shared memory than
 #: sixteen by two.
@@ -39,7 +27,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
            multiprocessors: int = H200.multiprocessors, tile: tuple[int, int, int] | None = None,
            warp: tuple[int, int] | None = None, depth: int | None = None, whole: bool | None = None,
            group: int | None = None, min_blocks: int | None = None, stages: int = 1, mma: bool | None = None
-           ) -> LoopKernel:
+           ) -> lk.LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
     A block computes a tile of *c* from strips of *a* and *b*, copied piece by piece to shared memory. A whole row or
@@ -102,14 +90,14 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     knl = _tiled(known, tile, warp, depth, bool(whole), group, min_blocks, shape, mma)
     if stages:
         # one strip at a time is enough if two blocks share a multiprocessor: one computes while the other waits
-        knl = pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"])
+        knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"])
     knl = _filled_up(knl) if whole else knl
     return knl if depth is None else _added_up(knl, vector_of_rows(shape[1], known) if shape else 1)
 
 
 def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, int] | None, depth: int | None,
            whole: bool, group: int | None, min_blocks: int | None, shape: tuple[int, int, int] | None, mma: bool
-           ) -> LoopKernel:
+           ) -> lk.LoopKernel:
     """The product in tiles, without the padding copies and the sum of the parts."""
     small = dtype.itemsize <= 4
     tile = tile or (128, 128 if small else 64, 16 if small or mma else 8)
@@ -121,9 +109,9 @@ def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, 
     _require_strips(rows, columns, steps)
     items = items_a_thread(dtype)
     along_k, along_j = (vector_of_rows(length, dtype) for length in shape[:0:-1]) if shape and not whole else (items,)*2
-    knl = add_dtypes(_product(tile, depth, whole, mma, Options(min_blocks=min_blocks)), {"a,b,c": dtype})
+    knl = lk.add_dtypes(_product(tile, depth, whole, mma, lk.Options(min_blocks=min_blocks)), {"a,b,c": dtype})
     # partial tiles have the text of full ones, with conditions at loads and stores and none at products
-    knl = pad_domain(knl, {"i": rows, "j": columns, "k": steps})
+    knl = lk.pad_domain(knl, {"i": rows, "j": columns, "k": steps})
     # a block has a tile; consecutive blocks are in the rows of one group
     outer: dict[str, dict[str, int | None]] = {
         "i": {"i_group": None, "i_block": group, "i_warp": _parts(rows, warp[0], "rows")},
@@ -132,19 +120,20 @@ def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, 
     tags = dict(zip(blocks[::-1], ("g.0", "g.0", "g.1", "g.2"), strict=False))
     if mma:
         for x, part, box in zip("ij", warp, (16, 8), strict=True):
-            knl = _boxes(knl, x, outer[x], part, box)
-        return _by_warps(tag_inames(knl, tags), blocks, steps)
-    knl = _levels(knl, "i", outer["i"], warp[0], LANES[0], items)
+            knl = _levels(knl, x, outer[x], part, {"box": box})
+        return _by_warps(lk.tag_inames(knl, tags), blocks, steps)
+    knl = _levels(knl, "i", outer["i"], warp[0], {"lane": LANES[0], "item": items})
     # a vector store needs its sums in neighbouring registers. With more than 64 sums the compiler can still place the
     # operands of a product in several banks; rows of partial sums are always vectors
     stored = depth is not None or (not whole if shape is None else vector_of_rows(shape[1], dtype) == items)
-    knl = _levels(knl, "j", outer["j"], warp[1], LANES[1], items,
+    knl = _levels(knl, "j", outer["j"], warp[1], {"lane": LANES[1], "item": items},
                   "vec" if warp[0]*warp[1] > 64*WARP and stored else "unr")
-    return _in_registers(tag_inames(knl, tags), blocks, steps, dtype,
+    return _in_registers(lk.tag_inames(knl, tags), blocks, steps, dtype,
                          vectors=(min(along_k, vector_of_rows(steps, dtype)), along_j))
 
 
-def _product(tile: tuple[int, int, int], depth: int | None, whole: bool, by_rows: bool, options: Options) -> LoopKernel:
+def _product(tile: tuple[int, int, int], depth: int | None, whole: bool, by_rows: bool, options: lk.Options
+             ) -> lk.LoopKernel:
     """The product; with *depth* its parts and their sum; if *whole*, from copies that are padded to full tiles."""
     n, m, k = (f"{part}*floor(({x} + {part - 1})/{part})" for x, part in zip("nml", tile, strict=True))
     copies = "_whole" if whole else ""
@@ -159,11 +148,10 @@ def _product(tile: tuple[int, int, int], depth: int | None, whole: bool, by_rows
         """
     k = k if whole else "l"
     if depth is None:
-        return make_kernel([*domains, f"{{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<{k}}}"],
-                           f"{text} c[i, j] = sum(k, {product})  {{id=insn}}", name="matmul",
-                           options=options)
+        return lk.make_kernel([*domains, f"{{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<{k}}}"],
+                              f"{text} c[i, j] = sum(k, {product})  {{id=insn}}", name="matmul", options=options)
     depth = require_positive(depth, "depth")
-    return make_kernel(
+    return lk.make_kernel(
         [*domains, f"{{[part, i, j]: 0<=i<n and 0<=j<m and 0<=part and {depth}*part<{k}}}",
          f"[part] -> {{[k]: {depth}*part<=k<{k} and k<{depth}*part + {depth}}}",
          f"{{[row, column, other]: 0<=row<n and 0<=column<m and 0<=other and {depth}*other<{k}}}"],
@@ -189,24 +177,23 @@ def _rules(a: str, b: str, *, by_rows: bool) -> tuple[str, str]:
         """, f"{use}*b_rows(k, j)"
 
 
-def _filled_up(knl: LoopKernel) -> LoopKernel:
+def _filled_up(knl: lk.LoopKernel) -> lk.LoopKernel:
     """The padding launch: copies of pieces of 64 columns and 16 rows."""
     for x in "ab":
-        knl = split_iname(knl, f"{x}_column", 2*WARP, outer_tag="g.0", inner_tag="l.0")
-        knl = split_levels(knl, f"{x}_row", {f"{x}_row_block": None, f"{x}_row_item": 4, f"{x}_row_thread": 4},
-                           tags={f"{x}_row_block": "g.1", f"{x}_row_item": "unr", f"{x}_row_thread": "l.1"})
-    return add_barrier(knl, "b_whole", "insn.k.init")
+        knl = lk.split_iname(knl, f"{x}_column", 2*WARP, outer_tag="g.0", inner_tag="l.0")
+        knl = lk.split_levels(knl, f"{x}_row", {f"{x}_row_block": None, f"{x}_row_item": 4, f"{x}_row_thread": 4},
+                              tags={f"{x}_row_block": "g.1", f"{x}_row_item": "unr", f"{x}_row_thread": "l.1"})
+    return lk.add_barrier(knl, "b_whole", "insn.k.init")
 
 
-def _added_up(knl: LoopKernel, items: int) -> LoopKernel:
-    """The launch that adds up the parts: neighbouring threads have neighbouring columns, or vectors of *items* of them.
-    """
+def _added_up(knl: lk.LoopKernel, items: int) -> lk.LoopKernel:
+    """The launch that adds up the parts: neighbouring threads have neighbouring vectors of *items* columns."""
     levels = {"column_block": None, "column_thread": THREADS//items}
     tags = {"column_thread": "l.0"}
     if items > 1:
         levels["column_item"], tags["column_item"] = items, "vec"
-    knl = tag_inames(split_levels(knl, "column", levels, tags=tags), {"row": "g.0", "column_block": "g.0"})
-    return add_barrier(knl, "insn", "total.other.init")
+    knl = lk.tag_inames(lk.split_levels(knl, "column", levels, tags=tags), {"row": "g.0", "column_block": "g.0"})
+    return lk.add_barrier(knl, "insn", "total.other.init")
 
 
 def _group(rows: int, shape: tuple[int, int, int] | None) -> int:
@@ -220,7 +207,7 @@ def _group(rows: int, shape: tuple[int, int, int] | None) -> int:
 @checked
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int | None = None,
                    warp: tuple[int, int] | None = None, stages: int | None = None, asynchronous: bool | None = None,
-                   mma: bool | None = None) -> LoopKernel:
+                   mma: bool | None = None) -> lk.LoopKernel:
     """``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])`` for many small square matrices.
 
     A block computes one product, whose result is one tile of :func:`matmul`. The ratio of products to loads is low, so
@@ -266,24 +253,25 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
         # with mma one strip ahead is enough, because a multiprocessor has several blocks
         stages = 3 if asynchronous and not mma else 2
     text, product = _rules("a[e, ", "b[e, ", by_rows=mma or asynchronous)
-    knl = make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", f"{text} c[e, i, j] = sum(k, {product})",
-                      name="batched_matmul")
-    knl = tag_inames(add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
+    knl = lk.make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", f"{text} c[e, i, j] = sum(k, {product})",
+                         name="batched_matmul")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
     knl = _in_parts_of_boxes(knl, size, steps, warp) if mma else _in_parts(knl, steps, warp, known, lies=asynchronous)
-    return pipeline(knl, "k_outer", stages, asynchronous=asynchronous) if stages else knl
+    return lk.pipeline(knl, "k_outer", stages, asynchronous=asynchronous) if stages else knl
 
 
-def _in_parts(knl: LoopKernel, steps: int, warp: tuple[int, int] | None, dtype: np.dtype, *, lies: bool) -> LoopKernel:
+def _in_parts(knl: lk.LoopKernel, steps: int, warp: tuple[int, int] | None, dtype: np.dtype, *, lies: bool
+              ) -> lk.LoopKernel:
     """A product of *batched_matmul* in the registers of its block's threads."""
     warp = warp or ((64, 32) if dtype.itemsize <= 8 else (32, 16))
     items = items_a_thread(dtype)
-    knl = _levels(knl, "i", {"i_warp": None}, warp[0], LANES[0], 1 if lies else items)
+    knl = _levels(knl, "i", {"i_warp": None}, warp[0], {"lane": LANES[0], "item": 1 if lies else items})
     # the result is a third of the memory traffic: it is stored in vectors too
-    knl = _levels(knl, "j", {"j_warp": None}, warp[1], LANES[1], items, "vec" if items > 1 else "unr")
+    knl = _levels(knl, "j", {"j_warp": None}, warp[1], {"lane": LANES[1], "item": items}, "vec")
     return _in_registers(knl, ("e",), steps, dtype, lies=lies)
 
 
-def _in_parts_of_boxes(knl: LoopKernel, size: int, steps: int, warp: tuple[int, int] | None) -> LoopKernel:
+def _in_parts_of_boxes(knl: lk.LoopKernel, size: int, steps: int, warp: tuple[int, int] | None) -> lk.LoopKernel:
     """A product of *batched_matmul* by the matrix multiply-accumulate instructions of its block's warps."""
     _parts(size, steps, "steps")
     warp = warp or _largest_part(size)
@@ -292,7 +280,7 @@ def _in_parts_of_boxes(knl: LoopKernel, size: int, steps: int, warp: tuple[int, 
     # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
     rows = 16 if size > 64 and warp[0] % 16 == 0 else 8
     for x, part, box in zip("ij", warp, (rows, 8), strict=True):
-        knl = _boxes(knl, x, {f"{x}_warp": None}, part, box)
+        knl = _levels(knl, x, {f"{x}_warp": None}, part, {"box": box})
     return _by_warps(knl, ("e",), steps)
 
 
@@ -305,14 +293,14 @@ def _in_boxes(size: int, steps: int | None, warp: tuple[int, int] | None) -> boo
 def _require_float64(dtype: np.dtype, mma: bool) -> None:
     """:raises PreconditionError: *mma* is requested for another dtype than float64."""
     if mma and dtype != np.float64:
-        raise PreconditionError(f"Matrix instructions are for float64, not for {dtype}.", subject="mma",
-                                hint="mma=False computes in any dtype")
+        raise lk.PreconditionError(f"Matrix instructions are for float64, not for {dtype}.", subject="mma",
+                                   hint="mma=False computes in any dtype")
 
 
 def _require_strips(rows: int, columns: int, steps: int) -> None:
     """:raises PreconditionError: a strip of *a* or *b* has fewer than two rows or columns."""
     if min(rows, columns, steps) < 2:
-        raise PreconditionError(
+        raise lk.PreconditionError(
             f"Of a tile of {rows} by {columns} with {steps} steps a strip has less than two rows or columns.",
             hint="give at least two of each")
 
@@ -320,8 +308,8 @@ def _require_strips(rows: int, columns: int, steps: int) -> None:
 def _parts(length: int, part: int, what: str) -> int:
     """*length* divided by *part*; :raises PreconditionError: the division has a remainder."""
     if require_positive(length, what) % require_positive(part, what):
-        raise PreconditionError(f"{length} {what} are no multiple of {part}.", subject=what,
-                                hint=f"let {part} divide them")
+        raise lk.PreconditionError(f"{length} {what} are no multiple of {part}.", subject=what,
+                                   hint=f"let {part} divide them")
     return length // part
 
 
@@ -335,77 +323,70 @@ def _largest_part(size: int) -> tuple[int, int]:
                key=lambda part: (part[0]*part[1], min(part), part[0]))
 
 
-def _boxes(knl: LoopKernel, iname: str, outer: Mapping[str, int | None], warp: int, box: int) -> LoopKernel:
-    """Split *iname* over *outer*, then over the mma shapes of a warp's part."""
-    return split_levels(
-        knl, iname, {**outer, f"{iname}_reg": _parts(warp, box, "rows or columns of a warp"), f"{iname}_box": box},
-        tags={f"{iname}_warp": "l.0", f"{iname}_reg": "unr"})
-
-
-def _by_warps(knl: LoopKernel, blocks: tuple[str, ...], steps: int) -> LoopKernel:
+def _by_warps(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int) -> lk.LoopKernel:
     """The tile of a block in the registers of its warps, computed by matrix multiply-accumulate instructions."""
-    knl = split_levels(knl, "k", {"k_outer": None, "k_step": _parts(steps, 4, "steps"), "k_box": 4},
-                       tags={"k_step": "unr"})
-    knl = prioritize_loops(knl, (*blocks, "i_warp", "j_warp", "k_outer", "k_step", "i_reg", "j_reg", "i_box", "j_box"))
-    knl = tensorize(knl, "i_box", "j_box", "k_box")
-    # the strips of both matrices have the layout of the matrices, and are moved in vectors along their rows
+    knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": _parts(steps, 4, "steps"), "k_box": 4},
+                          tags={"k_step": "unr"})
+    knl = lk.prioritize_loops(
+        knl, (*blocks, "i_warp", "j_warp", "k_outer", "k_step", "i_reg", "j_reg", "i_box", "j_box"))
+    knl = lk.tensorize(knl, "i_box", "j_box", "k_box")
     along = {x: ["k_step", "k_box"] if x == "k" else [y for y in knl.inames if y.startswith((f"{x}_reg", f"{x}_box"))]
              for x in "ijk"}
-    knl = precompute(knl, "a_rows", ["i_warp", *along["i"], *along["k"]], temporary_name="a_tile",
-                     precompute_inames=["a_i", "a_k"], default_tag=None)
-    knl = precompute(knl, "b_rows", ["j_warp", *along["j"], *along["k"]], temporary_name="b_tile",
-                     precompute_inames=["b_k", "b_j"], default_tag=None)
-    for x in ("a_k", "b_j"):
-        knl = split_iname(knl, x, items_a_thread(np.dtype(np.float64)), outer_iname=f"{x}_vec",
-                          inner_iname=f"{x}_item", outer_tag="l.auto", inner_tag="vec")
-    knl = tag_inames(knl, dict.fromkeys(("a_i", "b_k"), "l.auto"))
+    # the strips of both matrices have the layout of the matrices
+    knl = _staged(knl, "a_rows", ["i_warp", *along["i"], *along["k"]], ["j_warp", *along["j"], *along["k"]],
+                  (items_a_thread(np.dtype(np.float64)),)*2)
     # the lanes of half a warp load four neighbours of each of four rows: these are in different banks
-    return add_padding(add_padding(knl, "a_tile", 0, by=4), "b_tile", 0, by=4)
+    return lk.add_padding(lk.add_padding(knl, "a_tile", 0, by=4), "b_tile", 0, by=4)
 
 
-def _levels(knl: LoopKernel, iname: str, outer: Mapping[str, int | None], warp: int, lanes: int, items: int,
-            along: str = "unr") -> LoopKernel:
-    """Split *iname* over *outer*, then over pieces of a warp's tile, its lanes, and the elements of one load of a lane.
+def _levels(knl: lk.LoopKernel, x: str, outer: Mapping[str, int | None], warp: int, inner: Mapping[str, int],
+            along: str = "unr") -> lk.LoopKernel:
+    """Split the iname *x* over *outer*, then over pieces of a warp's tile, each made of *inner*.
 
-    :arg items: elements of one load; 1: no iname for them. *along*: the tag of the iname over these elements.
+    :arg inner: the mma shape (``box``), or lanes (``lane``) and the elements of one load of a lane (``item``).
+    :arg along: the tag of the iname over these elements.
     """
-    x = iname
-    levels = {**outer, f"{x}_reg": _parts(warp, lanes*items, "rows or columns of a warp"), f"{x}_lane": lanes}
-    tags = {f"{x}_warp": "l.0", f"{x}_reg": "unr", f"{x}_lane": "l.0"}
-    if items > 1:
-        levels[f"{x}_item"] = items
-        tags[f"{x}_item"] = along
-    return split_levels(knl, x, levels, tags=tags)
+    inner = {level: length for level, length in inner.items() if length > 1}
+    pieces = {"reg": _parts(warp, prod(inner.values()), "rows or columns of a warp"), **inner}
+    levels = {**outer, **{f"{x}_{level}": length for level, length in pieces.items()}}
+    tags = {f"{x}_warp": "l.0", f"{x}_reg": "unr", f"{x}_lane": "l.0", f"{x}_item": along}
+    return lk.split_levels(knl, x, levels, tags={y: tag for y, tag in tags.items() if y in levels})
 
 
-def _in_registers(knl: LoopKernel, blocks: tuple[str, ...], steps: int, dtype: np.dtype, *, lies: bool = False,
-                  vectors: tuple[int, int] | None = None) -> LoopKernel:
+def _in_registers(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int, dtype: np.dtype, *, lies: bool = False,
+                  vectors: tuple[int, int] | None = None) -> lk.LoopKernel:
     """The tile of a block in the registers of its threads; *blocks* are the inames over blocks.
 
     :arg lies: the strip of *a* is stored without transposition.
     :arg vectors: elements of *a* and of *b* that a thread loads at once; default: 16 bytes of them.
     """
-    knl = split_iname(knl, "k", steps, inner_tag="unr")
+    knl = lk.split_iname(knl, "k", steps, inner_tag="unr")
     rows, columns = ([f"{x}_{part}" for part in ("warp", "reg", "lane", "item") if f"{x}_{part}" in knl.inames]
                      for x in "ij")
     # lanes are neighbours within a warp; for each k a thread adds the products of its column of a and its row of b
     # to all of its tile
     own = [x for x in (*rows, *columns) if x.endswith(("_reg", "_item"))]
-    knl = prioritize_loops(knl, (*blocks, "i_warp", "j_warp", "i_lane", "j_lane", "k_outer", "k_inner", *own))
+    knl = lk.prioritize_loops(knl, (*blocks, "i_warp", "j_warp", "i_lane", "j_lane", "k_outer", "k_inner", *own))
     # else the strip of a is stored transposed, so that a piece of a column is contiguous
-    knl = precompute(knl, "a_rows" if lies else "a_columns", ["k_inner", *rows], temporary_name="a_tile",
-                     precompute_inames=["a_i", "a_k"] if lies else ["a_k", "a_i"], default_tag=None)
-    knl = precompute(knl, "b_rows", ["k_inner", *columns], temporary_name="b_tile",
-                     precompute_inames=["b_k", "b_j"], default_tag=None)
-    # both are moved in vectors along the rows of a and b if vectors divide the strip
-    shared = ["a_i", "b_k"]
     items = items_a_thread(dtype)
-    for x, length in zip(("a_k", "b_j"), vectors or (vector_of_rows(steps, dtype), items), strict=True):
+    knl = _staged(knl, "a_rows" if lies else "a_columns", ["k_inner", *rows], ["k_inner", *columns],
+                  vectors or (vector_of_rows(steps, dtype), items))
+    # threads that store a row of the strip access different banks, and pieces stay aligned
+    return lk.add_padding(knl, "a_tile", 0, by=items)
+
+
+def _staged(knl: lk.LoopKernel, a_rule: str, a_sweep: list[str], b_sweep: list[str], vectors: tuple[int, int]
+            ) -> lk.LoopKernel:
+    """Copy the strips of *a* and *b* to shared memory, in *vectors* along the rows of the matrices."""
+    for rule, sweep, inames in ((a_rule, a_sweep, ["a_k", "a_i"] if a_rule == "a_columns" else ["a_i", "a_k"]),
+                                ("b_rows", b_sweep, ["b_k", "b_j"])):
+        knl = lk.precompute(knl, rule, sweep, temporary_name=f"{rule[0]}_tile", precompute_inames=inames,
+                            default_tag=None)
+    shared = ["a_i", "b_k"]
+    for x, length in zip(("a_k", "b_j"), vectors, strict=True):
         if length > 1:
-            knl = split_iname(knl, x, length, outer_iname=f"{x}_vec", inner_iname=f"{x}_item", outer_tag="l.auto",
-                              inner_tag="vec")
+            knl = lk.split_iname(knl, x, length, outer_iname=f"{x}_vec", inner_iname=f"{x}_item", outer_tag="l.auto",
+                                 inner_tag="vec")
         else:
             shared.append(x)
-    knl = tag_inames(knl, dict.fromkeys(shared, "l.auto"))
-    # threads that store a row of the strip access different banks, and pieces stay aligned
-    return add_padding(knl, "a_tile", 0, by=items)
+    return lk.tag_inames(knl, dict.fromkeys(shared, "l.auto"))

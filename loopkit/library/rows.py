@@ -7,11 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as p
 
+import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.devices import WARP
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.make import make_kernel
 from loopkit.library.defaults import (
     LINE,
     MOST_THREADS,
@@ -21,17 +19,12 @@ from loopkit.library.defaults import (
     known_dtype,
     longest_row,
 )
-from loopkit.transform.data import add_dtypes, set_cache_policy, set_options
-from loopkit.transform.expansion import contract
-from loopkit.transform.fixing import fix_parameters
-from loopkit.transform.iname import split_iname
 from loopkit.transform.step import require_positive
-from loopkit.transform.tags import tag_inames
 
 
 @checked
 def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None,
-            rows: int | None = None) -> LoopKernel:
+            rows: int | None = None) -> lk.LoopKernel:
     """``y[i, j] = exp(x[i, j] - max(x[i])) / sum(exp(x[i] - max(x[i])))``.
 
     A block has a row, and each of its threads a strided part of it. *columns* fixes the length of the rows: each
@@ -54,7 +47,7 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
 
 @checked
 def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns: int | None = None,
-               threads: int | None = None, rows: int | None = None) -> LoopKernel:
+               threads: int | None = None, rows: int | None = None) -> lk.LoopKernel:
     """``y[i, j] = (x[i, j] - mean(x[i]))/sqrt(var(x[i]) + eps)*weight[j] + bias[j]``, mapped like :func:`softmax`.
 
     The variance is the mean of the squared differences from the mean, which avoids cancellation.
@@ -89,17 +82,11 @@ class Row:
     result: str
     weights: tuple[str, ...] = ()
 
-    @property
-    def arrays(self) -> list[GlobalArg]:
-        """The rows, and the weights of their columns."""
-        n, m = p.Variable("n"), p.Variable("m")
-        return [*(GlobalArg(a, shape=(n, m)) for a in "xy"), *(GlobalArg(a, shape=(m,)) for a in self.weights)]
-
-    def dtypes(self, dtype: np.dtype) -> dict[str, np.dtype]:
-        return {",".join(["x", "y", *self.weights]): dtype}
+    def with_dtype(self, knl: lk.LoopKernel, dtype: np.dtype) -> lk.LoopKernel:
+        return lk.add_dtypes(knl, dict.fromkeys(("x", "y", *self.weights), dtype))
 
 
-def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None, rows: int | None) -> LoopKernel:
+def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None, rows: int | None) -> lk.LoopKernel:
     if columns is None:
         return _read_again(row, dtype, threads or THREADS, rows or 1)
     columns = require_positive(columns, "columns")
@@ -138,10 +125,10 @@ def threads_for(columns: int, dtype: np.dtype, loads: int) -> int:
     return threads
 
 
-def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> LoopKernel:
+def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> lk.LoopKernel:
     x = {"x": "x[i, j]", "j": "j", "over": "j"}
     x["e"] = row.term.format(**x)
-    knl = make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", f"""
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", f"""
         for i
             {row.first.format(**x)}
             {row.second.format(**x)}
@@ -150,18 +137,20 @@ def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> LoopKerne
             end
         end
         """, name=row.name, assumptions="m>=1")
-    knl = _over_blocks(add_dtypes(knl, row.dtypes(dtype)), rows)
-    return split_iname(knl, "j", threads, inner_tag="l.0")
+    knl = _over_blocks(row.with_dtype(knl, dtype), rows)
+    return lk.split_iname(knl, "j", threads, inner_tag="l.0")
 
 
-def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> LoopKernel:
+def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> lk.LoopKernel:
     """Thread t keeps the vectors ``threads*u + t`` of the row; ``v`` counts the elements of a vector."""
     back = _back(columns, dtype, threads)
     column = back.column(threads)
     x = {"x": "kept[u, t, v]", "e": "term[u, t, v]", "j": column, "over": "[u, t, v]"}
     items = back.items
     own = (back.vectors(threads), threads, items)
-    knl = make_kernel(f"{{[i, u, t, v]: 0<=i<n and 0<=t<{threads} and 0<=v<{items} and 0<=u and 0<={column}<m}}", f"""
+    n, m = p.Variable("n"), p.Variable("m")
+    domain = f"{{[i, u, t, v]: 0<=i<n and 0<=t<{threads} and 0<=v<{items} and 0<=u and 0<={column}<m}}"
+    knl = lk.make_kernel(domain, f"""
         for i
             for u, t, v
                 <> kept[u, t, v] = x[i, {column}]
@@ -175,19 +164,19 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> L
                 y[i, {column}] = {row.result.format(**x)}
             end
         end
-        """, [*row.arrays, TemporaryVariable("kept", shape=own), TemporaryVariable("term", shape=own), "..."],
-                      name=row.name, assumptions="m>=1")
-    knl = fix_parameters(add_dtypes(knl, row.dtypes(dtype)), m=columns)
-    knl = tag_inames(_over_blocks(knl, rows), {"u": "unr", "t": "l.0", "v": "vec" if items > 1 else "unr"})
+        """, [lk.GlobalArg("x,y", shape=(n, m)), *(lk.GlobalArg(w, shape=(m,)) for w in row.weights),
+              lk.TemporaryVariable("kept,term", shape=own), "..."], name=row.name, assumptions="m>=1")
+    knl = lk.fix_parameters(row.with_dtype(knl, dtype), m=columns)
+    knl = lk.tag_inames(_over_blocks(knl, rows), {"u": "unr", "t": "l.0", "v": "vec" if items > 1 else "unr"})
     # no thread reads the elements of another
-    knl = contract(contract(knl, "kept", "t"), "term", "t")
+    knl = lk.contract(lk.contract(knl, "kept", "t"), "term", "t")
     if items > 1:
         # evicting results before rows writes them early; loads of single elements would wait for each other
-        knl = set_cache_policy(knl, "x", "evict_last")
+        knl = lk.set_cache_policy(knl, "x", "evict_last")
     if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > FEW:
         return knl
     # few elements need few registers: two registers more per thread would cost the multiprocessor a whole block
-    return set_options(knl, min_blocks="max")
+    return lk.set_options(knl, min_blocks="max")
 
 
 @dataclass(frozen=True)
@@ -222,8 +211,8 @@ def _back(columns: int, dtype: np.dtype, threads: int) -> Back:
     return vector if line.vectors(threads) > vector.vectors(threads) else line
 
 
-def _over_blocks(knl: LoopKernel, rows: int) -> LoopKernel:
+def _over_blocks(knl: lk.LoopKernel, rows: int) -> lk.LoopKernel:
     """Map *rows* rows to a block: its threads are those of a row times *rows*."""
     if rows == 1:
-        return tag_inames(knl, {"i": "g.0"})
-    return split_iname(knl, "i", rows, outer_tag="g.0", inner_tag="l.1")
+        return lk.tag_inames(knl, {"i": "g.0"})
+    return lk.split_iname(knl, "i", rows, outer_tag="g.0", inner_tag="l.1")

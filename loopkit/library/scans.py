@@ -1,4 +1,4 @@
-"""Prefix sums: of an array in three launches, and of rows with one block per row."""
+"""Prefix sums: of an array in one launch or in three, and of rows with one block per row."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -6,24 +6,132 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.devices import WARP
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.make import make_kernel
 from loopkit.library.defaults import MOST_THREADS, THREADS, before_row, items_a_thread, known_dtype, longest_row
-from loopkit.transform.data import add_dtypes
-from loopkit.transform.expansion import contract
-from loopkit.transform.fixing import fix_parameters
-from loopkit.transform.iname import split_iname
-from loopkit.transform.scan import realize_scan
 from loopkit.transform.step import require_positive
-from loopkit.transform.synchronization import add_barrier
-from loopkit.transform.tags import tag_inames
+
+#: Blocks of a group: one warp reads the values of all blocks before the last one, one value per lane.
+GROUP = WARP + 1
+#: Bytes of a register.
+_REGISTER = 4
 
 
 @checked
-def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: int = 32) -> LoopKernel:
+def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | None = None) -> lk.LoopKernel:
+    """``y[i]``, the sum of ``x[0]`` to ``x[i]``, in one launch: each block keeps its tile while it waits for others.
+
+    The prefix of a block is the sum of the tiles of all earlier blocks. A block stores its tile's sum behind an
+    inter-block flag as soon as it is computed (:func:`~loopkit.add_block_flags`). The last of each 33 blocks stores the
+    sum of its group, and the last of each 33 groups the sum of all elements so far. A block therefore adds up at most
+    32 sums of its group, 32 sums of groups, and one sum of all earlier elements, one per lane. The order of the
+    additions does not depend on timing, so every run gives the same bits.
+
+    The method is decoupled look-back (Merrill and Garland, Single-pass Parallel Prefix Scan, 2016) with a fixed order:
+    the original adds up the sums available at the moment, and its rounding depends on timing.
+
+    :arg threads: of a block, a multiple of 32.
+    :arg rows: of 512 bytes per warp. They stay in registers: more rows mean more concurrent loads in fewer concurrent
+        blocks; fewer rows mean more blocks that wait for each other. Default: 16, or 12 for elements of 8 bytes or
+        more, whose sums take two registers; five blocks then fit on a multiprocessor.
+    :raises PreconditionError: *threads* is not a multiple of 32, or *rows* is less than 1.
+
+    >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
+    array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
+    """
+    if threads < WARP or threads % WARP:
+        raise lk.PreconditionError(f"A block of {threads} threads is not one of whole warps.", subject="threads",
+                                   hint=f"give a multiple of {WARP}")
+    known = known_dtype(dtype)
+    if rows is None:
+        rows = 16 if known.itemsize <= _REGISTER else 12
+    if rows < 1:
+        raise lk.PreconditionError(f"A warp cannot have {rows} rows.", subject="rows", hint="give at least 1")
+    items = items_a_thread(known)
+    domains, text = _look_back(threads // WARP, rows, items)
+    kept = lk.TemporaryVariable("kept,done", shape=(threads // WARP, rows, WARP, items))
+    knl = lk.make_kernel(domains, text, [kept, "..."], name="scan")
+    knl = lk.add_dtypes(knl, {"x,y,before": known})
+    knl = lk.add_block_flags(knl, "sums, groups, before")
+    knl = lk.tag_inames(knl, {"b": "g.0", **dict.fromkeys("wf", "l.1"), **dict.fromkeys("lqc", "l.0"),
+                              "v": "vec" if items > 1 else "unr", **dict.fromkeys("ureap", "unr")})
+    for iname, sweep in (("h", "l"), ("k", "e"), ("o", "u")):
+        knl = lk.realize_scan(knl, iname, sweep)
+    # no thread reads the values of another
+    for name in ("kept", "left", "done"):
+        knl = lk.contract(knl, name, ["w", "l"])
+    return lk.contract(lk.contract(knl, "own", "w"), "row", "w")
+
+
+def _look_back(warps: int, rows: int, items: int) -> tuple[list[str], str]:
+    """Domains and text for tiles of *warps* parts of *rows* rows, with *items* elements of a row per lane."""
+    row, groups = WARP*items, GROUP*GROUP
+    # of a lane's first element in a row
+    place = f"{warps*rows*row}*b + {rows*row}*w + {row}*u + {items}*l"
+    domains = [
+        f"{{[b]: 0<=b and {warps*rows*row}*b<n}}",
+        f"[b] -> {{[w]: 0<=w<{warps}}}", "[w] -> {[p]: 0<=p<w}",
+        "[b] -> {[f]: f=0}", f"[b, f] -> {{[a]: 0<=a<{warps}}}",
+        f"[b, w] -> {{[u]: 0<=u<{rows}}}", "[u] -> {[o]: 0<=o<u}",
+        f"[b, w] -> {{[l]: 0<=l<{WARP}}}", "[l] -> {[h]: 0<=h<l}", f"[b, w] -> {{[r]: 0<=r<{rows}}}",
+        f"[b, w, u, l] -> {{[v]: 0<=v<{items} and {place} + v < n}}",
+        f"[b, w, u, l] -> {{[e]: 0<=e<{items} and {place} + e < n}}", "[e] -> {[k]: 0<=k<=e}",
+        # the blocks before b in its group; the number of the group that ends with b; likewise for groups
+        f"[b, f] -> {{[q]: 0<=q<b mod {GROUP}}}", f"[b, f] -> {{[g]: {GROUP}*g + {GROUP - 1} = b}}",
+        f"[b, f] -> {{[c]: 0<=c<(floor(b/{GROUP})) mod {GROUP}}}", f"[b, f] -> {{[s]: {groups}*s + {groups - 1} = b}}",
+        f"[b, f] -> {{[z]: 0<=z and z = (floor(b/{groups})) - 1}}"]
+    return domains, f"""
+    for b
+        for w, u, l, v
+            <> kept[w, u, l, v] = x[{place} + v]  {{id=load}}
+        end
+        for w, u, l
+            <> own[w, u, l] = sum(e, kept[w, u, l, e])  {{id=own}}
+        end
+        for w
+            <> warp[w] = sum([r, l], own[w, r, l])  {{id=warp}}
+        end
+        for f
+            <> tile = sum(a, warp[a])  {{id=tile}}
+            <> sums[b] = tile  {{id=sums}}
+        end
+        for w, u
+            <> above = sum(o, row[w, o])  {{id=above}}
+            <> row[w, u] = sum(l, own[w, u, l])  {{id=row}}
+            for l
+                <> left[w, u, l] = above + sum(h, own[w, u, h])  {{id=left}}
+            end
+        end
+        for f
+            <> near = sum(q, sums[{GROUP}*(b // {GROUP}) + q])  {{id=near}}
+            for g
+                <> groups[g] = near + tile  {{id=groups}}
+            end
+            <> far = sum(c, groups[{GROUP}*(b // {GROUP*GROUP}) + c])  {{id=far}}
+            <> base[f] = sum(z, before[z]) + far + near  {{id=base}}
+            for s
+                <> before[s] = base[f] + tile  {{id=before}}
+            end
+        end
+        for w
+            <> start = base[0] + sum(p, warp[p])  {{id=start}}
+            for u, l
+                <> first = start + left[w, u, l]  {{id=first}}
+                for e
+                    <> done[w, u, l, e] = first + sum(k, kept[w, u, l, k])  {{id=done}}
+                end
+            end
+        end
+        for w, u, l, v
+            y[{place} + v] = done[w, u, l, v]  {{id=store}}
+        end
+    end
+    """
+
+
+@checked
+def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: int = 32) -> lk.LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``: sums of chunks, their prefix sums, and the results of each chunk.
 
     A block has a chunk. Its prefix comes from an earlier launch instead of from waiting for other blocks: three
@@ -40,8 +148,8 @@ def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREAD
     tile = threads*items
     chunk, under_way = tile*tiles, min(tiles, 4)
     first = f"{chunk}*b + {tile*under_way}*g + {tile}*u + {items}*j"
-    tiled = Tiled(f"{chunk}*b", "n", "x[{}]", "y[{}]", "before[b]", threads, items, tiles)
-    knl = make_kernel(
+    tiled = Tiled(f"{chunk}*b", "n", "", "before[b]", threads, items, tiles)
+    knl = lk.make_kernel(
         [f"{{[b]: 0<=b and {chunk}*b<n}}",
          f"[b] -> {{[g, u]: 0<=g and 0<=u<{under_way} and {under_way}*g + u < {tiles}}}",
          f"[b, g, u] -> {{[j]: 0<=j<{threads} and {first} < n}}",
@@ -61,19 +169,19 @@ def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREAD
         end
         {tiled.text}
         """, tiled.arrays, name="scan_in_launches")
-    knl = add_dtypes(knl, {"x,y": known})
+    knl = lk.add_dtypes(knl, {"x,y": known})
     # the loads of several tiles run concurrently
-    knl = tag_inames(knl, {"b": "g.0", "j": "l.0", "u": "unr", "e": tiled.vector, "s": "l.0", **tiled.tags})
+    knl = lk.tag_inames(knl, {"b": "g.0", "j": "l.0", "u": "unr", "e": tiled.vector, "s": "l.0", **tiled.tags})
     for iname, sweep in (("d", "s"), ("p", "q")):
-        knl = realize_scan(knl, iname, sweep)
-    knl = tiled.realized(contract(knl, "above", "q"))
+        knl = lk.realize_scan(knl, iname, sweep)
+    knl = tiled.realized(lk.contract(knl, "above", "q"))
     # a launch ends before blocks read values of other blocks
-    return add_barrier(add_barrier(knl, "part", "offset.p.init"), "before", "base.o.init")
+    return lk.add_barrier(lk.add_barrier(knl, "part", "offset.p.init"), "before", "base.o.init")
 
 
 @checked
 def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None
-             ) -> LoopKernel:
+             ) -> lk.LoopKernel:
     """``y[i, j]``, the sum of ``x[i, 0]`` to ``x[i, j]``; a block has a row and scans it tile by tile.
 
     :arg columns: length of the rows, so that aligned vectors of 16 bytes move a thread's elements; default: any, given
@@ -87,20 +195,19 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
            [1., 2., 3.]], dtype=float32)
     """
     known = known_dtype(dtype)
-    row = Tiled("0", "m", "x[b, {}]", "y[b, {}]", "0", threads or THREADS, 1, None)
+    row = Tiled("0", "m", "b, ", "0", threads or THREADS, 1)
     if columns is not None:
         items = items_a_thread(known)
         back = before_row("b", require_positive(columns, "columns"), items)
-        row = replace(row, start=f"0 {back}", items=items, threads=threads or _threads_of_row(columns, items),
-                      everywhere=True, cut=bool(back))
-    knl = make_kernel(["{[b]: 0<=b<n}", *row.domains], row.text, row.arrays, name="row_scan")
-    knl = add_dtypes(knl, {"x,y": known})
+        row = replace(row, items=items, threads=threads or _threads_of_row(columns, items), back=back)
+    knl = lk.make_kernel(["{[b]: 0<=b<n}", *row.domains], row.text, row.arrays, name="row_scan")
+    knl = lk.add_dtypes(knl, {"x,y": known})
     if columns is not None:
-        knl = fix_parameters(knl, m=columns)
+        knl = lk.fix_parameters(knl, m=columns)
     if columns is None or row.threads != WARP:
-        return row.realized(tag_inames(knl, {"b": "g.0", **row.tags}))
+        return row.realized(lk.tag_inames(knl, {"b": "g.0", **row.tags}))
     # a multiprocessor holds 32 blocks: blocks of one warp would leave half of it idle
-    return row.realized(split_iname(tag_inames(knl, row.tags), "b", 4, outer_tag="g.0", inner_tag="l.1"))
+    return row.realized(lk.split_iname(lk.tag_inames(knl, row.tags), "b", 4, outer_tag="g.0", inner_tag="l.1"))
 
 
 def _threads_of_row(columns: int, items: int) -> int:
@@ -116,59 +223,60 @@ class Tiled:
     In a tile *r* thread *i* has *items* neighbouring elements in registers. A scan over the threads adds up the sums of
     these elements. Its result, plus the sum of the earlier tiles, is the prefix of the thread's first element.
 
-    :ivar x: text of an element, with ``{}`` for its place; likewise *y*.
+    :ivar row: the subscripts before the place of an element, as text.
     :ivar before: text of the prefix of the first element.
     :ivar tiles: the most tiles; ``None``: no bound.
-    :ivar everywhere: threads without elements take part too: whole warps need fewer conditions.
-    :ivar cut: *start* is up to a vector before the first element, which has the place 0.
+    :ivar back: text that moves the first tile up to a vector before *start*, whose place is 0. If given, even empty,
+        threads without elements take part too: whole warps need fewer conditions.
     """
 
     start: str
     end: str
-    x: str
-    y: str
+    row: str
     before: str
     threads: int
     items: int
-    tiles: int | None
-    everywhere: bool = False
-    cut: bool = False
+    tiles: int | None = None
+    back: str | None = None
 
     @property
     def vector(self) -> str:
         return "vec" if self.items > 1 else "unr"
 
     @property
-    def place(self) -> str:
-        return f"{self.start} + {self.threads*self.items}*r + {self.items}*i"
+    def _tile(self) -> str:
+        """The place of a tile's first element."""
+        return f"{self.start} {self.back or ''} + {self.threads*self.items}*r"
+
+    @property
+    def _place(self) -> str:
+        """The place of a thread's first element in a tile."""
+        return f"{self._tile} + {self.items}*i"
 
     @property
     def domains(self) -> tuple[str, ...]:
-        end, items = self.end, self.items
-        some = "" if self.everywhere else f" and {self.place} < {end}"
-        behind = f" and 0 <= {self.place} + {{}}" if self.cut else ""
+        place, end, items = self._place, self.end, self.items
+        first = f" and 0 <= {place} + v" if self.back else ""
+        some = f" and {place} < {end}" if self.back is None else ""
         few = "" if self.tiles is None else f" and r<{self.tiles}"
-        return (f"[b] -> {{[r]: 0<=r{few} and {self.start} + {self.threads*items}*r < {end}}}",
-                "[r] -> {[o]: 0<=o<r}",
+        return (f"[b] -> {{[r]: 0<=r{few} and {self._tile} < {end}}}", "[r] -> {[o]: 0<=o<r}",
                 f"[b, r] -> {{[i]: 0<=i<{self.threads}{some}}}", "[i] -> {[h]: 0<=h<i}",
-                f"[b, r, i] -> {{[v]: 0<=v<{items} and {self.place} + v < {end}{behind.format('v')}}}",
-                f"[b, r, i] -> {{[w]: 0<=w<{items}{'' if self.cut else f' and {self.place} + w < {end}'}}}",
-                "[w] -> {[k]: 0<=k<=w}", *([f"{{[z]: 0<=z<{items}}}"] if self.cut else []))
+                f"[b, r, i] -> {{[v]: 0<=v<{items} and {place} + v < {end}{first}}}",
+                f"[b, r, i] -> {{[w]: 0<=w<{items}{'' if self.back else f' and {place} + w < {end}'}}}",
+                "[w] -> {[k]: 0<=k<=w}", *([f"{{[z]: 0<=z<{items}}}"] if self.back else []))
 
     @property
     def text(self) -> str:
-        at = f"{self.place} + v"
-        nothing = ""
-        if self.cut:
-            nothing = """
+        at = f"{self.row}{self._place} + v"
+        nothing = """
             for i, z
                 <> kept[i, z] = 0
-            end"""
+            end""" if self.back else ""
         return f"""
         for b, r
             {nothing}
             for i, v
-                <> kept[i, v] = {self.x.format(at)}  {{id=load}}
+                <> kept[i, v] = x[{at}]  {{id=load}}
             end
             for i
                 <> own[i] = sum(w, kept[i, w])  {{id=own}}
@@ -182,25 +290,24 @@ class Tiled:
                 end
             end
             for i, v
-                {self.y.format(at)} = done[i, v]  {{id=store}}
+                y[{at}] = done[i, v]  {{id=store}}
             end
         end
         """
 
     @property
-    def arrays(self) -> list[TemporaryVariable | str]:
-        shape = (self.threads, self.items)
-        return [TemporaryVariable("kept", shape=shape), TemporaryVariable("done", shape=shape), "..."]
+    def arrays(self) -> list[lk.TemporaryVariable | str]:
+        return [lk.TemporaryVariable("kept,done", shape=(self.threads, self.items)), "..."]
 
     @property
     def tags(self) -> dict[str, str]:
-        return {"i": "l.0", "v": self.vector, "w": "unr", **({"z": "unr"} if self.cut else {})}
+        return {"i": "l.0", "v": self.vector, "w": "unr", **({"z": "unr"} if self.back else {})}
 
-    def realized(self, knl: LoopKernel) -> LoopKernel:
+    def realized(self, knl: lk.LoopKernel) -> lk.LoopKernel:
         """*knl* with its sums as scans: over the elements of a thread, the threads, and the tiles."""
         for iname, sweep in (("k", "w"), ("h", "i"), ("o", "r")):
-            knl = realize_scan(knl, iname, sweep)
+            knl = lk.realize_scan(knl, iname, sweep)
         # no thread reads the elements of another, and a tile reads only the sum of the last one
         for name, iname in (("kept", "i"), ("done", "i"), ("whole", "r")):
-            knl = contract(knl, name, iname)
+            knl = lk.contract(knl, name, iname)
         return knl

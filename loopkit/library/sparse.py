@@ -7,17 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as p
 
-from loopkit.errors import PreconditionError
+import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.devices import WARP
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.make import make_kernel
 from loopkit.library.defaults import THREADS, known_dtype
-from loopkit.transform.data import add_dtypes
-from loopkit.transform.iname import split_iname
 from loopkit.transform.step import require_positive
-from loopkit.transform.synchronization import add_barrier
 
 #: Concurrent loads per thread if the length of its share is unknown. Elements of *x* are gathered from scattered
 #: places, so the latency of many loads must overlap.
@@ -26,7 +20,7 @@ GATHERED = 4
 
 @checked
 def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = None, lanes: int | None = None,
-               threads: int = THREADS, pieces: bool = False) -> LoopKernel:
+               threads: int = THREADS, pieces: bool = False) -> lk.LoopKernel:
     """``y[i]``, the sum of ``val[k]*x[col[k]]`` over ``rowptr[i] <= k < rowptr[i+1]``.
 
     Several threads share a row, so that they read a piece of it at once; shuffles add up their parts. Each thread loads
@@ -52,17 +46,17 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
     array([50., 60.], dtype=float32)
     """
     if row_length is not None and not 0 <= row_length < math.inf:
-        raise PreconditionError(f"row_length is a number of elements, not {row_length!r}.", subject="row_length")
+        raise lk.PreconditionError(f"row_length is a number of elements, not {row_length!r}.", subject="row_length")
     if lanes is None:
         lanes = 8 if row_length is None else lanes_for(row_length)
     items = GATHERED if row_length is None else items_for(row_length/require_positive(lanes, "lanes"))
     knl = _in_pieces(known_dtype(dtype), threads) if pieces else _whole(known_dtype(dtype))
     if lanes == 1:
-        knl = split_iname(knl, "i", threads, outer_tag="g.0", inner_tag="l.0")
-        return split_iname(knl, "k", items, inner_tag="unr")
-    knl = split_iname(knl, "i", max(threads//lanes, 1), outer_tag="g.0", inner_tag="l.1")
+        knl = lk.split_iname(knl, "i", threads, outer_tag="g.0", inner_tag="l.0")
+        return lk.split_iname(knl, "k", items, inner_tag="unr")
+    knl = lk.split_iname(knl, "i", max(threads//lanes, 1), outer_tag="g.0", inner_tag="l.1")
     if pieces:
-        knl = split_iname(knl, "p", lanes, inner_tag="l.0")
+        knl = lk.split_iname(knl, "p", lanes, inner_tag="l.0")
     return _shared_by(knl, "k", lanes, items)
 
 
@@ -92,10 +86,11 @@ def csr_pieces(rowptr: npt.ArrayLike, *, longest: int = 2*WARP, piece: int = 16*
     require_positive(piece, "piece")
     begins = np.asarray(rowptr)
     if begins.ndim != 1 or not len(begins) or begins.dtype.kind not in "iu" or (begins[1:] < begins[:-1]).any():
-        raise PreconditionError("The beginnings of rows are integers in one axis that do not fall.", subject="rowptr")
+        raise lk.PreconditionError("The beginnings of rows are integers in one axis that do not fall.",
+                                   subject="rowptr")
     if begins[0] < 0 or begins[-1] > np.iinfo(np.int32).max:
-        raise PreconditionError(f"The rows begin at {begins[0]} and end at {begins[-1]}, and int32 has no such number.",
-                                subject="rowptr")
+        raise lk.PreconditionError(
+            f"The rows begin at {begins[0]} and end at {begins[-1]}, and int32 has no such number.", subject="rowptr")
     lengths = np.diff(begins.astype(np.int64))
     count = np.where(lengths > longest, -(-lengths//piece), 0)
     before = np.concatenate([[0], np.cumsum(count)])
@@ -117,8 +112,8 @@ def items_for(share: float) -> int:
     return min(max(1 << (math.ceil(share) - 1).bit_length(), 2), 8)
 
 
-def _whole(dtype: np.dtype) -> LoopKernel:
-    knl = make_kernel(
+def _whole(dtype: np.dtype) -> lk.LoopKernel:
+    knl = lk.make_kernel(
         ["{[i]: 0<=i<n}", "{[k]: 0<=k<length}"],
         """
         for i
@@ -127,13 +122,13 @@ def _whole(dtype: np.dtype) -> LoopKernel:
             y[i] = sum(k, val[first + k]*x[col[first + k]])
         end
         """, name="csr_matvec")
-    return add_dtypes(knl, {"val,x,y": dtype, "rowptr,col": np.int32})
+    return lk.add_dtypes(knl, {"val,x,y": dtype, "rowptr,col": np.int32})
 
 
-def _in_pieces(dtype: np.dtype, threads: int) -> LoopKernel:
+def _in_pieces(dtype: np.dtype, threads: int) -> lk.LoopKernel:
     """The product with cut rows, whose first launch is mapped: it does not depend on the length of the other rows."""
     known = (p.Variable("n_pieces"),)
-    knl = make_kernel(
+    knl = lk.make_kernel(
         ["{[q]: 0<=q<n_pieces}", "{[e]: 0<=e<size}", "{[i]: 0<=i<n}", "{[k]: 0<=k<own}", "{[p]: begin<=p<finish}"],
         """
         for q
@@ -149,14 +144,14 @@ def _in_pieces(dtype: np.dtype, threads: int) -> LoopKernel:
             <> finish = if(length <= longest, 0, pieces[i+1])
             y[i] = sum(k, val[first + k]*x[col[first + k]]) + sum(p, part[p])
         end
-        """, [GlobalArg("start,stop", shape=known), TemporaryVariable("part", shape=known), "..."], name="csr_matvec")
-    knl = add_dtypes(knl, {"val,x,y,part": dtype, "rowptr,col,start,stop,pieces,longest": np.int32})
-    knl = split_iname(knl, "q", max(threads//WARP, 1), outer_tag="g.0", inner_tag="l.1")
-    return add_barrier(_shared_by(knl, "e", WARP, GATHERED), "part", "first")
+        """, [lk.GlobalArg("start,stop", shape=known), lk.TemporaryVariable("part", shape=known), "..."],
+                         name="csr_matvec")
+    knl = lk.add_dtypes(knl, {"val,x,y,part": dtype, "rowptr,col,start,stop,pieces,longest": np.int32})
+    knl = lk.split_iname(knl, "q", max(threads//WARP, 1), outer_tag="g.0", inner_tag="l.1")
+    return lk.add_barrier(_shared_by(knl, "e", WARP, GATHERED), "part", "first")
 
 
-def _shared_by(knl: LoopKernel, iname: str, lanes: int, items: int) -> LoopKernel:
+def _shared_by(knl: lk.LoopKernel, iname: str, lanes: int, items: int) -> lk.LoopKernel:
     """Split *iname* over neighbouring threads, each with *items* concurrent loads."""
-    knl = split_iname(knl, iname, lanes*items)
-    return split_iname(knl, f"{iname}_inner", lanes, outer_iname=f"{iname}_item", inner_iname=f"{iname}_lane",
-                       outer_tag="unr", inner_tag="l.0")
+    return lk.split_levels(knl, iname, {f"{iname}_outer": None, f"{iname}_item": items, f"{iname}_lane": lanes},
+                           tags={f"{iname}_item": "unr", f"{iname}_lane": "l.0"})

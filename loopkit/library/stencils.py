@@ -6,17 +6,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from loopkit.errors import PreconditionError
+import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.devices import WARP
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.make import make_kernel
-from loopkit.library.defaults import items_a_thread, known_dtype, vector_of_rows
-from loopkit.transform.affine import skew
-from loopkit.transform.data import add_dtypes, set_options
-from loopkit.transform.iname import split_iname
-from loopkit.transform.prefetch import precompute
-from loopkit.transform.tags import tag_inames
+from loopkit.library.defaults import in_vectors, items_a_thread, known_dtype, vector_of_rows
 
 #: Bytes of a column that a thread computes in shared memory; several blocks of such threads share a multiprocessor.
 BYTES_A_COLUMN = 64
@@ -28,7 +21,7 @@ LEAST_COLUMNS = 64
 
 @checked
 def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, rows: int | None = None,
-               threads: tuple[int, int] | None = None) -> LoopKernel:
+               threads: tuple[int, int] | None = None) -> lk.LoopKernel:
     """The five-point Laplacian ``a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]`` of the inner points.
 
     One instruction loads 16 bytes of a row for a thread. A thread goes down its columns, so it has loaded most of the
@@ -70,20 +63,22 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
     items, rest = _items(columns, known)
     along, across = threads or (2*WARP if rest else 4*WARP, 4 if items > 1 else 2)
     rows = rows or (2 if items > 1 else 8)
-    knl = make_kernel("{[i, j]: 1<=i<n-1 and 1<=j<m-1}",
-                      "out[i, j] = a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]", name="stencil_2d",
-                      assumptions=_promised("m", rest, items))
-    knl = split_iname(add_dtypes(knl, {"a,out": known}), "i", rows)
+    knl = lk.make_kernel("{[i, j]: 1<=i<n-1 and 1<=j<m-1}",
+                         "out[i, j] = a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]", name="stencil_2d",
+                         assumptions=_promised("m", rest, items))
+    knl = lk.split_iname(lk.add_dtypes(knl, {"a,out": known}), "i", rows)
     if rest:
-        knl = skew(knl, "j", _start({"i": (rest, rows)}, items))
-    knl = tag_inames(_along_rows(knl, "j", items, along), {"i_inner": "unr"})
-    return split_iname(knl, "i_outer", across, outer_tag="g.1", inner_tag="l.1")
+        knl = lk.skew(knl, "j", _start({"i": (rest, rows)}, items))
+    # inner points begin at 1 and vectors at multiples of their length: the first and the last vector of a row are
+    # loaded whole, and stored without the elements that are no inner points
+    knl = lk.tag_inames(in_vectors(knl, "j", items, along, outer_tag="g.0"), {"i_inner": "unr"})
+    return lk.split_iname(knl, "i_outer", across, outer_tag="g.1", inner_tag="l.1")
 
 
 @checked
 def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, int] | None = None,
                planes: int | None = None, rows: int = 2, threads: tuple[int, int] | None = None,
-               min_blocks: int | None = None) -> LoopKernel:
+               min_blocks: int | None = None) -> lk.LoopKernel:
     """The seven-point Laplacian of the inner points; each thread has rows of some planes as in :func:`stencil_2d`.
 
     A block's threads cover a rectangle of a plane. The L1 cache then holds the rows above and below too, and the L2
@@ -113,25 +108,25 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
     along, across = threads or ((WARP, 8) if items > 1 else (2*WARP, 4))
     planes = planes or (4 if items > 1 else 2)
     promised = _promised("l", rest, items)
-    knl = make_kernel(
+    knl = lk.make_kernel(
         "{[i, j, k]: 1<=i<n-1 and 1<=j<m-1 and 1<=k<l-1}",
         "out[i, j, k] = a[i-1, j, k] + a[i+1, j, k] + a[i, j-1, k] + a[i, j+1, k]"
         " + a[i, j, k-1] + a[i, j, k+1] - 6*a[i, j, k]", name="stencil_3d",
         assumptions=promised and f"{promised} and m % {items} = {(a_plane or 0) % items}")
-    knl = split_iname(split_iname(add_dtypes(knl, {"a,out": known}), "j", rows), "i", planes)
+    knl = lk.split_iname(lk.split_iname(lk.add_dtypes(knl, {"a,out": known}), "j", rows), "i", planes)
     if rest:
-        knl = skew(knl, "k", _start({"i": (rest*(a_plane or 0) % items, planes), "j": (rest, rows)}, items))
-    knl = _along_rows(knl, "k", items, along)
-    knl = split_iname(knl, "j_outer", across, outer_tag="g.1", inner_tag="l.1")
-    knl = tag_inames(knl, {"i_outer": "g.2", "i_inner": "unr", "j_inner": "unr"})
+        knl = lk.skew(knl, "k", _start({"i": (rest*(a_plane or 0) % items, planes), "j": (rest, rows)}, items))
+    knl = in_vectors(knl, "k", items, along, outer_tag="g.0")
+    knl = lk.split_iname(knl, "j_outer", across, outer_tag="g.1", inner_tag="l.1")
+    knl = lk.tag_inames(knl, {"i_outer": "g.2", "i_inner": "unr", "j_inner": "unr"})
     if min_blocks is None:
         min_blocks = THREADS_AT_ONCE//(along*across) if items == 4 else 0
-    return set_options(knl, min_blocks=min_blocks) if min_blocks else knl
+    return lk.set_options(knl, min_blocks=min_blocks) if min_blocks else knl
 
 
 @checked
 def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | None = None,
-           threads: tuple[int, int] = (2*WARP, 4)) -> LoopKernel:
+           threads: tuple[int, int] = (2*WARP, 4)) -> lk.LoopKernel:
     """*sweeps* of Jacobi's method: each takes the mean of the four neighbours of every inner point; the rim stays.
 
     Memory bandwidth bounds a single sweep. Here a block computes a tile of the last sweep from a larger tile of the
@@ -158,30 +153,31 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
     rows = max(BYTES_A_COLUMN//known.itemsize, 1) if rows is None else rows
     tile = (rows*across - 2*(sweeps - 1), along - 2*(sweeps - 1))
     if sweeps < 1:
-        raise PreconditionError(f"jacobi: {sweeps} is no number of sweeps.", subject="sweeps", hint="sweeps=1")
+        raise lk.PreconditionError(f"jacobi: {sweeps} is no number of sweeps.", subject="sweeps", hint="sweeps=1")
     if min(tile) < 1:
-        raise PreconditionError(f"jacobi: {sweeps} sweeps leave nothing of a tile of {rows*across} by {along} points.",
-                                subject="sweeps", hint="more rows, more threads or fewer sweeps")
-    knl = add_dtypes(_sweeps(sweeps), {"a,out": known})
-    knl = split_iname(knl, "i", tile[0], outer_tag="g.1")
-    knl = split_iname(knl, "j", tile[1], outer_tag="g.0")
+        raise lk.PreconditionError(
+            f"jacobi: {sweeps} sweeps leave nothing of a tile of {rows*across} by {along} points.", subject="sweeps",
+            hint="more rows, more threads or fewer sweeps")
+    knl = lk.add_dtypes(_sweeps(sweeps), {"a,out": known})
+    knl = lk.split_iname(knl, "i", tile[0], outer_tag="g.1")
+    knl = lk.split_iname(knl, "j", tile[1], outer_tag="g.0")
     # the last sweep but one on all points that the tile reads, then the points that these read, and so on; each is a
     # box, which contains its unneeded corners
     inner = ["i_inner", "j_inner"]
     for k in reversed(range(1, sweeps)):
-        knl = precompute(knl, f"u{k}", inner, precompute_inames=[f"i{k}", f"j{k}"], default_tag=None,
-                         fetch_bounding_box=True, temporary_name=f"u{k}_tile", compute_insn_id=f"sweep{k}",
-                         within="insn" if k == sweeps - 1 else f"sweep{k + 1}")
+        knl = lk.precompute(knl, f"u{k}", inner, precompute_inames=[f"i{k}", f"j{k}"], default_tag=None,
+                            fetch_bounding_box=True, temporary_name=f"u{k}_tile", compute_insn_id=f"sweep{k}",
+                            within="insn" if k == sweeps - 1 else f"sweep{k + 1}")
         inner = [f"i{k}", f"j{k}"]
     # neighbouring rows of a thread are unrolled: each value is loaded once for the points below, at and above it
     for k in range(1, sweeps):
-        knl = split_iname(knl, f"i{k}", rows, outer_tag="l.1", inner_tag="unr")
-        knl = tag_inames(knl, {f"j{k}": "l.0"})
-    knl = split_iname(knl, "i_inner", rows, outer_tag="l.1", inner_tag="unr")
-    return tag_inames(knl, {"j_inner": "l.0"})
+        knl = lk.split_iname(knl, f"i{k}", rows, outer_tag="l.1", inner_tag="unr")
+        knl = lk.tag_inames(knl, {f"j{k}": "l.0"})
+    knl = lk.split_iname(knl, "i_inner", rows, outer_tag="l.1", inner_tag="unr")
+    return lk.tag_inames(knl, {"j_inner": "l.0"})
 
 
-def _sweeps(sweeps: int) -> LoopKernel:
+def _sweeps(sweeps: int) -> lk.LoopKernel:
     """``out`` as the composition of *sweeps* rules on ``a``."""
     rules = []
     for k in range(1, sweeps + 1):
@@ -189,8 +185,8 @@ def _sweeps(sweeps: int) -> LoopKernel:
                                      for at in ("p-1, q", "p+1, q", "p, q-1", "p, q+1"))
         rules.append(f"u{k}(p, q) := if(1 <= p and p < n-1 and 1 <= q and q < m-1, "
                      f"0.25*({above} + {below} + {left} + {right}), a[p, q])")
-    return make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "\n".join([*rules, f"out[i, j] = u{sweeps}(i, j)"]),
-                       name="jacobi")
+    return lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "\n".join([*rules, f"out[i, j] = u{sweeps}(i, j)"]),
+                          name="jacobi")
 
 
 def _items(columns: int | None, dtype: np.dtype, anywhere: bool = True) -> tuple[int, int]:
@@ -220,15 +216,3 @@ def _start(steps: Mapping[str, tuple[int, int]], items: int) -> str:
     pieces = [f"{rest*count}*{x}_outer" for x, (rest, count) in steps.items() if rest]
     inside = [f"{rest if 2*rest <= items else rest - items}*{x}_inner" for x, (rest, _) in steps.items() if rest]
     return " + ".join([f"({' + '.join(pieces)}) % {items}", *inside])
-
-
-def _along_rows(knl: LoopKernel, iname: str, items: int, along: int) -> LoopKernel:
-    """Map rows, along *iname*, to vectors of *items*, one for each of *along* threads of a block.
-
-    Inner points begin at 1, vectors at multiples of their length. The first and the last vector of a row are therefore
-    loaded whole, and stored without the elements that are no inner points.
-    """
-    if items == 1:
-        return split_iname(knl, iname, along, outer_tag="g.0", inner_tag="l.0")
-    knl = split_iname(knl, iname, items, outer_iname=f"{iname}_vec", inner_iname=f"{iname}_item", inner_tag="vec")
-    return split_iname(knl, f"{iname}_vec", along, outer_tag="g.0", inner_tag="l.0")

@@ -4,21 +4,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.devices import WARP
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vector_of_rows
-from loopkit.transform.data import add_dtypes
-from loopkit.transform.fixing import fix_parameters
-from loopkit.transform.iname import split_iname
-from loopkit.transform.synchronization import add_barrier
-from loopkit.transform.tags import tag_inames
+from loopkit.library.defaults import THREADS, in_vectors, items_a_thread, known_dtype, vector_of_rows
 
 
 @checked
 def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: int = THREADS, items: int = 4
-             ) -> LoopKernel:
+             ) -> lk.LoopKernel:
     """``s[0]``, the sum of all ``x[i]``: *blocks* partial sums, and their sum in a second launch.
 
     The number of blocks is fixed, so the second launch has little work for any length of *x*. In each step all blocks
@@ -35,7 +29,7 @@ def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: 
     length = items_a_thread(known)
     step = threads*items*length
     place = f"{step*blocks}*r + {step}*b + {threads*length}*u + {length}*t + v"
-    knl = make_kernel(
+    knl = lk.make_kernel(
         [f"{{[b, c]: 0<=b,c<{blocks}}}",
          f"[b] -> {{[r, u, t, v]: 0<=r and 0<=u<{items} and 0<=t<{threads} and 0<=v<{length} and {place} < n}}"],
         f"""
@@ -44,14 +38,14 @@ def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: 
         end
         s[0] = sum(c, partial[c])  {{id=total}}
         """, name="full_sum")
-    knl = add_dtypes(knl, {"x,s": known})
-    knl = tag_inames(knl, {"b": "g.0", "t": "l.0", "u": "unr", "v": "vec" if length > 1 else "unr"})
-    knl = split_iname(knl, "c", threads, inner_tag="l.0")
-    return add_barrier(knl, "partial", "total.c.init")
+    knl = lk.add_dtypes(knl, {"x,s": known})
+    knl = lk.tag_inames(knl, {"b": "g.0", "t": "l.0", "u": "unr", "v": "vec" if length > 1 else "unr"})
+    knl = lk.split_iname(knl, "c", threads, inner_tag="l.0")
+    return lk.add_barrier(knl, "partial", "total.c.init")
 
 
 @checked
-def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int = THREADS) -> LoopKernel:
+def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int = THREADS) -> lk.LoopKernel:
     """``s[i]``, the sum of row *i* of *x*; a block has a row.
 
     :arg columns: length of the rows, so that all loads of a thread run concurrently, in the longest vectors of up to 16
@@ -62,21 +56,17 @@ def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
     array([3., 3.], dtype=float32)
     """
     known = known_dtype(dtype)
-    knl = make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "s[i] = sum(j, x[i, j])", name="row_sum")
-    knl = tag_inames(add_dtypes(knl, {"x,s": known}), {"i": "g.0"})
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "s[i] = sum(j, x[i, j])", name="row_sum")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x,s": known}), {"i": "g.0"})
     if columns is None:
-        return split_iname(knl, "j", threads, inner_tag="l.0")
-    knl = fix_parameters(knl, m=columns)
-    items = vector_of_rows(columns, known)
-    if items == 1:
-        return split_iname(knl, "j", threads, outer_tag="unr", inner_tag="l.0")
-    knl = split_iname(knl, "j", items, outer_iname="j_vec", inner_iname="j_item", inner_tag="vec")
-    return split_iname(knl, "j_vec", threads, outer_tag="unr", inner_tag="l.0")
+        return lk.split_iname(knl, "j", threads, inner_tag="l.0")
+    knl = lk.fix_parameters(knl, m=columns)
+    return in_vectors(knl, "j", vector_of_rows(columns, known), threads, outer_tag="unr")
 
 
 @checked
 def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int = 256, threads: tuple[int, int] = (WARP, 8),
-               items: int = 4) -> LoopKernel:
+               items: int = 4) -> lk.LoopKernel:
     """``s[j]``, the sum of column *j* of *x*: sums over *rows* rows each, and their sum in a second launch.
 
     Neighbouring threads have neighbouring columns, so that a warp reads a piece of a row. A matrix has too few columns
@@ -90,7 +80,7 @@ def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int = 256, threads: t
     array([2., 2., 2.], dtype=float32)
     """
     along, across = threads
-    knl = make_kernel(
+    knl = lk.make_kernel(
         [f"{{[b, j]: 0<=j<m and 0<=b and {rows}*b<n}}", f"[b] -> {{[i]: {rows}*b<=i<n and i<{rows}*b + {rows}}}",
          f"{{[k, c]: 0<=k<m and 0<=c and {rows}*c<n}}"],
         """
@@ -101,12 +91,11 @@ def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int = 256, threads: t
             s[k] = sum(c, partial[c, k])  {id=total}
         end
         """, name="column_sum")
-    knl = add_dtypes(knl, {"x,s": known_dtype(dtype)})
+    knl = lk.add_dtypes(knl, {"x,s": known_dtype(dtype)})
     # a block has some rows, and as many columns as a warp has threads
-    knl = tag_inames(knl, {"b": "g.1"})
-    knl = split_iname(knl, "j", along, outer_tag="g.0", inner_tag="l.0")
-    knl = split_iname(knl, "i", across*items)
-    knl = split_iname(knl, "i_inner", across, outer_iname="i_item", inner_iname="i_thread", outer_tag="unr",
-                      inner_tag="l.1")
-    knl = split_iname(knl, "k", along, outer_tag="g.0", inner_tag="l.0")
-    return add_barrier(knl, "partial", "total.c.init")
+    knl = lk.tag_inames(knl, {"b": "g.1"})
+    knl = lk.split_iname(knl, "j", along, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_levels(knl, "i", {"i_outer": None, "i_item": items, "i_thread": across},
+                          tags={"i_item": "unr", "i_thread": "l.1"})
+    knl = lk.split_iname(knl, "k", along, outer_tag="g.0", inner_tag="l.0")
+    return lk.add_barrier(knl, "partial", "total.c.init")

@@ -19,18 +19,9 @@ VECTOR = 4
 
 
 @dataclass(frozen=True)
-class Tile:
-    """The part of a float32 product that one block computes, and the cycles that it takes of a multiprocessor.
+class Costs:
+    """The cycles that the blocks of one tile take of a multiprocessor, explained in the device data."""
 
-    :ivar tile: its rows and columns, and how many steps of *k* are copied at once; *warp*: a warp's rows and columns.
-    :ivar min_blocks: blocks that share a multiprocessor.
-
-    The other fields are cycles, explained in the device data.
-    """
-
-    tile: tuple[int, int, int]
-    warp: tuple[int, int]
-    min_blocks: int
     step: float
     single_step: float
     padded_step: float
@@ -45,6 +36,21 @@ class Tile:
         step = self.padded_step if whole else self.single_step if singly else self.step
         latency = self.latency + self.partial*(cut and not singly and not whole)
         return self.launch + depth*latency + blocks*(self.block + self.stores*odd + depth*step)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The part of a float32 product that one block computes.
+
+    :ivar tile: its rows and columns, and the number of steps of *k* that are copied at once.
+    :ivar warp: the rows and columns of a warp's part.
+    :ivar min_blocks: the number of blocks that share a multiprocessor.
+    """
+
+    tile: tuple[int, int, int]
+    warp: tuple[int, int]
+    min_blocks: int
+    costs: Costs
 
 
 @dataclass(frozen=True)
@@ -65,10 +71,9 @@ class Device:
 def device(name: str) -> Device:
     """The device called *name*, from its data file."""
     data = tomllib.loads(files("loopkit.library").joinpath(f"devices/{name}.toml").read_text(encoding="utf-8"))
-    tiles = data.pop("tile")
-    for tile in tiles:
-        tile |= {"tile": tuple(tile["tile"]), "warp": tuple(tile["warp"])}
-    return Device(**data, tiles=tuple(Tile(**tile) for tile in tiles))
+    tiles = tuple(Tile(tuple(t.pop("tile")), tuple(t.pop("warp")), t.pop("min_blocks"), Costs(**t))
+                  for t in data.pop("tile"))
+    return Device(**data, tiles=tiles)
 
 
 H200 = device("h200")
@@ -76,11 +81,11 @@ H200 = device("h200")
 
 @dataclass(frozen=True)
 class Plan:
-    """How a product of one shape is made.
+    """The choices for a product of one shape.
 
-    :ivar depth: how many steps of *k* a block adds up, with a launch behind that adds up the parts; ``None``: all.
-    :ivar whole: is there a launch before, which copies *a* and *b* and fills them up to whole tiles?
-    :ivar cycles: how many the product is expected to take.
+    :ivar depth: the steps of *k* that a block adds up, with a second launch that adds up the parts; ``None``: all.
+    :ivar whole: a first launch copies *a* and *b*, padded to full tiles.
+    :ivar cycles: the estimate for the product.
     """
 
     tile: Tile
@@ -92,9 +97,9 @@ class Plan:
 def best_plan(shape: tuple[int, int, int], multiprocessors: int = H200.multiprocessors) -> Plan:
     """The plan that takes fewest cycles for the product ``c[n, m]`` of ``a[n, l]`` and ``b[l, m]``.
 
-    A multiprocessor gets a number of blocks, the same for all but for one block. So it counts how far the number of
-    blocks is from a multiple of the number of multiprocessors, what a tile computes beyond the edge, and how many
-    blocks there are at least to fill each other's waits.
+    All multiprocessors get the same number of blocks, give or take one. The estimate therefore depends on the
+    remainder of the number of blocks, on the part of the tiles beyond the edges, and on the blocks that hide each
+    other's latency.
 
     :arg shape: the lengths ``n, m, l``.
     :raises PreconditionError: a length is no positive integer.
@@ -132,11 +137,10 @@ def _plans(tile: Tile, shape: tuple[int, int, int], multiprocessors: int) -> Ite
             sums = H200.launch + 4*(2*parts + 1)*n*m/(multiprocessors*rate)
         blocks = _rounds(tiles*parts, multiprocessors)
         for whole in (False, True) if singly or cut else (False,):
-            cycles = tile.cycles(depth, blocks, singly=singly, cut=cut, whole=whole,
-                                 odd=parts == 1 and m % VECTOR > 0)
+            cycles = tile.costs.cycles(depth, blocks, singly=singly, cut=cut, whole=whole,
+                                       odd=parts == 1 and m % VECTOR > 0)
             yield Plan(tile, depth if parts > 1 else None, whole, cycles + sums + copies*whole)
 
 
 def _rounds(count: int, at_once: int) -> int:
-    """How often *at_once* of them until *count* are done."""
     return -(-count//at_once)

@@ -7,25 +7,16 @@ import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as p
 
+import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.devices import WARP
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.make import make_kernel
 from loopkit.library.defaults import SECTOR, known_dtype
-from loopkit.transform.affine import skew
-from loopkit.transform.data import add_dtypes, set_cache_policy
-from loopkit.transform.fixing import fix_parameters
-from loopkit.transform.iname import split_iname, split_levels
-from loopkit.transform.layout import add_padding
-from loopkit.transform.order import prioritize_loops
-from loopkit.transform.prefetch import add_prefetch
 from loopkit.transform.step import require_positive
 
 
 @checked
 def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
-              tile: int | tuple[int, int] | None = None, threads: tuple[int, int] | None = None) -> LoopKernel:
+              tile: int | tuple[int, int] | None = None, threads: tuple[int, int] | None = None) -> lk.LoopKernel:
     """``b[j, i] = a[i, j]``.
 
     Reading along rows and writing along columns would access 32 pieces of memory for the 32 elements of a warp. A block
@@ -53,40 +44,37 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
     """
     known = known_dtype(dtype)
     along, across = threads or (WARP, 32 if known.itemsize >= 4 else 16)
-    a = GlobalArg("a", shape=(p.Variable("n"), p.Variable("m")))
-    knl = make_kernel("{[j, i]: 0<=j<m and 0<=i<n}", "b[j, i] = a[i, j]", [a, "..."], name="transpose")
-    knl = add_dtypes(knl, {"a,b": known})
+    a = lk.GlobalArg("a", shape=(p.Variable("n"), p.Variable("m")))
+    knl = lk.make_kernel("{[j, i]: 0<=j<m and 0<=i<n}", "b[j, i] = a[i, j]", [a, "..."], name="transpose")
+    knl = lk.add_dtypes(knl, {"a,b": known})
     if tile is None:
         tile = (64, 64) if known.itemsize > 4 else (128, 64) if rows is None or known.itemsize == 1 else (64, 128)
     height, width = tile if isinstance(tile, tuple) else (tile, tile)
     if rows is not None:
-        knl = fix_parameters(knl, n=require_positive(rows, "rows"))
+        knl = lk.fix_parameters(knl, n=require_positive(rows, "rows"))
         # the number of loads, not memory bandwidth, bounds one-byte elements, and a larger box has more loads
         if known.itemsize > 1:
-            knl = _in_whole_sectors(knl, rows, max(SECTOR // known.itemsize, 1))
+            # rows of b are counted from the sector in which each begins
+            sector = max(SECTOR // known.itemsize, 1)
+            behind = rows % sector
+            knl = lk.skew(knl, "i", f"{behind}*j % {sector}" if behind > 1 else f"j % {sector}") if behind else knl
     # a block has a tile; consecutive blocks write pieces of the same rows, so that memory gets long rows
-    knl = split_iname(knl, "i", height, outer_tag="g.0")
-    knl = split_iname(knl, "j", width, outer_tag="g.1")
+    knl = lk.split_iname(knl, "i", height, outer_tag="g.0")
+    knl = lk.split_iname(knl, "j", width, outer_tag="g.1")
     # a block reads its tile by rows of a, with as many warps side by side as a row has pieces; if the pieces of b begin
     # at different rows, it reads the box around them and one more row, so that no load has a condition
     beside = gcd(across, -(-width // along))
-    knl = add_prefetch(knl, "a", ["i_inner", "j_inner"], default_tag=None, fetch_bounding_box=True,
-                       box_multiples=(across // beside, along*beside))
-    knl = split_levels(knl, "a_dim_1", {"a_round": None, "a_warp": beside, "a_lane": along},
-                       tags={"a_round": "unr", "a_warp": "l.1", "a_lane": "l.0"})
-    knl = split_iname(knl, "a_dim_0", across // beside, inner_tag="l.1", outer_tag="unr")
+    knl = lk.add_prefetch(knl, "a", ["i_inner", "j_inner"], default_tag=None, fetch_bounding_box=True,
+                          box_multiples=(across // beside, along*beside))
+    knl = lk.split_levels(knl, "a_dim_1", {"a_round": None, "a_warp": beside, "a_lane": along},
+                          tags={"a_round": "unr", "a_warp": "l.1", "a_lane": "l.0"})
+    knl = lk.split_iname(knl, "a_dim_0", across // beside, inner_tag="l.1", outer_tag="unr")
     # a block writes its tile by rows of b
-    knl = split_iname(knl, "i_inner", along, inner_tag="l.0", outer_tag="unr")
-    knl = split_iname(knl, "j_inner", across, inner_tag="l.1", outer_tag="unr")
+    knl = lk.split_iname(knl, "i_inner", along, inner_tag="l.0", outer_tag="unr")
+    knl = lk.split_iname(knl, "j_inner", across, inner_tag="l.1", outer_tag="unr")
     # consecutive writes go to one row
-    knl = prioritize_loops(knl, ("j_inner_outer", "i_inner_outer"))
+    knl = lk.prioritize_loops(knl, ("j_inner_outer", "i_inner_outer"))
     # a warp then reads a column of the tile: with one more cell per row, its elements are in different banks
-    knl = add_padding(knl, "a_fetch", 0, by=1)
+    knl = lk.add_padding(knl, "a_fetch", 0, by=1)
     # evicting results first writes them early and consecutively
-    return set_cache_policy(knl, "a", "evict_last")
-
-
-def _in_whole_sectors(knl: LoopKernel, rows: int, sector: int) -> LoopKernel:
-    """Count the rows of *b*, *rows* elements long, from the sector of *sector* elements in which each begins."""
-    behind = rows % sector
-    return skew(knl, "i", f"{behind}*j % {sector}" if behind > 1 else f"j % {sector}") if behind else knl
+    return lk.set_cache_policy(knl, "a", "evict_last")

@@ -14,7 +14,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.build import floor_div, power, product_of, quotient, remainder, sum_of
+from loopkit.expr.build import product_of, sum_of
 from loopkit.expr.dtypes import Lookup, Type, resolve, type_of, weak
 from loopkit.expr.kinds import is_bfloat16, kind_of, named_dtype
 from loopkit.expr.nodes import TypeCast
@@ -100,11 +100,11 @@ class Maker:
             case 3 | 4:
                 return product_of(a, self.atom())
             case 5:
-                return quotient(a, self.random.choice([2, 4.0, self.array("d")]))
+                return p.Quotient(a, self.random.choice([2, 4.0, self.array("d")]))
             case 6:
-                return floor_div(a, self.random.choice([2, 3, self.array("d")]))
+                return p.FloorDiv(a, self.random.choice([2, 3, self.array("d")]))
             case 7:
-                return remainder(a, self.random.choice([2, 3, self.array("d")]))
+                return p.Remainder(a, self.random.choice([2, 3, self.array("d")]))
             case 8:
                 return self.random.choice([p.Min, p.Max])((a, b))
             case 9:
@@ -112,7 +112,7 @@ class Maker:
             case 10:
                 return TypeCast(self.random.choice(["float32", "float64", "float16", "int64"]), self.atom())
             case _:
-                return power(self.array(), 2)
+                return p.Power(self.array(), 2)
 
     def condition(self, depth: int) -> Expression:
         comparison = p.Comparison(self.make(depth), self.random.choice(["<", "<=", "==", "!=", ">"]), self.make(depth))

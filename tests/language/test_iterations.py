@@ -40,6 +40,8 @@ def run(domain: str | list[str], text: str, **arrays: Any) -> Any:
     pytest.param(BOX, "f(a) := a*t\n<> t = x[i]\nz[j] = 1\ny[i] = f(2)", 2*X, id="through a substitution rule"),
     pytest.param(BOX, "g(a) := f(a)\nf(a) := a*t\n<> t = x[i]\nz[j] = 1\n<> u = g(2)\ny[i] = u", 2*X,
                  id="through a rule that calls a later one"),
+    pytest.param(BOX, "f(a) := g(a)\ng(a) := a*t\n<> t = x[i]\nz[j] = 1\n<> u = f(2) + sum(j, 0)\ny[i] = u", 2*X,
+                 id="through a rule that calls a later one, beside a reduction"),
     pytest.param(BOX, "<> t = x[i]\nz[j] = 1\ny[i] = 1 {if=t > 0}", np.ones(8), id="a condition"),
     pytest.param(BOX, "<> t = x[i]\nz[j] = 1\nif t > 0\n y[i] = t\nend", X, id="the condition of a block"),
     pytest.param(BOX, "<int32> t = 7 - i\nz[j] = 1\ny[i] = x[t]", X[::-1], id="a subscript that is read"),
