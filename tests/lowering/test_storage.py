@@ -236,8 +236,8 @@ def test_a_larger_space_than_needed_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("tags", "space", "needed"), [
-    ("b:g.0, i:l.0, j:l.0", "private", "local"),
-    ("i:l.0, j:l.0", "private", "local"),
+    ("b:g.0, i:l.0, j:l.0", "private", "shared"),
+    ("i:l.0, j:l.0", "private", "shared"),
 ])
 def test_a_smaller_one_is_refused(tags: str, space: str, needed: str) -> None:
     knl = lk.set_temporary_address_space(lk.tag_inames(exchange(), tags), "t", space)

@@ -22,7 +22,7 @@ from tests.property.staged import PLAN, Stager, staged_programs
 from tests.property.test_programs import EXAMPLES, PARTS, examples
 from tests.property.writer import programs
 
-SPACES = ("private", "local", "global")
+SPACES = ("private", "shared", "global")
 SIZES = (1, 2, 3, 7, 64, 1000)
 
 
