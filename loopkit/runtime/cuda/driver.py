@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 #: Codes of ``CUresult`` that this module distinguishes.
-SUCCESS, INVALID_VALUE, OUT_OF_MEMORY = 0, 1, 2
+SUCCESS, OUT_OF_MEMORY = 0, 2
 INVALID_CONTEXT, CONTEXT_IS_DESTROYED, INVALID_HANDLE = 201, 709, 400
 #: After these errors the process's context is unusable.
 STICKY = frozenset({214, 700, 702, 714, 715, 716, 717, 718, 719, 720})
@@ -32,13 +32,11 @@ class LaunchConfig(ctypes.Structure):
 
 
 class DriverError(RuntimeError):
-    """A driver call that failed."""
+    """A driver call that failed, with its ``CUresult``."""
 
-    def __init__(self, call: str, code: int, name: str, text: str) -> None:
-        self.call = call
+    def __init__(self, code: int, text: str) -> None:
         self.code = code
-        self.name = name
-        super().__init__(f"{name}: {text}" if text else name)
+        super().__init__(text)
 
 
 class Driver:
@@ -50,15 +48,17 @@ class Driver:
     def _call(self, name: str, *arguments: Any) -> None:
         code = getattr(self._library, name)(*arguments)
         if code != SUCCESS:
-            raise self.failure(name, code)
+            raise self.failure(code)
 
-    def failure(self, call: str, code: int) -> DriverError:
+    def failure(self, code: int) -> DriverError:
+        """The error of a ``CUresult``."""
         words = []
         for ask in ("cuGetErrorName", "cuGetErrorString"):
             text = ctypes.c_char_p()
-            known = getattr(self._library, ask)(code, ctypes.byref(text)) == SUCCESS and text.value
+            known = getattr(self._library, ask)(code, ctypes.byref(text)) == SUCCESS
             words.append(text.value.decode() if known and text.value else "")
-        return DriverError(call, code, words[0] or f"CUDA error {code}", words[1])
+        name, meaning = words[0] or f"CUDA error {code}", words[1]
+        return DriverError(code, f"{name}: {meaning}" if meaning else name)
 
     def load_module(self, cubin: bytes) -> int:
         """The handle of a module in the current context."""

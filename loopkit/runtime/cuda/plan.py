@@ -244,7 +244,7 @@ class CudaPlan:
             with self.gpu:
                 code = launch.enter(addresses, scalars, stream)
         if code != SUCCESS:
-            failure = self.gpu.driver.failure("cuLaunchKernelEx", code)
+            failure = self.gpu.driver.failure(code)
             raise self._error(failure, launch, addresses, scalars, certain=False) from None
 
     def _error(self, failure: DriverError, launch: Launch, addresses: Sequence[int], scalars: Sequence[Scalar], *,

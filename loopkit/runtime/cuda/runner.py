@@ -349,7 +349,7 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingR
         events = [gpu.pycuda.Event() for _ in range(batch + 1)]
         code = delay((), (batch * steps * _CYCLES_A_STEP,), handle)
         if code:
-            raise gpu.driver.failure("cuLaunchKernelEx", code)
+            raise gpu.driver.failure(code)
         events[0].record(stream)
         for event in events[1:]:
             next(turns)()

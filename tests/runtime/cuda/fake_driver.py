@@ -21,25 +21,25 @@ class FakeDriver:
         self._codes = codes
         self._numbers = iter(range(0x9000, 1 << 40, 16))
 
-    def failure(self, call: str, code: int) -> DriverError:
-        return DriverError(call, code, name_of(code), "as was asked for")
+    def failure(self, code: int) -> DriverError:
+        return DriverError(code, f"{name_of(code)}: as was asked for")
 
-    def _tried(self, call: str, run: Any) -> Any:
+    def _tried(self, run: Any) -> Any:
         with self.machine.lock:
             try:
                 return run()
             except FailedCallError as failure:
-                raise self.failure(call, failure.code) from None
+                raise self.failure(failure.code) from None
 
     def load_module(self, cubin: bytes) -> int:
-        context = self._tried("cuModuleLoadData", self.machine.require_context)
+        context = self._tried(self.machine.require_context)
         number = next(self._numbers)
         self._codes.load(cubin, number, context, self.machine)
         self.machine.modules.add(number)
         return number
 
     def unload_module(self, module: int) -> None:
-        self._tried("cuModuleUnload", self.machine.require_context)
+        self._tried(self.machine.require_context)
         self.machine.run_all()
         self.machine.modules.remove(module)
 
@@ -71,7 +71,7 @@ class FakeDriver:
         return self.machine.streams[stream].context
 
     def synchronize(self, stream: int) -> None:
-        self._tried("cuStreamSynchronize", lambda: self.machine.synchronize(stream))
+        self._tried(lambda: self.machine.synchronize(stream))
 
     def clear(self, pointer: int, count: int, stream: int) -> int:
         try:
@@ -86,7 +86,7 @@ class FakeDriver:
             context = self.machine.require_context()
             last = self.machine.enqueue("record", first, lambda: None, context)
             self.machine.enqueue("wait", then, lambda: None, context, last)
-        self._tried("cuStreamWaitEvent", run)
+        self._tried(run)
 
 
 def fake_pycuda(machine: Machine) -> dict[str, ModuleType]:
