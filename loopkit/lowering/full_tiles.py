@@ -38,7 +38,7 @@ def full_block(launch: Launch) -> tuple[Set, frozenset[str]] | None:
     found: dict[str, list[Set]] = {}
     seen: set[int] = set()
     for s, bound in launch.statements.items():
-        found[s] = list(_conditions(launch, bound, known=id(bound.domain) in seen))
+        found[s] = list(_conditions(launch, bound, seen=id(bound.domain) in seen))
         seen.add(id(bound.domain))
     # those that share their inames of the grid share their blocks too
     ways = {(bound.alone_on, *_blocks_of(launch, bound)) for bound in launch.statements.values()}
@@ -58,17 +58,26 @@ def full_block(launch: Launch) -> tuple[Set, frozenset[str]] | None:
     return whole, frozenset(absent)
 
 
-def _conditions(launch: Launch, bound: BoundStatement, *, known: bool = False) -> Iterator[Set]:
-    """The conditions under which a statement fills its tile; *known*: its domain came up before."""
+def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] | None = None, *, seen: bool = False
+                ) -> Iterator[Set]:
+    """The conditions under which a statement fills its tile.
+
+    :arg known: loops around the tile that the conditions may have; ``None``: the blocks only.
+    :arg seen: its domain came up before.
+    """
     knl, inames = launch.kernel, bound.domain.inames
     unrolled = {x for x in inames if _is_unrolled(knl, x)}
-    box, free_of = _box(launch, bound, unrolled), tuple(set(inames) - unrolled)
-    if not known:
-        filled = full_box_condition(bound.domain.set, inames, box, involving=(), free_of=free_of)
-        yield from () if filled is None else (filled,)
+    box, names = _box(launch, bound, unrolled), frozenset(launch.coordinates).difference(launch.ranges)
+    if known is None:
+        free_of = tuple(set(inames) - unrolled)
+    else:
+        free_of = tuple(x for x in inames if x not in box and x not in known)
+        names = names.union(inames).difference(box, free_of)
+    filled = None if seen else full_box_condition(bound.domain.set, inames, box, involving=(), free_of=free_of)
+    if filled is not None:
+        yield filled
     if has_branches(expanded_expression(knl, bound.statement)):
-        blocks = frozenset(launch.coordinates).difference(launch.ranges)
-        yield from borders(knl, bound.statement, bound.domain, box, free_of, blocks, may_cut=False)
+        yield from borders(knl, bound.statement, bound.domain, box, free_of, names, may_cut=known is not None)
 
 
 #: Statements of a thread, with unrolled loops written out, that are not worth a second version for the sake of a few.
@@ -85,7 +94,7 @@ def edges_are_small(launch: Launch) -> bool:
     if every <= LONG:
         return False
     other = sum(lengths[s] for s, bound in launch.statements.items()
-                if next(_conditions_here(launch, bound, bound.domain.inames), None) is not None)
+                if next(_conditions(launch, bound, bound.domain.inames), None) is not None)
     return other > 0 and every - other > max(LONG, other)
 
 
@@ -100,20 +109,8 @@ def whole_here(launch: Launch, statements: Iterable[str], known: Collection[str]
 
     :arg known: the names that a condition may have.
     """
-    found = [condition for s in statements for condition in _conditions_here(launch, launch.statements[s], known)]
+    found = [condition for s in statements for condition in _conditions(launch, launch.statements[s], known)]
     return reduce(Set.intersect, found) if found else None
-
-
-def _conditions_here(launch: Launch, bound: BoundStatement, known: Collection[str]) -> Iterator[Set]:
-    """As :func:`_conditions`, in terms of blocks and of the *known* loops around the tile."""
-    knl = launch.kernel
-    box = _box(launch, bound, {x for x in bound.domain.inames if _is_unrolled(knl, x)})
-    inside = tuple(x for x in bound.domain.inames if x not in box and x not in known)
-    filled = full_box_condition(bound.domain.set, bound.domain.inames, box, involving=(), free_of=inside)
-    yield from () if filled is None else (filled,)
-    if has_branches(expanded_expression(knl, bound.statement)):
-        around = frozenset(launch.coordinates).difference(launch.ranges).union(bound.domain.inames) - box.keys()
-        yield from borders(knl, bound.statement, bound.domain, box, inside, around.difference(inside), may_cut=True)
 
 
 def _is_thin(launch: Launch, bound: BoundStatement) -> bool:

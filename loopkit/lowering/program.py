@@ -1,6 +1,7 @@
 """The loops of each launch, their versions for full and partial tiles, and what a launch declares."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -70,22 +71,20 @@ def _whole_tiles(generic: Coder, level: Level) -> tuple[Expression | None, Block
 def _outermost(launch: Launch) -> Level:
     """The conditions that hold in every block: the assumptions, and the ranges of the grid's inames."""
     knl = launch.kernel
-    context = knl.assumptions
-    for x in launch.coordinates:
-        if x in launch.ranges:
-            continue
-        low = iname_range(knl, x)[0]
-        if x in launch.block_ranges:
-            own = launch.block_ranges[x]
-            context = context.intersect(interval_of(iname_span(knl, x)) if own is None else range_condition(x, *own))
+    axes = [axis for axis in GRID if axis in launch.extents]
+    inames = [x for x in launch.coordinates if x not in launch.ranges]
+    level = Level(frozenset((*inames, *axes, *knl.value_params)), knl.assumptions)
+    for x in inames:
+        low, own = iname_range(knl, x)[0], launch.block_ranges.get(x)
+        if own is not None:
+            level = level.knowing(range_condition(x, *own))
+        elif x in launch.block_ranges:
+            level = level.knowing(interval_of(iname_span(knl, x)))
         elif isinstance(low, int):
-            context = context.intersect(range_from(x, low))
-    for axis in GRID:
-        if axis in launch.extents:
-            context = context.intersect(range_from(axis, 0))
-    names = [*(x for x in launch.coordinates if x not in launch.ranges),
-             *(axis for axis in GRID if axis in launch.extents), *knl.value_params]
-    return Level(frozenset(names), context)
+            level = level.knowing(range_from(x, low))
+    for axis in axes:
+        level = level.knowing(range_from(axis, 0))
+    return level
 
 
 def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
@@ -118,12 +117,8 @@ def _lasting(launch: Launch) -> frozenset[str]:
     regions = {s: i for i, region in enumerate(_regions(launch.tree)) for s in leaves(region)}
     if len(set(regions.values())) <= 1 and not has_barrier(launch.tree):
         return frozenset()
-    seen: dict[str, int] = {}
-    result: set[str] = set()
-    for s in launch.statements.values():
-        for a in accesses_of(knl, s.statement):
-            if seen.setdefault(a.array, regions[a.statement]) != regions[a.statement]:
-                result.add(a.array)
+    places = {(a.array, regions[s]) for s, b in launch.statements.items() for a in accesses_of(knl, b.statement)}
+    result = {array for array, count in Counter(array for array, _ in places).items() if count > 1}
     ways = paths(launch.tree)
     for d in with_assumed(knl):
         if d.of_value and d.kind == "flow" and d.source in ways and d.sink in ways:
