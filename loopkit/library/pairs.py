@@ -136,16 +136,18 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
     knl = lk.add_dtypes(knl, {"x,y,z,q,phi": known})
     knl = lk.split_iname(knl, "k", threads, outer_tag="g.0", inner_tag="l.0")
     # a block has a piece of the bodies, a thread some of them
-    knl = lk.split_levels(knl, "i", {"i_outer": None, "i_item": bodies, "i_thread": across},
-                          tags={"i_outer": "g.0", "i_item": "unr", "i_thread": "l.1"})
+    knl = lk.split_iname(knl, "i", together, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", across, outer_iname="i_item", inner_iname="i_thread", outer_tag="unr",
+                         inner_tag="l.1")
     # a block copies the other bodies tile by tile; a thread copies all components of a body
     knl = lk.prioritize_loops(knl, "p, t, i_item")
     knl = lk.precompute(knl, "of", ["j"], within="partial", temporary_name="others", default_tag=None,
                         precompute_inames=["other", "other_part"], precompute_outer_inames=["i_outer", "p", "t"])
     knl = lk.tag_inames(knl, {"p": "g.1", "other": "l.auto", "other_part": "vec" if known.itemsize == 4 else "unr"})
     # neighbouring lanes take neighbouring bodies of the tile
-    knl = lk.split_levels(knl, "j", {"j_group": None, "j_item": unroll, "j_lane": lanes},
-                          tags={"j_item": "unr", "j_lane": "l.0"})
+    knl = lk.split_iname(knl, "j", lanes*unroll, outer_iname="j_group", inner_iname="j_some")
+    knl = lk.split_iname(knl, "j_some", lanes, outer_iname="j_item", inner_iname="j_lane", outer_tag="unr",
+                         inner_tag="l.0")
     # each load is used for all bodies of the thread
     knl = lk.prioritize_loops(knl, "t, j_group, j_item, i_item")
     # full blocks have no guard to fold except that of their results
