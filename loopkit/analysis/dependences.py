@@ -276,7 +276,16 @@ def needed_inputs(knl: LoopKernel) -> frozenset[str]:
     return frozenset(
         array for array, accesses in accesses_by_array(knl).items()
         if array in knl.array_args and not all(a.is_write for a in accesses)
-        and affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING))
+        and (affordable(partial(_reads_beyond_writes, accesses), otherwise=False)
+             or affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING)))
+
+
+def _reads_beyond_writes(accesses: Sequence[Access]) -> bool:
+    """Is an element read that no instance writes? This test needs no flow."""
+    written = reduce(Map.union, (a.relation for a in accesses if a.is_write)).range() \
+        if any(a.is_write for a in accesses) else None
+    return any(a.affine and not a.is_write and not (a.domain.is_empty() if written is None
+                                                    else a.relation.range().is_subset(written)) for a in accesses)
 
 
 def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
