@@ -126,15 +126,17 @@ def variables(expr: Expression) -> frozenset[str]:
     return found.difference(expr.inames) if isinstance(expr, Reduction) else found
 
 
+@lru_cache(maxsize=16384)
 def called(expr: Expression) -> frozenset[str]:
     """The names of the functions and substitution rules that *expr* calls."""
-    return frozenset(e.function.name for e in subexpressions(expr)
-                     if isinstance(e, p.Call) and isinstance(e.function, p.Variable))
+    own = (expr.function.name,) if isinstance(expr, p.Call) and isinstance(expr.function, p.Variable) else ()
+    return frozenset(own).union(*map(called, children(expr)))
 
 
+@lru_cache(maxsize=16384)
 def has_reduction(expr: Expression) -> bool:
     """Is there a :class:`~loopkit.expr.nodes.Reduction` in *expr*?"""
-    return any(isinstance(e, Reduction) for e in subexpressions(expr))
+    return isinstance(expr, Reduction) or any(map(has_reduction, children(expr)))
 
 
 def substitute(expr: Expression, mapping: Mapping[str, Expression]) -> Expression:

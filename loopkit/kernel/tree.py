@@ -74,7 +74,17 @@ def nest(inames: tuple[str, ...], body: Tree) -> Tree:
 
 def leaves(tree: Tree) -> Iterator[str]:
     """Statement ids in textual order."""
-    return (node.statement for node in nodes_in(tree) if isinstance(node, Leaf))
+    stack: list[Tree] = [tree]
+    while stack:
+        match stack.pop():
+            case Leaf(statement):
+                yield statement
+            case Loop(_, body):
+                stack.append(body)
+            case Seq(children):
+                stack.extend(reversed(children))
+            case Barrier():
+                pass
 
 
 def nodes_in(tree: Tree) -> Iterator[Tree]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import InternalError, ParseError
-from loopkit.expr.mappers import children
+from loopkit.expr.mappers import children, has_reduction, variables
 from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import InlineReduction
 from loopkit.expr.tokens import Source
@@ -180,10 +179,10 @@ class _PartCollector:
 
     def _reads(self, expr: Expression, around: frozenset[str]) -> Iterator[Read]:
         """The temporaries in *expr*, in which rules are expanded, with the reduction inames around each."""
+        if not has_reduction(expr):
+            yield from ((name, around) for name in variables(expr) if name in self.temporaries)
+            return
         match expr:
-            case p.Variable(name=name):
-                if name in self.temporaries:
-                    yield name, around
             case Reduction(inames=inames):
                 if isinstance(expr, InlineReduction):
                     bounding: Collection[str] = self.rules.domains.inline(expr.domain_text).points.params

@@ -1,7 +1,6 @@
 """Names that a user may give to arrays, inames, rules and kernels: those that every target can print."""
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection, Iterable
 
@@ -93,8 +92,9 @@ def fault(name: str, *, called: bool = False) -> str | None:
 
 def fresh(base: str, taken: set[str]) -> str:
     """*base*, or *base* with the first number appended that makes it new; *taken* gets it."""
-    numbered = (f"{base}_{number}" for number in itertools.count())
-    name = next(x for x in itertools.chain((base,), numbered) if x not in taken)
+    name, number = base, 0
+    while name in taken:
+        name, number = f"{base}_{number}", number + 1
     taken.add(name)
     return name
 

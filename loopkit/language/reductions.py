@@ -80,6 +80,8 @@ class Hoister:
 
         :arg template: the statement from which the new ones take dependences and tags.
         """
+        if not has_reduction(expr):
+            return expr, []
         trees: list[Tree] = []
         names = self.affine_names
 
@@ -163,6 +165,8 @@ class Hoister:
 
 def bound_twice(expr: Expression, inames: tuple[str, ...]) -> tuple[str, str] | None:
     """The iname and the operation of a reduction in *expr* over one of *inames*, or within one over the same iname."""
+    if not has_reduction(expr):
+        return None
     if isinstance(expr, Reduction):
         if again := [x for x in expr.inames if x in inames]:
             return again[0], expr.operation

@@ -83,9 +83,9 @@ class Rules:
         need.
         """
         order = self.domains.order
+        if not has_reduction(expr) and self._inames.keys().isdisjoint(called(expr)):
+            return variables(expr).intersection(order)
         match expr:
-            case p.Variable(name=name):
-                return frozenset((name,)) if name in order else frozenset()
             case InlineReduction():
                 needed = self.domains.inline(expr.domain_text).points.params
                 found = self.free_inames(expr.expr).union(x for x in needed if x in order or x in expr.inames)
@@ -125,4 +125,5 @@ def _in_calling_order(source: Source, rules: Sequence[Rule]) -> list[Rule]:
 
 def bound_inames(expr: Expression) -> frozenset[str]:
     """Every iname that a reduction in *expr* runs over."""
-    return frozenset(x for e in subexpressions(expr) if isinstance(e, Reduction) for x in e.inames)
+    return frozenset(x for e in (subexpressions(expr) if has_reduction(expr) else ()) if isinstance(e, Reduction)
+                     for x in e.inames)

@@ -184,17 +184,18 @@ class StatementMaker(Hoister):
              node: Assignment | IfBlock) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
         self.made.opened[place.owner] = frozenset(context.order[:context.opened])
-        statement = Statement(place.owner, assignee, expression,
-                              self.domains.instances(place.inames, place.conditions), place.predicates)
         options = node.options if isinstance(node, Assignment) else InstructionOptions()
-        if isinstance(node, Assignment):
-            statement = replace(statement, tags=options.tags, depends_on=self.ids.earlier(options.dep, node),
-                                no_sync_with=self.ids.others(options.nosync, node))
+        earlier, others = (self.ids.earlier(options.dep, node), self.ids.others(options.nosync, node)) \
+            if isinstance(node, Assignment) else (frozenset[str](), frozenset[str]())
+        statement = Statement(place.owner, assignee, expression,
+                              self.domains.instances(place.inames, place.conditions), place.predicates,
+                              tags=options.tags, depends_on=earlier, no_sync_with=others)
         if options.inames is not None:
             self.made.final.add(place.owner)
         self._require_bound_once(statement, node)
         statement, body = self._hoisted(statement, place)
-        statement = replace(statement, instructions=options.instructions)
+        if options.instructions:
+            statement = replace(statement, instructions=options.instructions)
         if statement.commutes:
             statement = self._update(statement, node.start)
         self.made.statements.append(statement)
@@ -238,6 +239,8 @@ class StatementMaker(Hoister):
             return new
         predicates: tuple[Expression, ...] = ()
         rest = [*place.predicates, statement.assignee, statement.expression]
+        if not any(map(has_reduction, rest)):
+            return statement, Leaf(statement.id)
         for predicate in place.predicates:
             here = replace(place, predicates=predicates)
             del rest[0]

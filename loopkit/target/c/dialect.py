@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -151,15 +151,17 @@ class Dialect:
 
     def preamble(self, text: str) -> str:
         """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name."""
+        code = _code(text)
+        words = words_of(code)
         found, known = "", None
         while found != known:
             known = found
-            found = "".join(part.strip("\n") + "\n" for part in self._named_in(text + found) if part)
+            own = _code(found)
+            words |= words_of(own)
+            found = "".join(part.strip("\n") + "\n" for part in self._named_in(code + own, words) if part)
         return found
 
-    def _named_in(self, text: str) -> Iterator[str]:
-        code = re.sub("//.*", "", text)
-        words = set(re.findall(r"\w+", code))
+    def _named_in(self, code: str, words: set[str]) -> Iterator[str]:
         complexes = [text for name, text in self.complex.text.items()
                      if f"make_{name}" in words or re.search(rf"\b{self.types.names[name]}\b", code)]
         yield "\n".join(self.syntax.includes)
@@ -172,11 +174,11 @@ class Dialect:
         yield from (text for name, text in self.halves.helpers.items() if name in words)
         if self.policies.evict_last_load in words:
             yield self.policies.evict_last_text
-        yield from self.helpers(code).values()
+        yield from self.helpers(words).values()
 
-    def helpers(self, code: str) -> dict[str, str]:
-        """The texts of the helpers of one dtype that *code* names, such as ``floor_div_i32``."""
-        return {name: self._helper(found) for name in sorted(set(re.findall(r"\w+", code)))
+    def helpers(self, words: Iterable[str]) -> dict[str, str]:
+        """The texts of the helpers of one dtype among *words*, such as ``floor_div_i32``."""
+        return {name: self._helper(found) for name in sorted(words)
                 if (found := _HELPER.fullmatch(name)) is not None}
 
     def _helper(self, found: re.Match[str]) -> str:
@@ -188,6 +190,16 @@ class Dialect:
         type_name = self.types.names[{"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + bits]
         text = f"{_NOTES.get(function, '')}{self.functions.qualifier} TYPE {name}({parameters})\n{{{body}}}"
         return text.replace("TYPE", type_name).replace("MARK", "f" if bits == "32" else "")
+
+
+def _code(text: str) -> str:
+    """*text* without its comments."""
+    return re.sub("//.*", "", text)
+
+
+def words_of(code: str) -> set[str]:
+    """The identifiers, keywords and numbers in *code*."""
+    return set(re.findall(r"\w+", code))
 
 
 # {{{ helper functions: those that C lacks or defines differently
