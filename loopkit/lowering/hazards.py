@@ -15,6 +15,7 @@ from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.ast.nodes import Completion, Scope, completion_of
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.dependence import kind_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import meeting, paths
@@ -103,14 +104,10 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
                 pairs = _in_one_block(knl, source, b.statement, same_element(storage.touched(a), storage.touched(b)))
                 ordered = in_time_order(pairs, shared_loops(knl, source, b.statement, where.loops), where.before)
                 if not ordered.is_empty():
-                    yield hazard(a.array, source, b.statement, ordered, _kind(a, b))
+                    yield hazard(a.array, source, b.statement, ordered, kind_of(a.is_write, b.is_write))
     for d in dependences(knl):
         if d.source in events and d.array not in storages and d.sink in launch.statements:
             yield hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind)
-
-
-def _kind(source: Access, sink: Access) -> str:
-    return ("output" if sink.is_write else "flow") if source.is_write else "anti"
 
 
 def _argument_hazards(launch: Launch, array: str) -> Iterator[Hazard]:
@@ -149,12 +146,12 @@ def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access
                 continue
             loops = shared_loops(knl, a.statement, b.statement, where.loops)
             if one and not (together := in_one_iteration(pairs, loops)).is_empty():
-                raise at_once(knl, storage.name, _kind(a, b), (a.statement, b.statement), together)
+                raise at_once(knl, storage.name, kind_of(a.is_write, b.is_write), (a.statement, b.statement), together)
             ordered = in_time_order(pairs, loops, where.before)
             if not ordered.is_empty():
-                yield Hazard(storage.name, a.statement, b.statement, ordered, _kind(a, b),
+                yield Hazard(storage.name, a.statement, b.statement, ordered, kind_of(a.is_write, b.is_write),
                              _apart(launch, a.statement, b.statement, ordered),
-                             _kind(a, b) != "flow" or (a.statement, b.statement) in values)
+                             kind_of(a.is_write, b.is_write) != "flow" or (a.statement, b.statement) in values)
 
 
 def at_once(knl: LoopKernel, array: str, kind: str, statements: tuple[str, str], pairs: Map) -> IllegalTransformError:

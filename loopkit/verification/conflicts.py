@@ -16,7 +16,7 @@ from loopkit.analysis.dependences import dependences, in_words
 from loopkit.analysis.legality import to_later_blocks
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, kind_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.lowered import BoundStatement, Launch, Storage
@@ -67,16 +67,16 @@ class Candidate:
 
     @property
     def kind(self) -> str:
-        return kind_of(self.source, self.sink)
+        return kind_between(self.source, self.sink)
 
     @property
     def what(self) -> str:
         return in_words(self.kind, self.array, self.source.statement, self.sink.statement)
 
 
-def kind_of(source: Access, sink: Access) -> str:
-    """The kind of the dependence from *source* to *sink*."""
-    return "explicit" if not source.array else ("output" if sink.is_write else "flow") if source.is_write else "anti"
+def kind_between(source: Access, sink: Access) -> str:
+    """The kind of the dependence from *source* to *sink*; accesses without an array stand for ``dep=``."""
+    return kind_of(source.is_write, sink.is_write) if source.array else "explicit"
 
 
 @dataclass(frozen=True)

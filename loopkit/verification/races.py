@@ -13,7 +13,7 @@ from loopkit.lowering.lowered import BLOCK, Launch
 from loopkit.poly.sets import Map
 from loopkit.verification.barrier_separation import TOGETHER
 from loopkit.verification.completion import early_accesses, is_for_completion
-from loopkit.verification.conflicts import Candidate, Conflicts, kind_of
+from loopkit.verification.conflicts import Candidate, Conflicts, kind_between
 from loopkit.verification.divergence import divergent_nodes
 from loopkit.verification.report import Check, Finding, Verdict, refuted, smallest_witness, undecided
 
@@ -79,7 +79,7 @@ def _race(knl: LoopKernel, ways: Sequence[_Pairs], exact: bool, how: str, hint: 
     if not exact:
         return undecided(f"whether two threads touch one element of '{a.array}' {how} ({a.statement}, "
                          f"{b.statement}): {why_undecided(knl, a.array, a.statement, b.statement)}.")
-    witness = min((smallest_witness(knl, x.array, kind_of(x, y), x.statement, y.statement, pairs)
+    witness = min((smallest_witness(knl, x.array, kind_between(x, y), x.statement, y.statement, pairs)
                    for x, y, pairs in ways), key=_size)
     what = f"Two threads access one element of '{a.array}'" if a.array else \
         f"'{b.statement}' and '{a.statement}', which dep= orders, run on two threads"
