@@ -62,8 +62,8 @@ class Level:
 class Coder:
     """Builds the program of one launch.
 
-    :ivar split: for a loop, where its tile is whole (see full_tiles).
-    :ivar in_place: parts that have no loops but a tile's get a version for whole tiles where they stand.
+    :ivar split: for a loop, the condition under which its tile is full (see full_tiles).
+    :ivar in_place: parts with a tile's loops only get a version for full tiles in their place.
     """
 
     launch: Launch
@@ -214,7 +214,7 @@ class Coder:
         return result
 
     def _domain(self, statements: tuple[str, ...], level: Level, scope: _Scope) -> InstanceSet:
-        """The points of the loops here at which one of *statements* runs for some thread."""
+        """The points of the surrounding loops at which one of *statements* runs for some thread."""
         def points(domain: InstanceSet) -> InstanceSet:
             known = domain.bound(level.bound).onto(scope.loops)
             unknown = [x for x in known.params if x not in level.known]
@@ -227,7 +227,8 @@ class Coder:
     # {{{ special parts
 
     def _in_versions(self, statements: tuple[str, ...], level: Level, build: Callable[[Level], Node]) -> Node:
-        """The result of *build* for a part with a tile's loops only, with a version for full tiles if there is one."""
+        """The result of *build* for a part with a tile's loops only, beside a version for full tiles if there is one.
+        """
         def in_whole_tiles() -> tuple[Expression | None, Node] | None:
             condition = whole_here(self.launch, statements, level.known)
             if condition is None or condition.intersect(level.context).is_empty():
@@ -251,7 +252,7 @@ class Coder:
         return tuple(inames)
 
     def _unrolled(self, tree: Tree, inames: tuple[str, ...], level: Level) -> Node:
-        """Loops of constant trip count; what the domain leaves out becomes a guard inside."""
+        """Loops of constant trip count; a guard inside excludes points outside of the domain."""
         ranges: dict[str, tuple[int, int]] = {}
         inner = replace(level, bound=(*level.bound, *inames))
         for x in inames:
@@ -267,12 +268,12 @@ class Coder:
         return body
 
     def _is_of_threads(self, condition: Expression) -> bool:
-        """Does *condition* depend on the thread, and on no size of a call?"""
+        """Does *condition* depend on the thread, and not on a parameter?"""
         names = variables(condition) if isinstance(condition, p.Comparison) else frozenset()
         return self.kernel.value_params.isdisjoint(names) and not names.isdisjoint({*self.launch.ranges, *BLOCK})
 
     def _spread_in(self, loop: Loop) -> BoundStatement | None:
-        """The statement in a ``vec`` loop that is spread over the threads: its rounds are around the loop."""
+        """The statement in a ``vec`` loop that is distributed over the threads: its rounds are around the loop."""
         match loop.body:
             case Leaf(statement) if isinstance(self.kernel.tags.get(loop.iname), VecTag):
                 bound = self.launch.statements[statement]
@@ -281,7 +282,7 @@ class Coder:
                 return None
 
     def _vector_of(self, bound: BoundStatement, iname: str, context: Set) -> Node:
-        """One vector of a statement of which all other inames are parameters."""
+        """One vector of a statement whose other inames are all parameters."""
         low, high = self._constant_range(iname, (bound.statement.id,))
         body = self._guarded_statement(bound, context.intersect(range_condition(iname, low, high)))
         return Block((For(iname, low, high + 1, 1, as_block(body), unroll=True),))
@@ -302,7 +303,7 @@ class Coder:
     # {{{ statements
 
     def _guarded_statement(self, bound: BoundStatement, context: Set) -> Node:
-        """A statement of which all inames are parameters, under what of its domain *context* does not imply."""
+        """A statement whose inames are all parameters, under the part of its domain that *context* does not imply."""
         everything = bound.domain.bound(bound.domain.inames)
         node = codegen.guarded(params_of(everything), context, CallNode("", ()))
         return converted(node, lambda _call: self._assignment(bound, {}, context))
@@ -328,7 +329,7 @@ class Coder:
         return node
 
     def _value(self, bound: BoundStatement, context: Set, where: tuple[tuple[bool, Set], ...]) -> Expression:
-        """The statement's expression, without conditions that have one answer where this text of it runs."""
+        """The statement's expression, without conditions that have one truth value at this place of the text."""
         expression = expanded_expression(self.kernel, bound.statement)
         if not has_branches(expression):
             return expression
@@ -366,7 +367,7 @@ class _Opaque:
 
 @dataclass(frozen=True)
 class _Part:
-    """A leaf of the tree that isl sees."""
+    """A leaf of the tree that isl gets."""
 
     domain: InstanceSet
     emit: Callable[[tuple[Expression, ...]], Node]
@@ -381,7 +382,7 @@ def _on_side(points: InstanceSet, where: tuple[tuple[bool, Set], ...]) -> Instan
 
 
 def _once(body: Tree) -> Tree:
-    """The body of a loop of one iteration: nothing comes after it that its last barrier would wait for."""
+    """The body of a loop of one iteration, without its last barrier: no later iteration needs it."""
     match body:
         case Seq((*others, Barrier() as last)) if last.left_out_last:
             return seq(*others)
@@ -412,7 +413,7 @@ Specials = Callable[[Tree, Level], _Opaque | None]
 # {{{ isl's program as nodes
 
 def with_values(node: Node, inames: tuple[str, ...], values: tuple[Expression, ...]) -> Node:
-    """*node* where loops that isl found to have one iteration are named constants."""
+    """*node* with loops that isl reduced to one iteration replaced by named constants."""
     defines = tuple(Define(x, v) for x, v in zip(inames, values, strict=True) if v != p.Variable(x))
     return Block((*defines, node)) if defines else node
 
@@ -427,7 +428,7 @@ def with_values_substituted(emit: Callable[[Mapping[str, Expression]], Node], in
 
 
 def converted(node: codegen.Node, call: Callable[[CallNode], Node]) -> Node:
-    """isl's program as nodes; *call* gives what stands for a leaf."""
+    """isl's program as nodes; *call* makes the node of a leaf."""
     match node:
         case ForNode():
             return For(node.iname, node.start, node.stop, node.step, as_block(converted(node.body, call)))

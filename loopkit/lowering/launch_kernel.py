@@ -1,4 +1,4 @@
-"""The host's loops around launches: its part of a loop program, and each launch in them as a kernel of its own."""
+"""The host's loops around launches, and each launch in them as a kernel."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ def host_domain(knl: LoopKernel, part: LaunchBody) -> InstanceSet:
 
 
 def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
-    """The host's program: it launches wherever an instance of the launch may run, and nowhere else.
+    """The host's program: it launches exactly where an instance of the launch may run.
 
     A launch outside of all loops is not put under a condition.
     """
@@ -65,7 +65,9 @@ def _code_tree(node: HostNode, names: list[str]) -> CodeTree:
 
 
 def launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:
-    """The statements of *part* as a kernel whose every call is one iteration of the host's loops; else *knl*."""
+    """The statements of *part* as a kernel, each call of which is one iteration of the host's loops; *knl* without such
+    loops.
+    """
     if not part.hosts:
         return knl
     domains: dict[int, InstanceSet] = {}
@@ -87,7 +89,7 @@ def launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:
 
 
 def _shrinking(launch: LoopKernel, hosts: tuple[str, ...]) -> Iterator[tuple[str, tuple[Expression, int]]]:
-    """The ``g`` inames whose least value follows the host's loops: no block is launched for those before it.
+    """The ``g`` inames whose least value depends on the host's loops: no block is launched below it.
 
     Only an iname that has its axis of the grid for itself: then equal places are equal values of it, from wherever
     they are counted.

@@ -65,7 +65,7 @@ _GUARDED = "a thread may have no part in it; pad_domain lets all have one"
 
 
 class _Refusal(Exception):  # noqa: N818
-    """Why a nest is no product."""
+    """The reason why a nest is not a matrix product."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class _Finder:
     reasons: dict[str, str] = field(default_factory=dict)
 
     def block(self, block: Block, names: Names, uniform: frozenset[str]) -> Block:
-        """*block*, where *names* are the constants in scope and *uniform* what is one value for all threads of a block.
+        """*block*, where *names* are the constants in scope, and *uniform* the expressions with one value for all
+        threads of a block.
         """
         result: list[Node] = []
         for node in block.children:
@@ -168,7 +169,7 @@ class _Finder:
         return one, other
 
     def _place(self, element: p.Subscript) -> tuple[np.dtype | None, bool]:
-        """The dtype of an element, and whether all threads of a block see it."""
+        """The dtype of an element, and whether all threads of a block can read it."""
         assert isinstance(element.aggregate, p.Variable)
         name = element.aggregate.name
         storage = self.storages.get(name)

@@ -393,7 +393,7 @@ def _ends_of_axes(kernel: LoopKernel, step: str, name: str, s: Statement) -> tup
                 ends.append((0, extent - 1))
             else:
                 raise PreconditionError(
-                    f"{step}: '{s.id}' may touch any element along axis {axis} of '{name}', whose extent is not "
+                    f"{step}: '{s.id}' may access any element along axis {axis} of '{name}', whose extent is not "
                     "declared or no constant.", subject=name,
                     hint=f"GlobalArg('{name}', shape=...), or fix_parameters")
         found += zip(*ends, strict=True) if ends else [()]
