@@ -72,7 +72,7 @@ def dtype_of(value: Any) -> np.dtype[Any] | None:
     >>> dtype_of("f4"), dtype_of(None), dtype_of(">f4")
     (dtype('float32'), None, None)
     """
-    if value is None:                                      # which numpy takes for float64
+    if value is None:                                      # numpy takes it for float64
         return None
     try:
         dtype: np.dtype[Any] = named_dtype(DTYPE_NAMES.get(value, value)) if isinstance(value, str) else np.dtype(value)

@@ -276,7 +276,7 @@ class LoopKernel:
     # }}}
 
 
-#: How many names an error lists.
+#: The number of names that an error lists.
 _FEW = 8
 
 

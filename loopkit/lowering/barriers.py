@@ -19,7 +19,7 @@ from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, me
 from loopkit.lowering.groups import Event, steps_in_common, with_groups
 from loopkit.lowering.hazards import Hazard, at_once, hazards, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
-from loopkit.lowering.schedule import parted_by
+from loopkit.lowering.schedule import separated_by
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import carried_at, differing_first_at, in_one_iteration, only_dims, smallest_pair
@@ -36,7 +36,7 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     several = launch.threads > 1
     found = [want for h in (*copies, *(hazards(launch, storages) if several else ()))
              for want in _wants(launch.kernel, h, ways)]
-    found += _asked_for(launch, ways) if several else ()
+    found += _requested(launch, ways) if several else ()
     if not found:
         return launch
     wants: dict[Path, list[_Want]] = {}
@@ -111,10 +111,10 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
         yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False, h.reason, h, len(around))
 
 
-def _asked_for(launch: Launch, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
+def _requested(launch: Launch, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
     """The places of the barriers that the user requests between statements of this launch."""
     for barrier in launch.kernel.barriers:
-        pairs = [pair for pair in parted_by(launch.kernel, barrier) if launch.statements.keys() >= set(pair)]
+        pairs = [pair for pair in separated_by(launch.kernel, barrier) if launch.statements.keys() >= set(pair)]
         if barrier.kind == "local" and pairs:
             order = list(leaves(launch.tree))
             a, b = ways[max((a for a, _ in pairs), key=order.index)], ways[min((b for _, b in pairs), key=order.index)]

@@ -26,7 +26,7 @@ from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import VERSION, whole_here
-from loopkit.lowering.guard_folding import decided, has_branches, saying_where
+from loopkit.lowering.guard_folding import folded, has_branches, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
@@ -245,7 +245,7 @@ class Coder:
         """The inames of the unrolled loops at the top of *tree*."""
         inames: list[str] = []
         while isinstance(tree, Loop) and is_unrolled(self.kernel.tags.get(tree.iname)) and not self._spread_in(tree):
-            if inames and isinstance(tree.body, Leaf) and self.launch.statements[tree.body.statement].cut:
+            if inames and isinstance(tree.body, Leaf) and self.launch.statements[tree.body.statement].partial:
                 break
             inames.append(tree.iname)
             tree = tree.body
@@ -261,7 +261,8 @@ class Coder:
             inner = inner.knowing(range_condition(x, *ranges[x]), x)
             tree = tree.body
         loops = {x: own for x, own in ranges.items() if not isinstance(self.kernel.tags.get(x), VecTag)}
-        body = saying_where(self._build(tree, inner, self._region_leaf), loops, inner.context, self._is_of_threads)
+        body = with_limited_conditions(self._build(tree, inner, self._region_leaf), loops, inner.context,
+                                       self._is_of_threads)
         for x in reversed(inames):
             low, high = ranges[x]
             body = Block((For(x, low, high + 1, 1, body, unroll=True),))
@@ -336,7 +337,7 @@ class Coder:
         everything = _on_side(InstanceSet((), params_of(bound.domain).intersect(context)), where)
         points = InstanceSet((), everything.set.from_params())
         names, types = integer_names(self.kernel, bound.statement), index_types(self.kernel)
-        return affordable(lambda: decided(expression, points, names, types), otherwise=expression)
+        return affordable(lambda: folded(expression, points, names, types), otherwise=expression)
 
     # }}}
 

@@ -78,7 +78,7 @@ def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] | 
     if filled is not None:
         yield filled
     if has_branches(expanded_expression(knl, bound.statement)):
-        yield from borders(knl, bound.statement, bound.domain, box, free_of, names, may_cut=known is not None)
+        yield from borders(knl, bound.statement, bound.domain, box, free_of, names, coupled=known is not None)
 
 
 #: The length of a thread's text, in statements with unrolled loops written out, above which it is not written twice.

@@ -38,18 +38,18 @@ def has_branches(expr: Expression) -> bool:
     return any(isinstance(e, p.If) for e in subexpressions(expr))
 
 
-def decided(expr: Expression, points: InstanceSet, names: frozenset[str], types: Mapping[str, Type]) -> Expression:
+def folded(expr: Expression, points: InstanceSet, names: frozenset[str], types: Mapping[str, Type]) -> Expression:
     """*expr* as it is at all of *points*, without conditions on *names* that have one truth value there.
 
-    A branch whose dtype differs from that of the whole stays: without it the expression around it would change its dtype.
+    A condition stays if dropping it would change the dtype of the expression.
     """
     if not isinstance(expr, p.If):
-        return map_children(expr, lambda e: decided(e, points, names, types))
+        return map_children(expr, lambda e: folded(e, points, names, types))
     holds = _where(points, expr.condition, names)
     if holds is None:
-        return map_children(expr, lambda e: decided(e, points, names, types))
+        return map_children(expr, lambda e: folded(e, points, names, types))
     fails = points.subtract(holds)
-    then, other = decided(expr.then, holds, names, types), decided(expr.else_, fails, names, types)
+    then, other = folded(expr.then, holds, names, types), folded(expr.else_, fails, names, types)
     dtype = type_of(expr, types.get)
     for branch, meant, never in ((then, expr.then, fails), (other, expr.else_, holds)):
         if never.is_empty() and dtype is not None and type_of(meant, types.get) == dtype:
@@ -65,14 +65,14 @@ def _plain(condition: Expression) -> Expression:
 
 
 def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Ranges,
-            free_of: tuple[str, ...], blocks: frozenset[str], *, may_cut: bool) -> Iterator[Set]:
+            free_of: tuple[str, ...], blocks: frozenset[str], *, coupled: bool) -> Iterator[Set]:
     """The conditions on sizes and *blocks* under which a condition of *s* has one truth value in all of a tile.
 
-    Most tiles have this truth value, so that the blocks along each axis are unbounded. A condition that couples two axes
-    cuts through the grid and is no border of it.
+    Most tiles have this truth value, so that the blocks along each axis are unbounded. A condition that couples two
+    axes divides the grid and is not a border.
 
     :arg box: the inames that vary inside a tile, with their ranges.
-    :arg may_cut: conditions that couple two axes count too.
+    :arg coupled: conditions that couple two axes count too.
     """
     expression = expanded_expression(knl, s)
     conditions = dict.fromkeys(e.condition for e in subexpressions(expression) if isinstance(e, p.If))
@@ -82,7 +82,7 @@ def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Ranges,
             continue
         for side in (holds, domain.subtract(holds)):
             found = full_box_condition(side.set, side.inames, box, involving=(), free_of=free_of)
-            if found is not None and (may_cut or not couples(found, blocks)) \
+            if found is not None and (coupled or not couples(found, blocks)) \
                     and all(is_endless(found, x) for x in blocks):
                 yield found
                 break
@@ -94,7 +94,7 @@ def _where(points: InstanceSet, condition: Expression, names: frozenset[str]) ->
     return where_holds(points, condition, names) if is_affine_condition(condition, names) else None
 
 
-def saying_where(block: Block, ranges: Ranges, context: Set, about: Callable[[Expression], bool]) -> Block:
+def with_limited_conditions(block: Block, ranges: Ranges, context: Set, about: Callable[[Expression], bool]) -> Block:
     """*block*, inside loops that are unrolled over *ranges*, with conditions limited to the iterations in which they
     can fail.
 
@@ -109,7 +109,7 @@ def saying_where(block: Block, ranges: Ranges, context: Set, about: Callable[[Ex
                 return map_child_nodes(replace(node, condition=condition), one)
             case For(start=int() as start, stop=int() as stop):
                 inside = context.intersect(range_condition(node.iname, start, stop - 1))
-                return replace(node, body=saying_where(node.body, ranges, inside, about))
+                return replace(node, body=with_limited_conditions(node.body, ranges, inside, about))
             case _:
                 return map_child_nodes(node, one)
     return map_child_nodes(block, one)

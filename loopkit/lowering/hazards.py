@@ -37,8 +37,8 @@ from loopkit.poly.sets import Map
 class Hazard:
     """Pairs of instances of one block whose order a barrier or a wait must keep.
 
-    They access one element, one of them writing, or dep= requests their order. They run on different threads, unless the
-    source is asynchronous.
+    They access one element, one of them writing, or dep= requests their order. They run on different threads, unless
+    the source is asynchronous.
 
     :ivar pairs: source to sink, in time order.
     :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; *reason* is its text for a reader of the code.
@@ -102,7 +102,8 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
                     continue
                 assert storage is not None
                 where = meeting(ways[source], ways[b.statement])
-                pairs = _in_one_block(knl, source, b.statement, same_element(storage.touched(a), storage.touched(b)))
+                pairs = _in_one_block(knl, source, b.statement,
+                                      same_element(storage.accessed_cells(a), storage.accessed_cells(b)))
                 ordered = in_time_order(pairs, shared_loops(knl, source, b.statement, where.loops), where.before)
                 if not ordered.is_empty():
                     yield hazard(a.array, source, b.statement, ordered, _kind(a, b))
@@ -131,9 +132,9 @@ def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access
     cache: dict[object, Map | None] = {}
     values = {(d.source, d.sink) for d in dependences(knl)
               if d.of_value and d.kind == "flow" and d.array == storage.name}
-    touched = [(a, storage.touched(a)) for a in accesses]
-    for a, first in touched:
-        for b, second in touched:
+    accessed = [(a, storage.accessed_cells(a)) for a in accesses]
+    for a, first in accessed:
+        for b, second in accessed:
             where = meeting(ways[a.statement], ways[b.statement])
             one = a.statement == b.statement
             if not (a.is_write or b.is_write) or commute(a, b) or not (where.loops or where.before or one):
@@ -172,7 +173,7 @@ def at_once(knl: LoopKernel, array: str, kind: str, statements: tuple[str, str],
 
 
 def _in_one_block(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
-    """Those *pairs* that run in one block."""
+    """The *pairs* that run in one block."""
     x, y = (knl.statement_by_id[s].inames for s in (source, sink))
     first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
     known = [pair for axis in first.keys() & second.keys()
@@ -181,7 +182,7 @@ def _in_one_block(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
 
 
 def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
-    """Those *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
+    """The *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
     knl, a, b = launch.kernel, launch.statements[source], launch.statements[sink]
     pairs = _in_one_block(knl, source, sink, pairs)
     same: Map | None = pairs

@@ -26,7 +26,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, require_once
-from loopkit.lowering.vector_elements import CutLanes
+from loopkit.lowering.vector_elements import PartialVectors
 from loopkit.poly.affine import subtract
 from loopkit.poly.limits import bounded
 from loopkit.poly.relations import at_coordinates
@@ -189,7 +189,7 @@ class Storage:
         """*own* subscripts in the order of the axes in memory, after those of the expansion."""
         return (*self.leading, *in_order(own, self.temporary.order))
 
-    def touched(self, access: Access) -> Map:
+    def accessed_cells(self, access: Access) -> Map:
         """The cells that each instance of *access* accesses; along an axis whose subscript is not affine, all of them.
         """
         return at_coordinates(access.domain.inames, self.leading).flat_range_product(access.relation) if self.lead \
@@ -250,7 +250,7 @@ class BoundStatement:
     :ivar hardware: its inames on ``g`` and ``l`` axes.
     :ivar auto: its ``l.auto`` inames, distributed over the threads of the block.
     :ivar alone_on: axes on which only coordinate 0 runs it.
-    :ivar cut: the vectors of which its domain lacks elements, if they are loaded whole; found by the stage
+    :ivar partial: the vectors of which its domain lacks elements, if they are loaded whole; found by the stage
         ``loops``.
     """
 
@@ -259,7 +259,7 @@ class BoundStatement:
     hardware: tuple[str, ...]
     auto: tuple[str, ...]
     alone_on: tuple[str, ...]
-    cut: CutLanes | None = None
+    partial: PartialVectors | None = None
 
 
 @dataclass(frozen=True)

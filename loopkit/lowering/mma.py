@@ -207,7 +207,7 @@ class _Finder:
         moved = {*lanes, *(x.iname for x in loops if x is not None)}
         own = {x: value for x, value in names.items() if variables(value) & moved}
         one, other = (element_at(e, own) for e in factors)
-        # of the columns, two for each lane of a row, a lane loads the one with the number of its row
+        # a row has two columns for each of its lanes; a lane loads the column with the number of its row
         other = element_at(other, {column.iname: add(column.start, i, multiply(-2, j))})
         if lanes[1] in variables(other):
             raise _Refusal(f"{factors[1]} does not depend on 2*{lanes[1]} + {column.iname} alone of the two")

@@ -31,10 +31,10 @@ from loopkit.lowering.lowered import BLOCK, FINISHED, Launch, Lowered
 from loopkit.lowering.mma import with_mma
 from loopkit.lowering.program import generate_loops, unrolled
 from loopkit.lowering.reductions import write_out_reductions
-from loopkit.lowering.schedule import asked_apart, crossing_pairs, pairs_through_memory, schedule, without_idle_auto
+from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule, without_idle_auto
 from loopkit.lowering.storage import allocate_storage
 from loopkit.lowering.types import infer_types
-from loopkit.lowering.vectors import with_cut_vectors, with_vectors
+from loopkit.lowering.vectors import with_partial_vectors, with_vectors
 from loopkit.poly.limits import bounded, kept
 
 
@@ -57,7 +57,7 @@ class Stage:
 
 def _types(low: Lowered) -> Lowered:
     require_barriers_in_place(low.kernel)
-    shapes = array_shapes(low.kernel)       # of the kernel as it was given: what is dropped later had its part
+    shapes = array_shapes(low.kernel)       # of the original kernel: statements dropped later count too
     typed = infer_types(low.kernel)
     require_operands(typed)
     return replace(low, kernel=typed, shapes=shapes)
@@ -95,7 +95,7 @@ def _launches(low: Lowered) -> Lowered:
 
 
 def _loops(low: Lowered) -> Lowered:
-    launches = tuple(with_cut_vectors(launch, low.storages) for launch in low.launches)
+    launches = tuple(with_partial_vectors(launch, low.storages) for launch in low.launches)
     functions = tuple(generate_loops(launch, low.storages) for launch in launches)
     return replace(low, launches=launches, program=replace(low.program, functions=functions))
 
@@ -223,7 +223,7 @@ STAGES: tuple[Stage, ...] = (
     _changing("dead_statements", lambda knl, _: without_dead_statements(knl)),
     _changing("auto", lambda knl, _: without_idle_auto(knl)),
     _changing("reductions", lambda knl, machine: write_out_reductions(knl, machine.warp), _check_reductions),
-    _scheduling("schedule", lambda low: replace(low, schedule=schedule(low.kernel, asked_apart(low.kernel)))),
+    _scheduling("schedule", lambda low: replace(low, schedule=schedule(low.kernel, requested_apart(low.kernel)))),
     _scheduling("memory", _memory),
     Stage("storage", _storage, _check_storage, lambda low: "\n".join(map(str, low.storages.values()))),
     _placing("binding", _binding),

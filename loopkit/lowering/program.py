@@ -46,7 +46,7 @@ def _versions(generic: Coder, level: Level) -> Block:
         return generic.skeleton(level)
     if affordable(lambda: edges_are_small(launch), otherwise=False):
         return replace(generic, in_place=True).skeleton(level)
-    whole = affordable(lambda: _whole_tiles(generic, level), otherwise=None, budget=VERSION)
+    whole = affordable(lambda: _full_tiles(generic, level), otherwise=None, budget=VERSION)
     if whole is None:
         return generic.skeleton(level)
     test, body = whole
@@ -54,7 +54,7 @@ def _versions(generic: Coder, level: Level) -> Block:
         If(test, body, generic.skeleton(level), "the whole tile lies inside"),))
 
 
-def _whole_tiles(generic: Coder, level: Level) -> tuple[Expression | None, Block]:
+def _full_tiles(generic: Coder, level: Level) -> tuple[Expression | None, Block]:
     """The version for full tiles, and its full-tile condition; ``None`` as condition: it is right for all tiles."""
     launch = generic.launch
     found = full_block(launch)

@@ -81,7 +81,7 @@ def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKerne
     for name in dict.fromkeys(a.array for a in accesses_of(knl, combined) if not a.is_write):
         t = knl.temporaries.get(name)
         if t is not None and not t.fixed and t.address_space is None:
-            # where a thread reads those of others, or several, it stays as it is
+            # an array stays if a thread reads elements of others, or several
             with suppress(PreconditionError, UndecidedError, IllegalTransformError):
                 knl = contracted(knl, name, (sweep,), "")
     return knl
@@ -120,7 +120,7 @@ class _Writer:
     def written(self) -> Written:
         threads, node, fresh = self.threads, self.threads.node, self.threads.kernel.fresh_name
         own = fresh(f"{node.accumulator}_{'shared' if self.why else 'warp'}")
-        # what a thread holds at first, and behind each step
+        # a thread's value at first, and after each step
         names = [own, *(fresh(f"{own}_{k + 1}") for k in range((self.together - 1).bit_length() + self.exclusive))]
         steps = [(threads.store(own), None), *self._steps(names)]
         statements, trees = tuple(s for s, _ in steps), tuple(Leaf(s.id, how) for s, how in steps)
