@@ -91,7 +91,7 @@ def epsilon(dtype: np.dtype[Any]) -> float:
 
 
 def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """numpy's ``promote_types``; where that has no answer for bfloat16, what it says of float16.
+    """numpy's ``promote_types``; where numpy has no result for bfloat16, its result for float16.
 
     So bfloat16 with int16 is float32 and with int32 float64, as for float16; the two halves together are float32.
 

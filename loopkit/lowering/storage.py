@@ -43,7 +43,7 @@ def allocate_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
 
     :raises StorageError: a declared address space or shape cannot hold the values that are alive at once.
     """
-    found = {name: settle() for name, settle in each_storage(schedule)}
+    found = {name: allocate() for name, allocate in each_storage(schedule)}
     result = {name: storage for name, (storage, _) in found.items()}
     gone = {name: axes for name, (_, axes) in found.items() if axes}
     return replace(schedule, kernel=without_axes(schedule.kernel, gone)) if gone else schedule, result

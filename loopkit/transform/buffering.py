@@ -412,7 +412,7 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
         for a in accesses_of(kernel, s):
             if a.array == name and partial is None and not a.affine:
                 at = ", ".join(map(to_text, a.subscripts))
-                raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' touches '{name}[{at}]'.",
+                raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' accesses '{name}[{at}]'.",
                                         subject=name, hint="leave this statement out with within=")
 
 
