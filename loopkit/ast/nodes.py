@@ -117,7 +117,7 @@ class AlignedArray:
 
     That is: its last stride is 1 element, and its other strides are such multiples.
 
-    :ivar strides: in elements, of all axes but the last: the array has exactly these, and rows may begin anywhere.
+    :ivar strides: the exact strides of all axes but the last, in elements; rows may then begin anywhere.
     """
 
     array: str
@@ -126,7 +126,7 @@ class AlignedArray:
 
     def __str__(self) -> str:
         rows = ", rows without gaps" if self.strides else ""
-        return f"{self.array} in {self.elements}s{rows}"
+        return f"{self.array} aligned to {self.elements} elements{rows}"
 
 
 @dataclass(frozen=True)

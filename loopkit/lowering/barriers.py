@@ -54,7 +54,8 @@ class _Want:
     :ivar cyclic: the gap after the last child serves too (the dependence is carried by the body's loop).
     :ivar reason: the user's, or the *hazard*'s.
     :ivar hazard: the reason for the barrier; ``None``: the user requested it.
-    :ivar level: the loop that carries the hazard, of those that both stand in; their number: one iteration of all.
+    :ivar level: the number of the shared loop that carries the hazard; the number of shared loops: none
+        carries it.
     """
 
     source: Path
@@ -139,7 +140,7 @@ def _nosync_contradicted(knl: LoopKernel, h: Hazard) -> IllegalTransformError:
 class _Placed:
     """A *barrier* in *gap* of the body at the path *body*.
 
-    :ivar beside: the statements of that body: it runs wherever one of them does, for some thread.
+    :ivar beside: the statements of that body: the barrier runs wherever one of them runs for some thread.
     """
 
     body: Path
@@ -156,7 +157,7 @@ class _Placed:
     def serves(self, w: _Want) -> bool:
         """Does it separate the source and the sink of *w*, one of which is in its body?
 
-        It then runs behind the source, or before the sink, in the same iteration of its own loops. It surely runs, as
+        It then runs behind the source, or before the sink, in the same iteration of its own loops. It must run, because
         the body does.
         """
         n = len(self.body)
@@ -212,7 +213,7 @@ def _left(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> Map:
     pairs = only_dims(differing_first_at(h.pairs, shared, w.level),
                       *([own.index(x) for x in end.names] for own, end in zip(inames, ends, strict=True)))
     if grid != {**grids[1], **grids[0]}:
-        return pairs                        # names do not tell which blocks are the same
+        return pairs                        # the names do not identify equal blocks
     for b in placed:
         between = b.between(launch, grid, *ends)
         pairs = pairs if between is None else pairs.subtract(between)
@@ -239,7 +240,7 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, 
     own = [w for w in wants.get(here, []) if not _is_served(launch, w, placed)]
     within = [w for w in own if not w.cyclic]
     gaps = _chosen_gaps(within, len(children))
-    # between two iterations there may be others, with the barriers that each iteration has
+    # further iterations may be between two iterations, with the barriers of each
     known = [*placed, *(_Placed(here, g, tuple(leaves(tree)), b) for g, b in gaps.items())]
     carried = [w for w in own if w.cyclic and not _is_served(launch, w, known)]
     gaps = _chosen_gaps([*within, *carried], len(children)) if carried else gaps

@@ -58,7 +58,7 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
     for axis in extents:
         users = [s for s in statements if axis in uses[s.id]]
         if len(users) < len(statements) and not all(_never_empty(knl, s) for s in users):
-            extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0 all the same
+            extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0
     ranges = {x: _thread_range(knl, x, inames, axis, extents) for axis, inames in on_axes if axis in BLOCK
               for x in inames}
     on_grid = [(axis, inames) for axis, inames in on_axes if axis in GRID]
@@ -67,7 +67,7 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
     if all(extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = _auto_loops_sequential(knl, tree, statements)
     ways = paths(tree)
-    domains: dict[tuple[object, ...], InstanceSet] = {}         # statements with one set keep one
+    domains: dict[tuple[object, ...], InstanceSet] = {}         # statements that share a set still share one
     bound = {}
     for s in statements:
         loops = loops_of(ways[s.id])
@@ -126,7 +126,7 @@ def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[st
     for axis, inames in on_grid:
         follows = _follows(knl, axis, inames, extents)
         for x in inames:
-            # the first has what the others leave of the axis, which may be longer than it needs
+            # the first one has the rest of the axis, which may be longer than needed
             lengths = (extents[axis], _packed_extent(knl, inames)) if x == inames[0] else (iname_extent(knl, x),)
             if all(isinstance(n, int) for n in (*lengths, iname_range(knl, x)[0])):
                 ranges[x] = _thread_range(knl, x, inames, axis, extents)

@@ -41,8 +41,8 @@ class Level:
     """The context in which a part of the program is built.
 
     :ivar known: names that may stand in its bounds and guards.
-    :ivar context: the conditions that hold for them.
-    :ivar bound: loops that are parameters here, because they stand outside of this part.
+    :ivar context: the conditions on them that hold.
+    :ivar bound: the loops outside of this part, which are parameters here.
     """
 
     known: frozenset[str]
@@ -149,7 +149,7 @@ class Coder:
         if special is not None:
             name = f"P{len(parts)}"
             domain = self._domain(special.statements or scope.statements, level, scope)
-            if not scope.where:             # the part asks for itself whether it runs, but not on which side of a split
+            if not scope.where:             # the part has its own guards, but none for the side of a split
                 domain = domain.named(in_plain_bounds(domain.set, level.context))
             parts[name] = _Part(domain, lambda values: with_values(special.emit(domain), domain.inames, values))
             return name
@@ -321,7 +321,7 @@ class Coder:
         assert isinstance(target, p.Variable | p.Subscript)
         value, combine = placed(self._value(bound, context, where)), s.combine
         if combine is not None and combine in self.kernel.operations:
-            # an operation of the user's is an expression like any other
+            # a user's operation is an ordinary expression
             value, combine = self.kernel.operations[combine].apply(target, value), None
         instance = tuple((x, values.get(x, p.Variable(x))) for x in s.inames)
         node: Node = Assign(target, value, combine, s.id, instance, instructions_of(s, target, value, self.storages))
@@ -349,7 +349,7 @@ class _Scope:
     """The place of a part in the tree of one level.
 
     :ivar loops: the loops of this level around it.
-    :ivar where: on which side of a split loop's condition it is.
+    :ivar where: its side of the condition of a split loop.
     :ivar statements: all statements of the innermost loop: threads reach a barrier whenever one of them may run.
     """
 

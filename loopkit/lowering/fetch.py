@@ -44,7 +44,7 @@ def spread_over_threads(launch: Launch, bound: BoundStatement, context: Set, sta
     for d in dims:
         context = context.intersect(range_condition(d.iname, d.low, d.low + d.extent - 1))
     body = statement(context)
-    # the statement's own inames have their axes; the box is spread over the others
+    # the statement's own inames have their axes; the box is distributed over the others
     taken = {axis for x in bound.hardware for axis in variables(launch.coordinates[x])}
     axes = [(axis, extent) for axis, extent in zip(BLOCK, launch.block, strict=True) if axis not in taken]
     here: list[Node] = []

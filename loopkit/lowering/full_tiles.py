@@ -41,7 +41,7 @@ def full_block(launch: Launch) -> tuple[Set, frozenset[str]] | None:
     for s, bound in launch.statements.items():
         found[s] = list(_conditions(launch, bound, seen=id(bound.domain) in seen))
         seen.add(id(bound.domain))
-    # those that share their inames of the grid share their blocks too
+    # statements with the same inames of the grid have the same blocks
     ways = {(bound.alone_on, *_blocks_of(launch, bound)) for bound in launch.statements.values()}
     ends = [s for s, bound in launch.statements.items() if len(ways) > 1 and _is_thin(launch, bound)]
     conditions = [c for s, own in found.items() if s not in ends for c in own]

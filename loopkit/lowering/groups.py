@@ -309,7 +309,7 @@ def _with_pending(tree: Tree, waits: Waits, places: Sequence[_Place], copies: Se
         own = node.instructions
         if commits(own) or pending(own) is not None:
             node = replace(node, instructions=group_instructions(commit=commits(own), leaving=next(numbers)))
-        return node if node.title else Seq(())          # a thread that waits for nothing there
+        return node if node.title else Seq(())          # the thread waits for nothing there
     return rewrite(tree, numbered)
 
 # }}}

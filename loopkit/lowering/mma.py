@@ -42,9 +42,9 @@ def mma_inames(knl: LoopKernel) -> frozenset[str]:
 def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
     """*body*, the program of *launch*, where nests of ``mma`` loops carry their instruction.
 
-    A nest in which some threads take no part, as in a partial tile, stays a nest of loops.
+    A nest that some threads do not execute, as in a partial tile, stays a nest of loops.
 
-    :raises PreconditionError: a nest is no product of matrices anywhere; with the reason.
+    :raises PreconditionError: a nest is nowhere a product of matrices; the message has the reason.
     """
     knl = launch.kernel
     meant = {s.statement.id for s in launch.statements.values() if collective_inames(knl, s.statement)}

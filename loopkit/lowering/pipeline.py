@@ -296,7 +296,7 @@ def lower_fully(knl: LoopKernel, machine: Machine = GPU, stop: str = STAGES[-1].
             placed = replace(placed_once(knl, machine), shapes=typed.shapes)
             return run(placed, stages("barriers", stop))
     except IllegalTransformError as refusal:
-        refusal.before = refusal.after = knl            # no step: threads of the kernel itself meet
+        refusal.before = refusal.after = knl            # no step: threads of the kernel itself conflict
         raise
     except StorageError as refusal:
         refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], knl, refusal.subject,

@@ -93,7 +93,7 @@ class _Splitter:
             if i in on_host:
                 launch_till(i)
             elif finished.get(i, -1) >= start:
-                # this end serves all that a later one would
+                # this end replaces all later ones
                 last = max(first for later, first in finished.items() if later >= i > first)
                 launch_till(_with_fewest_across(flows, range(last + 1, i + 1)))
             if i in on_host:

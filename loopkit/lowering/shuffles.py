@@ -113,8 +113,8 @@ class Written:
     :ivar trees: the statements in their order.
     :ivar result: the expression in place of the accumulator in the final statement.
     :ivar tags: the tags of new inames.
-    :ivar chains: arrays that statements one after another update. Each reads what the one before it wrote in the same
-        iteration, and the first one's values where that wrote none.
+    :ivar chains: arrays that statements one after another update. Each reads the element that the one before it wrote
+        in the same iteration, or the first one's if that wrote none.
     """
 
     statements: tuple[Statement, ...]
@@ -208,8 +208,8 @@ def no_shuffles(threads: OverThreads) -> str:
 def _of_whole_warps(threads: OverThreads, extents: Mapping[int, int]) -> bool:
     """Do the participating threads consist of whole warps? They have these *extents* along the axes of the block.
 
-    If the block is longer along an axis, warps must end where a place along the axis does, and the lanes lie before. A
-    statement outside of an axis has its lanes at the first place along it; all other places read its result.
+    If the block is longer along an axis, warps must end at the end of a place along the axis, and the lanes are before
+    it. A statement outside of an axis has its lanes at the first place along it; all other places read its result.
     """
     knl = threads.kernel
     block: dict[int, int] = {}
@@ -290,8 +290,8 @@ def combined(threads: OverThreads) -> Written:
 def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterator[tuple[Statement, Shuffle | None]]:
     """``held[l] op= held[l + s]`` for s = the powers of two below *together*, from the largest down.
 
-    The lanes from s on have no part in a step, nor in those behind it. They are left out where they must be: otherwise
-    they combine too, what they find there is never read.
+    The lanes from s on take no part in a step and later ones. A guard excludes them only if it must: otherwise they
+    combine too, and no lane reads their results.
 
     :arg why: the reason against shuffles; ``""``: lanes shuffle.
     """

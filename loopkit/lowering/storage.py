@@ -136,7 +136,7 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
                 ) -> Iterator[tuple[AddressSpace, tuple[str, ...]]]:
     """Address spaces and expansions to try, from the fewest cells up.
 
-    Only inames in which every value's writer and reader agree can tell cells apart, and those that subscript an axis
+    Only inames in which every value's writer and reader agree can distinguish cells, and those that subscript an axis
     do so already. A space and a shape that the user declared together are kept as they are.
     """
     knl, t = v.kernel, v.temporary
@@ -155,7 +155,7 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
         in_block = tuple(x for x in common if not isinstance(knl.tags.get(x), GroupTag))
         leads += [(space, (x for x in in_block if x in separating or parallel(x))), (space, in_block)]
     if t.address_space in (None, AddressSpace.GLOBAL):
-        # loops around both, the host's among them, need no cells of their own where each value is read before the next
+        # loops around both, also the host's, need no cells of their own if each value is read before the next
         apart = tuple(x for x in common if x in separating or parallel(x))
         fewest: list[Iterable[str]] = [()] if own else []
         leads += [(AddressSpace.GLOBAL, lead)

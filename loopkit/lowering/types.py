@@ -202,7 +202,7 @@ def _require_known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None
     unknown = [a.name for a in (*kernel.arguments, *kernel.temporaries.values()) if types[a.name] is None]
     if not unknown:
         return
-    # an output follows from what is read: name that first
+    # an output's dtype follows from inputs: name these first
     read = {name for s in kernel.statements for name in variables(expanded_expression(kernel, s))}
     causes = [name for name in unknown if name in kernel.argument_by_name and name in read] or unknown
     name = causes[0]

@@ -146,7 +146,7 @@ class _Finder(Elements):
 
     def _node(self, node: Node, names: Names, taken: set[str]) -> Node:
         match node:
-            case For() if node.instruction is not None:     # it loads its own elements
+            case For() if node.instruction is not None:     # the instruction loads its own elements
                 return node
             case For() if node.iname in self.inames:
                 return self._lanes(node, names, taken)
@@ -189,7 +189,7 @@ class _Finder(Elements):
                 own_loop = replace(loop, body=Block((assign,)))
                 late = any(i.completion is Completion.GROUP for i in assign.instructions)
                 if late and len({v.length for v in found}) + 1 != len(found):
-                    return own_loop                     # element by element: no registers are between
+                    return own_loop                     # element by element, without registers between
                 return with_vector_access(own_loop, found) if found else loop
             case _:
                 return loop

@@ -181,8 +181,8 @@ def test_lanes_that_load_one_by_one_load_what_lanes_beside_them_need(text: str, 
 def test_a_thread_in_rows_without_gaps_has_no_branch_for_the_end_of_a_row() -> None:
     """Lanes that are cut off are computed with what is there; where the array may end, they are not."""
     whole, others = str(lk.lower(lk.library.stencil_2d(columns=69, threads=(32, 2)), stop="ast")).split("else\n", 1)
-    assert "# all are computed" in whole
-    assert "# all are computed" not in others
+    assert "# all iterations are computed" in whole
+    assert "# all iterations are computed" not in others
     low = lk.lower(neighbours_anywhere(12, 2))
     wrong = changed(low, lambda node: replace(node, instruction=replace(node.instruction, computes_all=True))
                     if isinstance(node, For) and isinstance(node.instruction, VectorAccess) else node)
@@ -196,7 +196,7 @@ def test_a_row_with_more_behind_it_is_not_asked_for_its_length() -> None:
         lk.GlobalArg("a", F32), lk.GlobalArg("out", F32, ("n", "m")), "..."])
     knl = lk.split_iname(lk.split_iname(knl, "j", 4, inner_tag="vec"), "j_outer", 3, outer_tag="g.0", inner_tag="l.0")
     code = lk.generate_code(knl)
-    assert sorted(map(str, code.assumed)) == ["a in 4s", "out in 4s"]
+    assert sorted(map(str, code.assumed)) == ["a aligned to 4 elements", "out aligned to 4 elements"]
 
 
 def test_bounds_from_memory_cut_no_vectors() -> None:
