@@ -1,4 +1,4 @@
-"""Pairs that a step on the caller's account gave up: storage, barriers and checks believe these and no others."""
+"""Assumed dependences: storage, barriers and checks rely on these and no others."""
 from __future__ import annotations
 
 import random

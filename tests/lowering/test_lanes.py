@@ -1,4 +1,4 @@
-"""Vectors of which a domain has not all lanes: loaded whole where that is harmless, stored lane by lane."""
+"""Partial vectors: loaded whole if that is harmless, stored element by element."""
 from __future__ import annotations
 
 import random

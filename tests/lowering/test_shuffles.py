@@ -1,4 +1,4 @@
-"""Reductions by shuffles: which are, in which order they combine, and what CUDA's compiler makes of them."""
+"""Reductions by shuffles: their conditions, the order of combination, and the code of CUDA's compiler."""
 from __future__ import annotations
 
 import random
