@@ -88,7 +88,7 @@ def test_vectors_where_rows_begin_anywhere(m: int, length: int) -> None:
     knl = anywhere(m, length, m % length, dtype={2: np.float64, 4: F32, 8: np.float16}[length])
     low = lk.lower(knl)
     assert not list(findings(low))
-    gaps = f"in {length}s, rows without gaps"
+    gaps = f"aligned to {length} elements, rows without gaps"
     assert sorted(map(str, lk.generate_code(knl).assumed)) == [f"a {gaps}", f"out {gaps}"]
     for n in (0, 1, 2, 5, 9):
         a = np.arange(n*m).reshape(n, m).astype(F32)
