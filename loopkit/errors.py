@@ -7,7 +7,7 @@ from typing import Any
 
 from loopkit.lazy import LazyTable
 
-#: Functions of higher floors that an error or a kernel offers (replaying, calling, the HTML form).
+#: Functions of higher layers that an error or a kernel offers (replaying, calling, the HTML form).
 #: ``loopkit/__init__.py`` fills in their addresses.
 ENTRY_POINTS = LazyTable[Callable[..., Any]]()
 

@@ -1,4 +1,4 @@
-"""Tables whose values are imported when somebody asks for them, so that a lower floor names what a higher one has."""
+"""Tables of lazily imported values, by which a lower layer names objects of a higher one without importing it."""
 from __future__ import annotations
 
 import pkgutil

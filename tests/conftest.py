@@ -1,4 +1,4 @@
-"""What every test may use: golden files and hypothesis' profiles."""
+"""Fixtures and options of all tests: golden files and hypothesis' profiles."""
 from __future__ import annotations
 
 import gc

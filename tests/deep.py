@@ -1,4 +1,4 @@
-"""How much is tried: a sample by default, which takes minutes, and everything where ``LOOPKIT_DEEP=1`` says so."""
+"""The amount of testing: a sample by default, which takes minutes, and all cases with ``LOOPKIT_DEEP=1``."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""What a missing compiler means for the tests that need it."""
+"""The effect of a missing compiler on the tests that need it."""
 from __future__ import annotations
 
 import re

@@ -1,9 +1,9 @@
-"""The rules of the house: who may import whom, and how large a thought may grow.
+"""The rules of the package: which layer may import which, and how long files and functions may be.
 
     lazy > errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target
-    > verification > runtime > (tune, notebook, library, interpreter)
+    > verification > runtime > (notebook, library, interpreter)
 
-A package imports from those before it, never from those after it; packages in one bracket leave each other alone.
+A package imports from those before it, never from those after it; packages in one bracket do not import each other.
 """
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ import loopkit as lk
 
 ROOT = Path(__file__).parents[1]
 
-#: From the ground up; packages in one tuple are of one height.
-FLOORS = (("lazy",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",),
+#: From the lowest layer up; packages in one tuple are in one layer.
+LAYERS = (("lazy",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",),
           ("language",), ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",),
-          ("tune", "notebook", "library", "interpreter"))
-HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
+          ("notebook", "library", "interpreter"))
+HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 
 #: Import names, which for these packages are their names on the package index.
 BASE_DEPENDENCIES = {Requirement(text).name for text in
@@ -74,7 +74,7 @@ class Module:
         return self.path.name == "__init__.py"
 
     @property
-    def floor(self) -> str:
+    def layer(self) -> str:
         """The package that it belongs to: the second part of its name."""
         return self.name.split(".")[1]
 
@@ -111,9 +111,9 @@ def _module_name(path: Path) -> str:
 
 MODULES = {m.name: m for m in (Module(_module_name(p), p) for p in sorted((ROOT / "loopkit").rglob("*.py")))}
 
-#: These stand on the roof and may import from every floor.
+#: These stand on the roof and may import from every layer.
 ROOF = ("loopkit", "loopkit.__main__")
-FLOOR_MODULES = [m for m in MODULES.values() if m.name not in ROOF]
+LAYER_MODULES = [m for m in MODULES.values() if m.name not in ROOF]
 
 
 def _own(target: str) -> str | None:
@@ -139,29 +139,29 @@ def each_module(rule: Callable[[Module], Iterable[str]]) -> Callable[[], None]:
 
 
 def test_every_package_has_a_floor() -> None:
-    assert {m.floor for m in FLOOR_MODULES} <= HEIGHT.keys()
+    assert {m.layer for m in LAYER_MODULES} <= HEIGHT.keys()
 
 
 @each_module
 def test_imports_go_down_only(module: Module) -> Iterator[str]:
     if module.name in ROOF:
         return
-    here = HEIGHT[module.floor]
+    here = HEIGHT[module.layer]
     for i in module.imports:
         own = _own(i.target)
-        if own == "loopkit" and module.floor == "library":
+        if own == "loopkit" and module.layer == "library":
             continue                                            # its pipelines are written as a user writes them
         if own in ROOF:
-            yield f"{_at(module, i.line)} imports {own}, which stands above every floor"
+            yield f"{_at(module, i.line)} imports {own}, which stands above every layer"
         elif own is not None:
-            other = MODULES[own].floor
-            if other != module.floor and HEIGHT[other] >= here:
-                yield f"{_at(module, i.line)} imports {own}: {other} does not stand below {module.floor}"
+            other = MODULES[own].layer
+            if other != module.layer and HEIGHT[other] >= here:
+                yield f"{_at(module, i.line)} imports {own}: {other} does not stand below {module.layer}"
 
 
 def test_no_import_cycles_between_modules() -> None:
     """What ``loopkit`` itself imports it imports once all others are there, or when somebody asks for it."""
-    graph = {m.name: {own for i in m.imports if (own := _own(i.target)) and own != m.name} for m in FLOOR_MODULES}
+    graph = {m.name: {own for i in m.imports if (own := _own(i.target)) and own != m.name} for m in LAYER_MODULES}
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as err:
@@ -180,7 +180,7 @@ def test_only_poly_imports_islpy(module: Module) -> list[str]:
 
 
 def test_only_the_library_and_targets_take_the_length_of_a_warp_from_the_table() -> None:
-    """Others get it from what they lower for; the library's pipelines are tuned to it."""
+    """Other modules get it from their target; the library's pipelines are made for it."""
     takers = {m.name for m in MODULES.values() if any(i.target == "loopkit.kernel.devices.WARP" for i in m.imports)}
     assert {name for name in takers if not name.startswith("loopkit.library.")} == {"loopkit.kernel.target"}
 
@@ -214,7 +214,7 @@ def test_an_instruction_is_named_where_it_belongs(name: str) -> None:
     """What all others need of an instruction they ask of :class:`loopkit.ast.nodes.Instruction`."""
     words, others = INSTRUCTIONS[name]
     allowed = {f"loopkit.{m}" for m in (f"instructions.{name}", "instructions.table", *others)}
-    named = {m.name for m in FLOOR_MODULES if not m.name.startswith("loopkit.library.") and re.search(words, m.text)}
+    named = {m.name for m in LAYER_MODULES if not m.name.startswith("loopkit.library.") and re.search(words, m.text)}
     assert sorted(named - allowed) == []
     assert sorted(m for m in allowed - named if not m.startswith("loopkit.instructions.")) == [], "no longer named"
 

@@ -88,7 +88,7 @@ def _refusals(step: _Step, moved: frozenset[str], temporaries: frozenset[str]) -
     beyond: dict[str, InstanceSet] = {}
     for new in after.statements:
         own = before.statement_by_id[new.id]
-        yield from _another_value(step, own, new)      # of statements not moved too: rules are shared
+        yield from _another_value(step, own, new)      # statements that did not move count too: rules are shared
         if new.id in moved:
             beyond[new.id] = analysis_domain(after, new).subtract(analysis_domain(before, own))
             for a in accesses_of(after, new):

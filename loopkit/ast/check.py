@@ -21,7 +21,7 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
     :raises InternalError: a name is used without a value, is defined twice in one scope or by itself, or hides the
         variable of a loop around it; a barrier, or an instruction of several threads, is under a condition that may
         differ between threads; a barrier, or a region with an instruction, is in a region; or a thread accesses
-        another thread's element of an array in lanes without an instruction for it.
+        another thread's element of an array in warp registers without an instruction for it.
     """
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
@@ -60,8 +60,8 @@ class _NameScope:
 class _Checker:
     """The state of the check of one function.
 
-    :ivar lanes: the arrays in lanes, and the number of subscripts that name the thread of an element.
-    :ivar own: for each array in lanes, these subscripts in the first access to a thread's own element.
+    :ivar lanes: the arrays in warp registers, and the number of subscripts that name the thread of an element.
+    :ivar own: for each array in warp registers, these subscripts in the first access to a thread's own element.
     """
 
     function: str
@@ -130,7 +130,7 @@ class _Checker:
             raise self._fault(f"{instruction.noun} stands where not all threads of a block come")
 
     def _own_elements(self, assign: Assign, foreign: Collection[Expression] = ()) -> None:
-        """Check that all elements in lanes but the *foreign* ones are the thread's own."""
+        """Check that all elements in warp registers but the *foreign* ones are the thread's own."""
         for e in (e for part in (assign.target, assign.value) for e in elements_of(part, self.lanes)):
             assert isinstance(e.aggregate, p.Variable)
             index = e.index_tuple[-self.lanes[e.aggregate.name]:]

@@ -82,7 +82,7 @@ class Instruction:
         return False
 
     def foreign_elements(self, region: Region, lanes: Collection[str]) -> Iterable[Expression]:
-        """The elements of arrays in lanes that it reads from other lanes."""
+        """The elements of arrays in warp registers that it reads from other lanes."""
         return ()
 
     def faults(self, region: Region, lanes: Collection[str]) -> Iterator[str]:
@@ -117,7 +117,7 @@ class AlignedArray:
 
     That is: its last stride is 1 element, and its other strides are such multiples.
 
-    :ivar strides: in elements, of all axes but the last: the array has exactly these, and rows may begin anywhere.
+    :ivar strides: the exact strides of all axes but the last, in elements; rows may then begin anywhere.
     """
 
     array: str
@@ -126,7 +126,7 @@ class AlignedArray:
 
     def __str__(self) -> str:
         rows = ", rows without gaps" if self.strides else ""
-        return f"{self.array} in {self.elements}s{rows}"
+        return f"{self.array} aligned to {self.elements} elements{rows}"
 
 
 @dataclass(frozen=True)
@@ -250,8 +250,8 @@ class Array:
     """An array that a function declares: shared by a block, or private to a thread.
 
     :ivar across_regions: it is private and keeps its value from one region to another.
-    :ivar lanes: if not 0, an array in lanes, and not *shared*: this many trailing axes have an element for each thread
-        of the block. The thread holds it in a register, and instructions of a warp read it from other lanes.
+    :ivar lanes: if not 0, an array in warp registers, and not *shared*: this many trailing axes have an element for
+        each thread of the block. Warp instructions read it from other lanes.
     :ivar swizzle: the permutation of a shared array's columns. Only the emitted text uses it.
     """
 

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from loopkit.ast.nodes import Array, Assign, Block, Call, Define, For, Function, If, Node, Program, Region, Sync
 from loopkit.expr.text import to_text
 
+#: Operations that C has an assignment for; the others print by name: ``max=``.
+_OPERATORS = {"sum": "+", "product": "*"}
+
 
 def program_text(program: Program) -> str:
     """*program* as text, a launch after the other; before them what the host does, if it is more than that.
@@ -15,7 +18,7 @@ def program_text(program: Program) -> str:
     >>> print(program_text(Program((Function("count", {}, {}, (), body),), Block((Call("count"),)))))
     launch count
       for i in 0 .. n
-        s sum= 1  {id=insn}
+        s += 1  {id=insn}
     """
     host = [] if program.host_order is None else [["host", *_lines(program.order, 1)]]
     return "\n\n".join("\n".join(part) for part in (*host, *map(_function, program.functions)))
@@ -41,8 +44,8 @@ def _function(function: Function) -> Iterator[str]:
 def _array(array: Array) -> str:
     extents = "".join(f"[{e}]" for e in array.shape)
     # shared memory keeps its values across regions anyway
-    lasting = " across regions" if array.across_regions and not (array.shared or array.lanes) else ""
-    where = "lanes" if array.lanes else "shared" if array.shared else "private"
+    lasting = ", live across regions" if array.across_regions and not (array.shared or array.lanes) else ""
+    where = "warp" if array.lanes else "shared" if array.shared else "private"
     return f"{where} {array.dtype} {array.name}{extents}{lasting}{f'  # {array.note}' if array.note else ''}"
 
 
@@ -55,7 +58,7 @@ def _node(node: Node, depth: int) -> Iterator[str]:
     pad = "  " * depth
     match node:
         case Assign():
-            operator = "=" if node.combine is None else f"{node.combine}="
+            operator = "=" if node.combine is None else f"{_OPERATORS.get(node.combine, node.combine)}="
             options = ", ".join((f"id={node.statement}", *(title for i in node.instructions for title in i.titles)))
             yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{{options}}}"
         case For():

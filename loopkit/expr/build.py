@@ -1,4 +1,4 @@
-"""Arithmetic nodes of any expressions.
+"""Constructors of sums, products and differences of any expressions.
 
 pymbolic's types keep truth values out of arithmetic; the kernel language allows them there, as C and numpy do. These
 functions convert between the two.

@@ -233,7 +233,7 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
             return function_type(name, _fold(join, expr.parameters, child))
         case Reduction():
             operand = child(expr.expr)
-            # of an operation of the user's nothing is known without the kernel
+            # a user's operation is not known without the kernel
             known = REDUCTIONS.get(expr.operation)
             return None if operand is None or known is None else reduction_type(known, operand)
         case p.ExpressionNode():

@@ -87,7 +87,7 @@ def _converted(expr: Expression, given: Type | None, index: np.dtype) -> Express
 
 
 def is_of_values(expr: Expression, typed: Typed) -> bool:
-    """Are the operands of *expr*, a part of a subscript, no indices but values as everywhere?
+    """Are the operands of *expr*, a part of a subscript, ordinary values and not indices?
 
     Those of a cast are, and real ones: what compares them is a truth value.
     """

@@ -72,7 +72,7 @@ def dtype_of(value: Any) -> np.dtype[Any] | None:
     >>> dtype_of("f4"), dtype_of(None), dtype_of(">f4")
     (dtype('float32'), None, None)
     """
-    if value is None:                                      # which numpy takes for float64
+    if value is None:                                      # numpy takes it for float64
         return None
     try:
         dtype: np.dtype[Any] = named_dtype(DTYPE_NAMES.get(value, value)) if isinstance(value, str) else np.dtype(value)
@@ -91,7 +91,7 @@ def epsilon(dtype: np.dtype[Any]) -> float:
 
 
 def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """numpy's ``promote_types``; where that has no answer for bfloat16, what it says of float16.
+    """numpy's ``promote_types``; where numpy has no result for bfloat16, its result for float16.
 
     So bfloat16 with int16 is float32 and with int32 float64, as for float16; the two halves together are float32.
 

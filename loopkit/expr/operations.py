@@ -139,7 +139,7 @@ def _require_reorderable(operation: ReductionOperation) -> None:
     for x, y, z in itertools.product(_SAMPLES, repeat=3):
         _require_equal(operation, ((x, y), z), (x, (y, z)))
     if start != start:
-        return                              # what is made of a NaN is no matter of integers
+        return                              # integers do not test the result for a NaN
     for pair in itertools.product(_SAMPLES, repeat=2):
         # a combined pair becomes part of another pair
         x = _combined(operation, pair)

@@ -29,7 +29,7 @@ _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 class BinaryOperator(NamedTuple):
-    """How tight an operator binds, how tight its right operand must bind, and the node of its operands."""
+    """A binary operator: its precedence, that of its right operand, and the node that it makes of its operands."""
 
     binding: int
     right: int

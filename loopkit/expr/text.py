@@ -116,7 +116,7 @@ def _without_sign(term: Expression) -> Expression | None:
         if not _negative(first):
             return None
         if first == -1 and isinstance(first, int):
-            # what is left may begin with a number of its own: keep them apart
+            # the rest may begin with a number: keep the two apart
             return None if _is_number(rest[0]) else rest[0] if len(rest) == 1 else p.Product(tuple(rest))
         return p.Product((-first, *rest))
     return None

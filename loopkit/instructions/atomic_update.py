@@ -22,7 +22,7 @@ class AtomicUpdate(MemoryInstruction):
     """The atomic update of an element by an assignment with an operation."""
 
     noun: ClassVar[str] = "an atomic update"
-    memories: ClassVar[frozenset[str]] = frozenset({"shared", "lanes", "global"})
+    memories: ClassVar[frozenset[str]] = frozenset({"shared", "warp", "global"})
     commutes: ClassVar[bool] = True
 
     def claims(self, element: Expression, target: Expression) -> bool:

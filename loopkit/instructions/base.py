@@ -15,7 +15,7 @@ from loopkit.kernel.statement import Statement
 class MemoryInstruction(Instruction):
     """An instruction that makes the accesses of a statement.
 
-    :cvar memories: the address spaces on which it works, and ``"lanes"`` for arrays in registers of a warp; a
+    :cvar memories: the address spaces on which it works, and ``"warp"`` for arrays in warp registers; a
         statement that writes elsewhere uses plain loads and stores.
     :cvar capability: the first architecture that has it: 80 for sm_80.
     :cvar alternative: what a user can do on an earlier one, as a part of a hint.

@@ -162,7 +162,7 @@ def _name(m: int, k: int) -> str:
     return f"mma_m{m}n8k{k}_f64"
 
 
-#: Where there is no instruction, each lane passes its elements on.
+#: Without the instruction, each lane shares its elements by shuffles.
 _BY_SHUFFLES = """\
     const int lane = threadIdx.x % 32;
     for (int k = 0; k < 4; ++k) {

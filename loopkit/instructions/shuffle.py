@@ -1,7 +1,7 @@
 """Warp shuffle: each lane of a warp reads a register of another lane.
 
-The instruction belongs to a region with one assignment that reads an element of an array in lanes: each thread holds
-one element of such an array in a register.
+The instruction belongs to a region with one assignment that reads an element of an array in warp registers: each
+thread holds one element of such an array in a register.
 """
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Shuffle(Instruction):
             source = f"first of {self.width} lanes"
         else:
             source = f"lane {'+' if self.offset > 0 else '-'} {abs(self.offset)}"
-        return (f"shuffle: {source}{', the others spare' if self.spare else ''}",)
+        return (f"shuffle: {source}{', other lanes unused' if self.spare else ''}",)
 
     def source(self, thread: Expression) -> Expression:
         """The thread from which *thread* reads."""
@@ -95,7 +95,7 @@ _EVERY_LANE = "0xffffffff"
 
 @dataclass(frozen=True)
 class Lanes:
-    """The arrays in lanes of one function.
+    """The arrays in warp registers of one function.
 
     :ivar others: for each array, the name of the value from another lane.
     :ivar variables: the arrays for which that name is a variable, because all lanes read and not all write.
@@ -150,7 +150,7 @@ class Lanes:
 
 
 def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype], str]) -> Lanes:
-    """The arrays of *function* that are in lanes."""
+    """The arrays of *function* that are in warp registers."""
     arrays = {a.name: a for a in function.arrays if a.lanes}
     variables = frozenset(_name(read_of_other_lane(node, arrays)[1]) for node in nodes_in(function.body)
                           if isinstance(node, Region) and _apart(node))

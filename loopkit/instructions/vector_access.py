@@ -57,10 +57,10 @@ class Vector:
 
     def __str__(self) -> str:
         verb = " and ".join(word for word, done in (("loaded", self.loaded), ("stored", self.stored)) if done)
-        given = f", given {', '.join(map(str, self.assumed))}" if self.assumed else ""
+        assuming = f", assuming {', '.join(map(str, self.assumed))}" if self.assumed else ""
         where = f" where {to_text(self.inside)}" if self.inside is not None else ""
         read = f" for {to_text(self.serves)}" if self.serves is not None else ""
-        return f"{to_text(self.element)} as {self.name} {verb} {self.length} at a time{read}{where}{given}"
+        return f"{to_text(self.element)} as {self.name} {verb} {self.length} at a time{read}{where}{assuming}"
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class VectorAccess(Instruction):
     """The vector loads before a loop and the vector stores after it.
 
     :ivar vectors: the loaded and stored elements.
-    :ivar computes_all: iterations that a condition excludes may be computed too, as all that they read is in its
-        array; they are not stored.
+    :ivar computes_all: iterations that a condition excludes may be computed too, because the elements that they read
+        exist; their results are not stored.
     """
 
     vectors: tuple[Vector, ...]
@@ -79,7 +79,7 @@ class VectorAccess(Instruction):
 
     @property
     def titles(self) -> tuple[str, ...]:
-        return (*map(str, self.vectors), *(("all are computed",) if self.computes_all else ()))
+        return (*map(str, self.vectors), *(("all iterations are computed",) if self.computes_all else ()))
 
     @property
     def assumed(self) -> tuple[Assumed, ...]:

@@ -96,7 +96,7 @@ def fits(value: object, kind: Any) -> bool:
 
 
 def _words(kind: Any) -> tuple[str, str]:
-    """How an error calls one value of *kind*, and several of them."""
+    """The words of an error for one value of *kind*, and for several."""
     origin: Any = get_origin(kind) or kind
     inner = get_args(kind)
     if kind in _WORDS:

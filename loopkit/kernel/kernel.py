@@ -108,7 +108,7 @@ class LoopKernel:
 
     @cached_property
     def paths(self) -> Mapping[str, Path]:
-        """The way from the root of the tree to each statement."""
+        """The path from the root of the tree to each statement."""
         return paths(self.tree)
 
     @cached_property
@@ -247,7 +247,7 @@ class LoopKernel:
 
     # }}}
 
-    # {{{ plugged in from higher floors
+    # {{{ plugged in from higher layers
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Run the kernel; :func:`loopkit.compile` documents the arguments and results."""
@@ -276,7 +276,7 @@ class LoopKernel:
     # }}}
 
 
-#: How many names an error lists.
+#: The number of names that an error lists.
 _FEW = 8
 
 

@@ -152,7 +152,7 @@ def without(tree: Tree, gone: Container[str]) -> Tree:
 
 @dataclass(frozen=True)
 class Step:
-    """One step on the way from the root to a leaf: into a loop, or to a child of a sequence."""
+    """One step on the path from the root to a leaf: into a loop, or to a child of a sequence."""
 
     position: int
     iname: str | None
@@ -162,7 +162,7 @@ Path = tuple[Step, ...]
 
 
 def paths(tree: Tree) -> dict[str, Path]:
-    """The way from the root to each statement."""
+    """The path from the root to each statement."""
     result: dict[str, Path] = {}
 
     def walk(node: Tree, path: Path) -> None:

@@ -97,7 +97,7 @@ class Hoister:
                     trees.append(tree)
                 else:
                     condition = walk(e.condition, here)
-                # what stands in a branch is evaluated where its condition holds: its subscripts may rely on that
+                # a branch is evaluated where its condition holds: its subscripts may rely on that
                 then = walk(e.then, here.under(condition, names))
                 otherwise = walk(e.else_, here.under(opposite(condition, names), names))
                 return with_children(e, (condition, then, otherwise))

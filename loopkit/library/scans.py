@@ -67,7 +67,7 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | N
 def _look_back(warps: int, rows: int, items: int) -> tuple[list[str], str]:
     """Domains and text for tiles of *warps* parts of *rows* rows, with *items* elements of a row per lane."""
     row, groups = WARP*items, GROUP*GROUP
-    # of a lane's first element in a row
+    # the subscript of a lane's first element in a row
     place = f"{warps*rows*row}*b + {rows*row}*w + {row}*u + {items}*l"
     domains = [
         f"{{[b]: 0<=b and {warps*rows*row}*b<n}}",

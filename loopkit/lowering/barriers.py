@@ -1,4 +1,4 @@
-"""The stage ``barriers``: barriers, each for a dependence that crosses threads of a block."""
+"""The stage ``barriers``: places barriers between dependent instances on different threads of a block."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, me
 from loopkit.lowering.groups import Event, steps_in_common, with_groups
 from loopkit.lowering.hazards import Hazard, at_once, hazards, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
-from loopkit.lowering.schedule import parted_by
+from loopkit.lowering.schedule import separated_by
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import carried_at, differing_first_at, in_one_iteration, only_dims, smallest_pair
@@ -27,16 +27,16 @@ from loopkit.poly.sets import InstanceSet, Map
 
 
 def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
-    """*launch* with a barrier wherever a hazard needs one, and no more than a sequence needs.
+    """*launch* with a barrier wherever a hazard needs one, and as few barriers as possible in each sequence.
 
-    :raises IllegalTransformError: two threads touch an element in no order, or ``nosync=`` hides a race.
+    :raises IllegalTransformError: two threads access an element in no order, or ``nosync=`` hides a race.
     """
     ways = paths(launch.tree)
     copies = list(unfinished(launch, storages))
     several = launch.threads > 1
     found = [want for h in (*copies, *(hazards(launch, storages) if several else ()))
              for want in _wants(launch.kernel, h, ways)]
-    found += _asked_for(launch, ways) if several else ()
+    found += _requested(launch, ways) if several else ()
     if not found:
         return launch
     wants: dict[Path, list[_Want]] = {}
@@ -50,11 +50,12 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
 class _Want:
     """A barrier wanted in one of the gaps *first*..*last* of a body (gap g is after child g).
 
-    :ivar source: the way to the statement that runs before it; *sink* to the one behind it.
+    :ivar source: the path to the statement that runs before it; *sink*: to the one behind it.
     :ivar cyclic: the gap after the last child serves too (the dependence is carried by the body's loop).
-    :ivar reason: of a user, or of the *hazard*.
-    :ivar hazard: why; ``None``: a user asked for it.
-    :ivar level: the loop that carries the hazard, of those that both stand in; their number: one iteration of all.
+    :ivar reason: the user's, or the *hazard*'s.
+    :ivar hazard: the reason for the barrier; ``None``: the user requested it.
+    :ivar level: the number of the shared loop that carries the hazard; the number of shared loops: none
+        carries it.
     """
 
     source: Path
@@ -81,7 +82,9 @@ class _Want:
 
     @property
     def rank(self) -> int:
-        """Flow tells most within an iteration, flow and anti alike between iterations, output less."""
+        """The priority of the reason: within an iteration flow first, between iterations flow and anti alike, output
+        last.
+        """
         h = self.hazard
         kind = "asked" if h is None else h.kind if h.of_value else "cell"
         order = ("flow", "anti", "output", "cell", "explicit", "asked")
@@ -109,10 +112,10 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
         yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False, h.reason, h, len(around))
 
 
-def _asked_for(launch: Launch, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
-    """The places of the barriers that a user wants between statements of this launch."""
+def _requested(launch: Launch, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
+    """The places of the barriers that the user requests between statements of this launch."""
     for barrier in launch.kernel.barriers:
-        pairs = [pair for pair in parted_by(launch.kernel, barrier) if launch.statements.keys() >= set(pair)]
+        pairs = [pair for pair in separated_by(launch.kernel, barrier) if launch.statements.keys() >= set(pair)]
         if barrier.kind == "local" and pairs:
             order = list(leaves(launch.tree))
             a, b = ways[max((a for a, _ in pairs), key=order.index)], ways[min((b for _, b in pairs), key=order.index)]
@@ -135,9 +138,9 @@ def _nosync_contradicted(knl: LoopKernel, h: Hazard) -> IllegalTransformError:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A *barrier* that stands in *gap* of a body, to which *body* is the way.
+    """A *barrier* in *gap* of the body at the path *body*.
 
-    :ivar beside: the statements of that body: it runs wherever one of them does, for some thread.
+    :ivar beside: the statements of that body: the barrier runs wherever one of them runs for some thread.
     """
 
     body: Path
@@ -146,7 +149,7 @@ class _Placed:
     barrier: Barrier
 
     def may_serve(self, w: _Want) -> bool:
-        """Do all threads that *w* is about wait here, and for what it is about?"""
+        """Does the barrier include all threads of *w*, and complete its event?"""
         return w.hazard is not None and w.scope <= self.barrier.scope and (
             w.completion is Completion.IMMEDIATE
             or any(w.completion is i.completes for i in self.barrier.instructions))
@@ -154,7 +157,7 @@ class _Placed:
     def serves(self, w: _Want) -> bool:
         """Does it separate the source and the sink of *w*, one of which is in its body?
 
-        It then runs behind the source, or before the sink, in the same iteration of its own loops. It surely runs, as
+        It then runs behind the source, or before the sink, in the same iteration of its own loops. It must run, because
         the body does.
         """
         n = len(self.body)
@@ -170,7 +173,7 @@ class _Placed:
         return self.gap < _position(way, n) if n == len(self.body) else self.body[n].position < way[n].position
 
     def between(self, launch: Launch, grid: OnAxes, source: Event, sink: Event) -> Map | None:
-        """The iterations of two statements, that of *source* first, between which it runs; ``None``: that is open.
+        """The iterations of two statements, that of *source* first, between which it runs; ``None``: not known.
 
         :arg grid: the inames of both on each axis of the grid.
         """
@@ -190,14 +193,14 @@ class _Placed:
 
 
 def _is_served(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> bool:
-    """Do the barriers of inner bodies separate what *w* wants separated?"""
+    """Do the barriers of inner bodies separate the source and the sink of *w*?"""
     able = [b for b in placed if b.may_serve(w)]
     return any(b.serves(w) for b in able) or (bool(able) and affordable(
         lambda: _left(launch, w, able).is_empty(), otherwise=False))
 
 
 def _left(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> Map:
-    """The iterations between which none of the barriers is known to run."""
+    """The iterations between which no barrier is known to run."""
     h, knl = w.hazard, launch.kernel
     assert h is not None
     inames = [knl.statement_by_id[s].inames for s in (h.source, h.sink)]
@@ -210,7 +213,7 @@ def _left(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> Map:
     pairs = only_dims(differing_first_at(h.pairs, shared, w.level),
                       *([own.index(x) for x in end.names] for own, end in zip(inames, ends, strict=True)))
     if grid != {**grids[1], **grids[0]}:
-        return pairs                        # names do not tell which blocks are the same
+        return pairs                        # the names do not identify equal blocks
     for b in placed:
         between = b.between(launch, grid, *ends)
         pairs = pairs if between is None else pairs.subtract(between)
@@ -219,7 +222,7 @@ def _left(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> Map:
 
 def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]
                    ) -> tuple[Tree, list[_Placed]]:
-    """*tree* with barriers in the gaps of each body, and where they stand; *here* is the path to *tree*.
+    """*tree* with barriers in the gaps of each body, and their places; *here* is the path to *tree*.
 
     The innermost bodies come first: a barrier that an inner loop needs anyway may serve the loops around it too.
     """
@@ -237,7 +240,7 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, 
     own = [w for w in wants.get(here, []) if not _is_served(launch, w, placed)]
     within = [w for w in own if not w.cyclic]
     gaps = _chosen_gaps(within, len(children))
-    # between two iterations there may be others, with the barriers that each iteration has
+    # further iterations may be between two iterations, with the barriers of each
     known = [*placed, *(_Placed(here, g, tuple(leaves(tree)), b) for g, b in gaps.items())]
     carried = [w for w in own if w.cyclic and not _is_served(launch, w, known)]
     gaps = _chosen_gaps([*within, *carried], len(children)) if carried else gaps
@@ -253,8 +256,9 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, 
 
 
 def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
-    """As few gaps as serve all *wants*: what each serves, which threads must wait for each other there, and which
-    events each waits for."""
+    """The fewest gaps that serve all *wants*: for each gap the wants that it serves, the scope of its barrier, and the
+    events that it completes.
+    """
     chosen: dict[int, Scope] = {}
     for scope in reversed(Scope):
         chosen |= dict.fromkeys(_fewest([w for w in wants if w.scope is scope], n, frozenset(chosen)), scope)
@@ -271,7 +275,7 @@ def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
 
 
 def _fewest(wants: Sequence[_Want], n: int, given: frozenset[int]) -> frozenset[int]:
-    """Gaps that serve all *wants* together with those *given*: from the front, each as late as it may be."""
+    """The fewest gaps that, with those *given*, serve all *wants*: from the front, each as late as possible."""
     chosen = set(given)
 
     def served(w: _Want) -> bool:

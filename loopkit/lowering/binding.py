@@ -1,4 +1,4 @@
-"""The stage ``binding``: hardware inames become parameters.
+"""The stage ``binding``: hardware inames become coordinates of the grid and the block.
 
 An axis of the grid or the block is an iname minus its minimum. A statement outside an axis of its launch runs
 at every place along it where its target has separate copies, and at coordinate 0 elsewhere.
@@ -58,7 +58,7 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
     for axis in extents:
         users = [s for s in statements if axis in uses[s.id]]
         if len(users) < len(statements) and not all(_never_empty(knl, s) for s in users):
-            extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0 all the same
+            extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0
     ranges = {x: _thread_range(knl, x, inames, axis, extents) for axis, inames in on_axes if axis in BLOCK
               for x in inames}
     on_grid = [(axis, inames) for axis, inames in on_axes if axis in GRID]
@@ -67,7 +67,7 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
     if all(extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = _auto_loops_sequential(knl, tree, statements)
     ways = paths(tree)
-    domains: dict[tuple[object, ...], InstanceSet] = {}         # statements with one set keep one
+    domains: dict[tuple[object, ...], InstanceSet] = {}         # statements that share a set still share one
     bound = {}
     for s in statements:
         loops = loops_of(ways[s.id])
@@ -85,7 +85,7 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],
                         extents: dict[str, Expression]) -> tuple[dict[str, Expression], Set]:
-    """*extents*, one of them zero where no statement runs at all, and the sizes for which there are blocks.
+    """*extents*, with one of them zero for sizes at which no statement runs, and the sizes for which there are blocks.
 
     The extent of an iname is an expression for the sizes at which it has values. At others it may be positive, and
     what is known of the iname in each block would be false there.
@@ -110,7 +110,7 @@ def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_gri
 
 
 def _follows(knl: LoopKernel, axis: str, inames: tuple[str, ...], extents: Mapping[str, Expression]) -> bool:
-    """Is *axis* of the grid as long as *inames* need wherever it has blocks, in sizes?"""
+    """Does *axis* of the grid have exactly the length that *inames* need, for all sizes with blocks?"""
     extent = extents[axis]
     return not isinstance(extent, int) \
         and _packed_extent(knl, inames) == (extent.then if isinstance(extent, p.If) else extent)
@@ -126,7 +126,7 @@ def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[st
     for axis, inames in on_grid:
         follows = _follows(knl, axis, inames, extents)
         for x in inames:
-            # the first has what the others leave of the axis, which may be longer than it needs
+            # the first one has the rest of the axis, which may be longer than needed
             lengths = (extents[axis], _packed_extent(knl, inames)) if x == inames[0] else (iname_extent(knl, x),)
             if all(isinstance(n, int) for n in (*lengths, iname_range(knl, x)[0])):
                 ranges[x] = _thread_range(knl, x, inames, axis, extents)
@@ -136,7 +136,7 @@ def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[st
 
 
 def _has_ends(knl: LoopKernel, iname: str, sizes: Set) -> bool:
-    """Has *iname*, for all *sizes*, the values of the first and of the last block?
+    """Does *iname* take the values of the first and of the last block, for all *sizes*?
 
     An axis begins at the least value for any sizes where that is constant; there may be blocks before the first value.
     """
@@ -171,7 +171,7 @@ def _auto_loops_sequential(knl: LoopKernel, tree: Tree, statements: Sequence[Sta
 
 
 def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Expression]:
-    """Each of *inames*, outermost first, as a function of the axis they share."""
+    """Each of *inames*, outermost first, as a function of the axis that they share."""
     result: dict[str, Expression] = {}
     stride: Expression = 1
     for x in reversed(inames):
@@ -183,7 +183,7 @@ def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Ex
 
 
 def _divisor(knl: LoopKernel, iname: str) -> Expression:
-    """The extent of *iname*, or 1 where it has no values: a block may be there all the same, for other statements."""
+    """The extent of *iname*, or 1 if it has no values: blocks may exist for other statements."""
     extent = iname_extent(knl, iname)
     if isinstance(extent, int) or knl.assumptions.is_subset(iname_span(knl, iname).set.params()):
         return extent
@@ -191,7 +191,7 @@ def _divisor(knl: LoopKernel, iname: str) -> Expression:
 
 
 def _require_one_packing(packings: dict[str, tuple[str, ...]], inames: tuple[str, ...]) -> bool:
-    """Record which inames share an axis, the same for all statements; is this packing new?
+    """Record the inames that share an axis, the same for all statements; returns whether this packing is new.
 
     :raises PreconditionError: one of *inames* shares its axis with others elsewhere.
     """

@@ -26,7 +26,7 @@ from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import VERSION, whole_here
-from loopkit.lowering.guard_folding import decided, has_branches, saying_where
+from loopkit.lowering.guard_folding import folded, has_branches, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
@@ -41,8 +41,8 @@ class Level:
     """The context in which a part of the program is built.
 
     :ivar known: names that may stand in its bounds and guards.
-    :ivar context: the conditions that hold for them.
-    :ivar bound: loops that are parameters here, because they stand outside of this part.
+    :ivar context: the conditions on them that hold.
+    :ivar bound: the loops outside of this part, which are parameters here.
     """
 
     known: frozenset[str]
@@ -62,8 +62,8 @@ class Level:
 class Coder:
     """Builds the program of one launch.
 
-    :ivar split: for a loop, where its tile is whole (see full_tiles).
-    :ivar in_place: parts that have no loops but a tile's get a version for whole tiles where they stand.
+    :ivar split: for a loop, the condition under which its tile is full (see full_tiles).
+    :ivar in_place: parts with a tile's loops only get a version for full tiles in their place.
     """
 
     launch: Launch
@@ -149,7 +149,7 @@ class Coder:
         if special is not None:
             name = f"P{len(parts)}"
             domain = self._domain(special.statements or scope.statements, level, scope)
-            if not scope.where:             # the part asks for itself whether it runs, but not on which side of a split
+            if not scope.where:             # the part has its own guards, but none for the side of a split
                 domain = domain.named(in_plain_bounds(domain.set, level.context))
             parts[name] = _Part(domain, lambda values: with_values(special.emit(domain), domain.inames, values))
             return name
@@ -214,7 +214,7 @@ class Coder:
         return result
 
     def _domain(self, statements: tuple[str, ...], level: Level, scope: _Scope) -> InstanceSet:
-        """The points of the loops here at which one of *statements* runs for some thread."""
+        """The points of the surrounding loops at which one of *statements* runs for some thread."""
         def points(domain: InstanceSet) -> InstanceSet:
             known = domain.bound(level.bound).onto(scope.loops)
             unknown = [x for x in known.params if x not in level.known]
@@ -227,7 +227,8 @@ class Coder:
     # {{{ special parts
 
     def _in_versions(self, statements: tuple[str, ...], level: Level, build: Callable[[Level], Node]) -> Node:
-        """The result of *build* for a part with a tile's loops only, with a version for full tiles if there is one."""
+        """The result of *build* for a part with a tile's loops only, beside a version for full tiles if there is one.
+        """
         def in_whole_tiles() -> tuple[Expression | None, Node] | None:
             condition = whole_here(self.launch, statements, level.known)
             if condition is None or condition.intersect(level.context).is_empty():
@@ -244,14 +245,14 @@ class Coder:
         """The inames of the unrolled loops at the top of *tree*."""
         inames: list[str] = []
         while isinstance(tree, Loop) and is_unrolled(self.kernel.tags.get(tree.iname)) and not self._spread_in(tree):
-            if inames and isinstance(tree.body, Leaf) and self.launch.statements[tree.body.statement].cut:
+            if inames and isinstance(tree.body, Leaf) and self.launch.statements[tree.body.statement].partial:
                 break
             inames.append(tree.iname)
             tree = tree.body
         return tuple(inames)
 
     def _unrolled(self, tree: Tree, inames: tuple[str, ...], level: Level) -> Node:
-        """Loops of constant trip count; what the domain leaves out becomes a guard inside."""
+        """Loops of constant trip count; a guard inside excludes points outside of the domain."""
         ranges: dict[str, tuple[int, int]] = {}
         inner = replace(level, bound=(*level.bound, *inames))
         for x in inames:
@@ -260,19 +261,20 @@ class Coder:
             inner = inner.knowing(range_condition(x, *ranges[x]), x)
             tree = tree.body
         loops = {x: own for x, own in ranges.items() if not isinstance(self.kernel.tags.get(x), VecTag)}
-        body = saying_where(self._build(tree, inner, self._region_leaf), loops, inner.context, self._is_of_threads)
+        body = with_limited_conditions(self._build(tree, inner, self._region_leaf), loops, inner.context,
+                                       self._is_of_threads)
         for x in reversed(inames):
             low, high = ranges[x]
             body = Block((For(x, low, high + 1, 1, body, unroll=True),))
         return body
 
     def _is_of_threads(self, condition: Expression) -> bool:
-        """Does *condition* depend on the thread, and on no size of a call?"""
+        """Does *condition* depend on the thread, and not on a parameter?"""
         names = variables(condition) if isinstance(condition, p.Comparison) else frozenset()
         return self.kernel.value_params.isdisjoint(names) and not names.isdisjoint({*self.launch.ranges, *BLOCK})
 
     def _spread_in(self, loop: Loop) -> BoundStatement | None:
-        """The statement in a ``vec`` loop that is spread over the threads: its rounds are around the loop."""
+        """The statement in a ``vec`` loop that is distributed over the threads: its rounds are around the loop."""
         match loop.body:
             case Leaf(statement) if isinstance(self.kernel.tags.get(loop.iname), VecTag):
                 bound = self.launch.statements[statement]
@@ -281,7 +283,7 @@ class Coder:
                 return None
 
     def _vector_of(self, bound: BoundStatement, iname: str, context: Set) -> Node:
-        """One vector of a statement of which all other inames are parameters."""
+        """One vector of a statement whose other inames are all parameters."""
         low, high = self._constant_range(iname, (bound.statement.id,))
         body = self._guarded_statement(bound, context.intersect(range_condition(iname, low, high)))
         return Block((For(iname, low, high + 1, 1, as_block(body), unroll=True),))
@@ -302,7 +304,7 @@ class Coder:
     # {{{ statements
 
     def _guarded_statement(self, bound: BoundStatement, context: Set) -> Node:
-        """A statement of which all inames are parameters, under what of its domain *context* does not imply."""
+        """A statement whose inames are all parameters, under the part of its domain that *context* does not imply."""
         everything = bound.domain.bound(bound.domain.inames)
         node = codegen.guarded(params_of(everything), context, CallNode("", ()))
         return converted(node, lambda _call: self._assignment(bound, {}, context))
@@ -319,7 +321,7 @@ class Coder:
         assert isinstance(target, p.Variable | p.Subscript)
         value, combine = placed(self._value(bound, context, where)), s.combine
         if combine is not None and combine in self.kernel.operations:
-            # an operation of the user's is an expression like any other
+            # a user's operation is an ordinary expression
             value, combine = self.kernel.operations[combine].apply(target, value), None
         instance = tuple((x, values.get(x, p.Variable(x))) for x in s.inames)
         node: Node = Assign(target, value, combine, s.id, instance, instructions_of(s, target, value, self.storages))
@@ -328,14 +330,14 @@ class Coder:
         return node
 
     def _value(self, bound: BoundStatement, context: Set, where: tuple[tuple[bool, Set], ...]) -> Expression:
-        """The statement's expression, without conditions that have one answer where this text of it runs."""
+        """The statement's expression, without conditions that have one truth value at this place of the text."""
         expression = expanded_expression(self.kernel, bound.statement)
         if not has_branches(expression):
             return expression
         everything = _on_side(InstanceSet((), params_of(bound.domain).intersect(context)), where)
         points = InstanceSet((), everything.set.from_params())
         names, types = integer_names(self.kernel, bound.statement), index_types(self.kernel)
-        return affordable(lambda: decided(expression, points, names, types), otherwise=expression)
+        return affordable(lambda: folded(expression, points, names, types), otherwise=expression)
 
     # }}}
 
@@ -347,7 +349,7 @@ class _Scope:
     """The place of a part in the tree of one level.
 
     :ivar loops: the loops of this level around it.
-    :ivar where: on which side of a split loop's condition it is.
+    :ivar where: its side of the condition of a split loop.
     :ivar statements: all statements of the innermost loop: threads reach a barrier whenever one of them may run.
     """
 
@@ -366,7 +368,7 @@ class _Opaque:
 
 @dataclass(frozen=True)
 class _Part:
-    """A leaf of the tree that isl sees."""
+    """A leaf of the tree that isl gets."""
 
     domain: InstanceSet
     emit: Callable[[tuple[Expression, ...]], Node]
@@ -381,7 +383,7 @@ def _on_side(points: InstanceSet, where: tuple[tuple[bool, Set], ...]) -> Instan
 
 
 def _once(body: Tree) -> Tree:
-    """The body of a loop of one iteration: nothing comes after it that its last barrier would wait for."""
+    """The body of a loop of one iteration, without its last barrier: no later iteration needs it."""
     match body:
         case Seq((*others, Barrier() as last)) if last.left_out_last:
             return seq(*others)
@@ -412,7 +414,7 @@ Specials = Callable[[Tree, Level], _Opaque | None]
 # {{{ isl's program as nodes
 
 def with_values(node: Node, inames: tuple[str, ...], values: tuple[Expression, ...]) -> Node:
-    """*node* where loops that isl found to have one iteration are named constants."""
+    """*node* with loops that isl reduced to one iteration replaced by named constants."""
     defines = tuple(Define(x, v) for x, v in zip(inames, values, strict=True) if v != p.Variable(x))
     return Block((*defines, node)) if defines else node
 
@@ -427,7 +429,7 @@ def with_values_substituted(emit: Callable[[Mapping[str, Expression]], Node], in
 
 
 def converted(node: codegen.Node, call: Callable[[CallNode], Node]) -> Node:
-    """isl's program as nodes; *call* gives what stands for a leaf."""
+    """isl's program as nodes; *call* makes the node of a leaf."""
     match node:
         case ForNode():
             return For(node.iname, node.start, node.stop, node.step, as_block(converted(node.body, call)))

@@ -80,7 +80,7 @@ T = TypeVar("T")
 
 
 def _attempt(question: Callable[[], T]) -> T | str:
-    """The answer to *question*, or the reason why there is none."""
+    """The result of *question*, or the reason why there is none."""
     try:
         found = affordable(question, otherwise=None, budget=BUDGET)
     except LoopkitError as error:

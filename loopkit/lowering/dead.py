@@ -28,7 +28,7 @@ def without_dead_statements(knl: LoopKernel) -> LoopKernel:
 
 
 def _left(knl: LoopKernel, kept: frozenset[str]) -> dict[str, ReductionNode]:
-    """The reductions of which a part combines something still."""
+    """The reductions that still have a part."""
     result = {}
     for name, node in knl.reductions.items():
         updates = tuple(s for s in node.updates if s in kept)

@@ -44,7 +44,7 @@ def spread_over_threads(launch: Launch, bound: BoundStatement, context: Set, sta
     for d in dims:
         context = context.intersect(range_condition(d.iname, d.low, d.low + d.extent - 1))
     body = statement(context)
-    # the statement's own inames have their axes; the box is spread over the others
+    # the statement's own inames have their axes; the box is distributed over the others
     taken = {axis for x in bound.hardware for axis in variables(launch.coordinates[x])}
     axes = [(axis, extent) for axis, extent in zip(BLOCK, launch.block, strict=True) if axis not in taken]
     here: list[Node] = []
@@ -77,7 +77,7 @@ def _thread_id(*axes: tuple[str, int]) -> Expression:
 
 def _rounds(dims: Sequence[_Dim], threads: int, thread: Expression, body: Block, name: str,
             knl: LoopKernel) -> Node:
-    """*body* for each point of *dims*, dealt out to *threads* threads, of which this one is *thread*."""
+    """*body* for each point of *dims*, distributed over *threads* threads; this thread has the number *thread*."""
     if not dims:
         return body if threads == 1 else If(p.Comparison(thread, "==", 0), body)
     points = prod(d.extent for d in dims)
@@ -99,7 +99,7 @@ def _rounds(dims: Sequence[_Dim], threads: int, thread: Expression, body: Block,
 
 
 def _digits(dims: Sequence[_Dim], number: Expression) -> list[Node]:
-    """Each coordinate of a box as a digit of the running number of its point, the last one fastest."""
+    """Each coordinate of a box as a digit of the number of its point, the last one fastest."""
     result: list[Node] = []
     for d in reversed(dims[1:]):
         result.append(Define(d.iname, add(remainder(number, d.extent), d.low)))

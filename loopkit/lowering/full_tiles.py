@@ -1,7 +1,8 @@
-"""Full-tile conditions: where no guard is needed, so that a version without guards stands beside the generic one.
+"""Full-tile conditions: the conditions under which a version of the text without guards is right.
 
-The condition is found from the constraints that couple what varies inside a tile (threads, fetched boxes,
-inner loops of constant range) to what names the tile, at the worst corner of the tile.
+Some inames vary inside a tile: threads, copied boxes, inner loops of constant range. Others number the tiles. A
+full-tile condition consists of the constraints that couple the two, at the worst corner of the tile. The version
+without guards stands beside the general one.
 """
 from __future__ import annotations
 
@@ -23,15 +24,15 @@ from loopkit.poly.affine import NotAffineError, subtract
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of
 from loopkit.poly.tiles import full_box_condition
 
-#: Operations of isl that a version for whole tiles may take.
+#: The budget of isl for a version for full tiles.
 VERSION = 2_000_000
 
 
 def full_block(launch: Launch) -> tuple[Set, frozenset[str]] | None:
     """The full-tile condition of a block, on sizes and blocks; ``None`` if no guard depends on it.
 
-    A statement that runs in one block along an axis only, such as peeled ends of rows, need not fill a tile. It comes
-    last, and does not constrain blocks that do not run it.
+    A statement that runs in one block along an axis only, such as peeled ends of rows, may have partial tiles.
+    It comes last, and does not constrain blocks that do not run it.
 
     :returns: the condition, and the statements that no block with a full tile runs.
     """
@@ -40,7 +41,7 @@ def full_block(launch: Launch) -> tuple[Set, frozenset[str]] | None:
     for s, bound in launch.statements.items():
         found[s] = list(_conditions(launch, bound, seen=id(bound.domain) in seen))
         seen.add(id(bound.domain))
-    # those that share their inames of the grid share their blocks too
+    # statements with the same inames of the grid have the same blocks
     ways = {(bound.alone_on, *_blocks_of(launch, bound)) for bound in launch.statements.values()}
     ends = [s for s, bound in launch.statements.items() if len(ways) > 1 and _is_thin(launch, bound)]
     conditions = [c for s, own in found.items() if s not in ends for c in own]
@@ -60,10 +61,10 @@ def full_block(launch: Launch) -> tuple[Set, frozenset[str]] | None:
 
 def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] | None = None, *, seen: bool = False
                 ) -> Iterator[Set]:
-    """The conditions under which a statement fills its tile.
+    """The conditions under which a statement has all points of its tile.
 
     :arg known: loops around the tile that the conditions may have; ``None``: the blocks only.
-    :arg seen: its domain came up before.
+    :arg seen: another statement has this domain too.
     """
     knl, inames = launch.kernel, bound.domain.inames
     unrolled = {x for x in inames if _is_unrolled(knl, x)}
@@ -77,17 +78,17 @@ def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] | 
     if filled is not None:
         yield filled
     if has_branches(expanded_expression(knl, bound.statement)):
-        yield from borders(knl, bound.statement, bound.domain, box, free_of, names, may_cut=known is not None)
+        yield from borders(knl, bound.statement, bound.domain, box, free_of, names, coupled=known is not None)
 
 
-#: Statements of a thread, with unrolled loops written out, that are not worth a second version for the sake of a few.
+#: The length of a thread's text, in statements with unrolled loops written out, above which it is not written twice.
 LONG = 256
 
 
 def edges_are_small(launch: Launch) -> bool:
-    """Is a thread's text long, and most of it the same for whole tiles and others?
+    """Is a thread's text long, and most of it the same for full and partial tiles?
 
-    A version of all of it, for the sake of loads and stores, is twice the text for the same work.
+    A second version of all of it only saves the guards of a few loads and stores.
     """
     lengths = {s: _length(launch.kernel, bound) for s, bound in launch.statements.items()}
     every = sum(lengths.values())
@@ -99,7 +100,7 @@ def edges_are_small(launch: Launch) -> bool:
 
 
 def _length(knl: LoopKernel, bound: BoundStatement) -> int:
-    """How often a statement stands in the text of a thread."""
+    """The number of copies of a statement in the text of a thread."""
     ranges = [constant_range(knl, bound.statement.domain, x) for x in bound.domain.inames if _is_unrolled(knl, x)]
     return prod(1 if low is None or high is None else high - low + 1 for low, high in ranges)
 
@@ -136,7 +137,7 @@ def _places(launch: Launch) -> Set:
 
 
 def full_iterations(launch: Launch) -> dict[LoopPlace, Set]:
-    """For each innermost tile loop, the condition under which an iteration's tile is whole."""
+    """For each innermost tile loop, the condition under which an iteration has a full tile."""
     result: dict[LoopPlace, Set] = {}
     for loop in _loops(launch.tree):
         if _is_unrolled(launch.kernel, loop.iname):

@@ -1,8 +1,10 @@
-"""Completion by commit groups: where a thread commits, and how many groups each wait leaves under way.
+"""Completion by commit groups: the places at which a thread commits, and the number of groups that each wait leaves
+pending.
 
 An access is performed where its thread waits for the commit group that holds it; other threads may rely on it behind a
-barrier there. A wait names groups by their number: all but so many of the newest. So a wait covers an access or not
-depending on how many commits come between, and these are counted exactly, as relations between iterations.
+barrier there. A wait names a number *n*, and waits for all groups but the *n* newest. So the number of commits between
+an access and a wait decides whether the wait covers the access. Commits are counted exactly, as relations between
+iterations.
 """
 from __future__ import annotations
 
@@ -37,13 +39,13 @@ from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import in_one_iteration, in_time_order, only_dims, shared_dims
 from loopkit.poly.sets import InstanceSet, Map, Set
 
-#: More groups than this are never left under way.
+#: The largest number of groups that a wait leaves pending.
 MOST_PENDING = 31
 
 
 @dataclass(frozen=True)
 class Event:
-    """The runs of a statement or a barrier, each in a block and in an iteration of the loops on *way*.
+    """The executions of a statement or a barrier, each in a block and in an iteration of the loops on *way*.
 
     :ivar names: the inames of the grid, and of those loops.
     :ivar points: their values at which it runs.
@@ -59,7 +61,7 @@ class Event:
         return cls(way, names, as_points(InstanceSet.universe(names).set))
 
     def in_order(self, other: Event, blocks: AbstractSet[str], before: bool) -> Map:
-        """The pairs of one block, by its inames *blocks*, of which this event is the first."""
+        """The pairs in one block, identified by its inames *blocks*, of which this event is the first."""
         pairs = in_one_iteration(Map.from_domain_and_range(self.points, other.points),
                                  shared_dims(self.names, other.names, sorted(blocks)))
         around = meeting(self.way, other.way).loops
@@ -67,7 +69,7 @@ class Event:
 
 
 def steps_in_common(first: Path, second: Path) -> int:
-    """How many steps two ways have in common."""
+    """The number of steps that two paths share."""
     apart = (i for i, (x, y) in enumerate(zip(first, second, strict=False)) if x != y)
     return next(apart, min(len(first), len(second)))
 
@@ -76,14 +78,14 @@ def steps_in_common(first: Path, second: Path) -> int:
 
 @dataclass(frozen=True)
 class _Place(Event):
-    """An event at which groups end or are waited for."""
+    """An event that commits groups or waits for them."""
 
     node: Barrier
 
 
 @dataclass(frozen=True)
 class Waits:
-    """The waits of a launch whose tree is *tree*, and what they make sure of."""
+    """The waits of a launch whose tree is *tree*, and the accesses that they complete."""
 
     launch: Launch
     tree: Tree
@@ -98,7 +100,7 @@ class Waits:
 
     @cached_property
     def places(self) -> tuple[_Place, ...] | None:
-        """The places of *tree*; ``None`` if it is not known when they are met."""
+        """The places of *tree*; ``None`` if it is not known when they run."""
         if self.blocks is None:
             return None
         found: list[_Place] = []
@@ -117,10 +119,10 @@ class Waits:
         return [x for x in points.params if x in self.launch.ranges or x in auto or x.startswith("l.")]
 
     def left(self, h: Hazard, scope: Scope, pending: Sequence[int | None]) -> Map | None:
-        """Those pairs of *h*, by :meth:`names`, between which no wait covers the copy; ``None``: there are none.
+        """The pairs of *h*, by :meth:`names`, between which no wait covers the copy; ``None``: there are none.
 
-        :arg scope: which threads the pairs are on: others than the copy's own see it behind a barrier of these only.
-        :arg pending: of each of the places, in place of its own.
+        :arg scope: the threads of the pairs: a thread other than the copy's own needs a barrier of this scope.
+        :arg pending: the number of each place, in place of its own.
         """
         assert self.places is not None
         pairs = self.by_names(h, self._place_names)
@@ -141,13 +143,13 @@ class Waits:
         return tuple(x for x in bound.statement.inames if x in own)
 
     def by_names(self, h: Hazard, among: AbstractSet[str]) -> Map:
-        """The pairs of *h* by what tells when their instances run."""
+        """The pairs of *h* in terms of :meth:`names`."""
         dims = ([self.launch.statements[s].statement.inames.index(x) for x in self.names(s, among)]
                 for s in (h.source, h.sink))
         return only_dims(h.pairs, *dims)
 
     def _covered(self, source: str, sink: str, place: int, pending: int) -> Map | None:
-        """Pairs between which a thread comes by *place*, with the copy in none of the *pending* newest groups there."""
+        """Pairs between which a thread passes *place*, where the copy is not in one of the *pending* newest groups."""
         def found() -> Map | None:
             assert self.places is not None
             ends_one = commits(self.places[place].node.instructions)
@@ -156,19 +158,19 @@ class Waits:
         return kept(self.memo, ("covered", source, sink, place, pending), found)
 
     def _groups(self, source: str, place: int, count: int) -> Map | None:
-        """Instances of *source* and iterations at which *place* ends the group of that number since, or a later one."""
+        """Instances of *source* and iterations in which *place* commits at least that many groups later."""
         return kept(self.memo, ("groups", source, place, count), lambda: self._order(source, place) if count == 1
                     else self._behind(source, place, count - 1))
 
     def _behind(self, source: str, place: int, count: int) -> Map | None:
-        """Instances of *source* and iterations of *place* between which a place ends the group of that number."""
+        """Instances of *source* and iterations of *place* with a commit between them."""
         ends = (i for i, other in enumerate(self.places or ()) if commits(other.node.instructions))
         some = [found.apply_range(self._order(i, place)) for i in ends
                 if (found := self._groups(source, i, count)) is not None]
         return reduce(Map.union, some) if some else None
 
     def _order(self, first: str | int, second: str | int) -> Map:
-        """Pairs in one block, of statements by their names or of places by number, of which the first comes first."""
+        """Pairs in one block, of statements by id or of places by number, of which the first runs first."""
         def found() -> Map:
             a, b = self._event(first), self._event(second)
             return a.in_order(b, self.blocks or frozenset(), meeting(a.way, b.way).before)
@@ -181,7 +183,8 @@ class Waits:
 
 
 def _barriers(tree: Tree, way: Path, body: Tree) -> Iterator[tuple[Barrier, Path, Tree]]:
-    """The places of *tree* where groups end or are waited for, each with its way and the innermost loop's body."""
+    """The places of *tree* that commit groups or wait for them, each with its path and the body of the innermost loop.
+    """
     match tree:
         case Barrier():
             if commits(tree.instructions) or pending(tree.instructions) is not None:
@@ -200,7 +203,7 @@ def _barriers(tree: Tree, way: Path, body: Tree) -> Iterator[tuple[Barrier, Path
 # {{{ placing them
 
 def with_groups(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
-    """*tree*, whose waits wait for all copies, with groups: each wait leaves as many under way as it may."""
+    """*tree*, whose waits wait for all copies, with groups: each wait leaves as many groups pending as possible."""
     if not copies:
         return tree
     waits = Waits(launch, tree)
@@ -236,7 +239,7 @@ def _group_by_group(tree: Tree, copies: Sequence[Hazard], waits: Waits, blocks: 
 
 
 def _at(tree: Tree, way: Path) -> Tree:
-    """The part of *tree* to which *way* leads."""
+    """The part of *tree* at the path *way*."""
     for step in way:
         if isinstance(tree, Loop):
             tree = tree.body
@@ -247,7 +250,7 @@ def _at(tree: Tree, way: Path) -> Tree:
 
 
 def _ending(tree: Tree, way: Path) -> Tree:
-    """*tree* where the loop at the end of *way* ends a group in each iteration."""
+    """*tree* with a commit in each iteration of the loop at the path *way*."""
     if not way:
         return seq(tree, Barrier(instructions=group_instructions(commit=True, leaving=None), scope=Scope.THREAD))
     if isinstance(tree, Loop):
@@ -258,7 +261,7 @@ def _ending(tree: Tree, way: Path) -> Tree:
 
 
 def _committing(tree: Tree, copies: frozenset[str], *, begun: bool) -> tuple[Tree, bool]:
-    """*tree* where waits end the group of the copies begun since the last one; and are there such at its end?"""
+    """*tree* where waits commit the copies started since the last commit; and whether some remain at its end."""
     match tree:
         case Leaf(statement):
             return tree, begun or statement in copies
@@ -281,7 +284,7 @@ def _committing(tree: Tree, copies: frozenset[str], *, begun: bool) -> tuple[Tre
 
 
 def _with_pending(tree: Tree, waits: Waits, places: Sequence[_Place], copies: Sequence[Hazard]) -> Tree:
-    """*tree* whose waits leave as much under way as they may, those in inner loops first."""
+    """*tree* whose waits leave as many groups pending as possible, those in inner loops first."""
     leaving = [pending(place.node.instructions) for place in places]
 
     def enough(place: int, number: int | None) -> bool:
@@ -306,7 +309,7 @@ def _with_pending(tree: Tree, waits: Waits, places: Sequence[_Place], copies: Se
         own = node.instructions
         if commits(own) or pending(own) is not None:
             node = replace(node, instructions=group_instructions(commit=commits(own), leaving=next(numbers)))
-        return node if node.title else Seq(())          # a thread that waits for nothing there
+        return node if node.title else Seq(())          # the thread waits for nothing there
     return rewrite(tree, numbered)
 
 # }}}

@@ -1,7 +1,7 @@
-"""Conditions that are decided where they stand: the question and the other branch are left out.
+"""Guard folding: drops the conditions, and the branches, that are known at their place in the text.
 
-A border is where a tile is cut off by a condition of an ``if`` rather than by a bound, as that of a grid with fixed
-values around it. It is part of what makes a tile whole, so that the version for whole tiles need not ask.
+A border is a condition of an ``if`` that makes a tile partial, for example at the edge of a grid with fixed values
+around it. The full-tile condition includes it, so that the version for full tiles has no such ``if``.
 
 In unrolled loops, conditions are limited to the iterations in which they can fail. With constant lengths, a condition
 may hold in all iterations but the first, by the ranges of blocks and threads. The CUDA compiler does not always find
@@ -38,18 +38,18 @@ def has_branches(expr: Expression) -> bool:
     return any(isinstance(e, p.If) for e in subexpressions(expr))
 
 
-def decided(expr: Expression, points: InstanceSet, names: frozenset[str], types: Mapping[str, Type]) -> Expression:
-    """*expr* as it is at all of *points*, without conditions on *names* that have one answer there.
+def folded(expr: Expression, points: InstanceSet, names: frozenset[str], types: Mapping[str, Type]) -> Expression:
+    """*expr* as it is at all of *points*, without conditions on *names* that have one truth value there.
 
-    A branch whose dtype is not that of the whole stays: what is around it would be computed in another one.
+    A condition stays if dropping it would change the dtype of the expression.
     """
     if not isinstance(expr, p.If):
-        return map_children(expr, lambda e: decided(e, points, names, types))
+        return map_children(expr, lambda e: folded(e, points, names, types))
     holds = _where(points, expr.condition, names)
     if holds is None:
-        return map_children(expr, lambda e: decided(e, points, names, types))
+        return map_children(expr, lambda e: folded(e, points, names, types))
     fails = points.subtract(holds)
-    then, other = decided(expr.then, holds, names, types), decided(expr.else_, fails, names, types)
+    then, other = folded(expr.then, holds, names, types), folded(expr.else_, fails, names, types)
     dtype = type_of(expr, types.get)
     for branch, meant, never in ((then, expr.then, fails), (other, expr.else_, holds)):
         if never.is_empty() and dtype is not None and type_of(meant, types.get) == dtype:
@@ -58,21 +58,21 @@ def decided(expr: Expression, points: InstanceSet, names: frozenset[str], types:
 
 
 def _plain(condition: Expression) -> Expression:
-    """An affine *condition* with the terms of its sides collected, as those of subscripts are."""
+    """An affine *condition* with like terms collected on each side, as in subscripts."""
     if isinstance(condition, p.Comparison):
         return p.Comparison(add(condition.left), condition.operator, add(condition.right))
     return map_children(condition, _plain)
 
 
 def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Ranges,
-            free_of: tuple[str, ...], blocks: frozenset[str], *, may_cut: bool) -> Iterator[Set]:
-    """The conditions on sizes and *blocks* under which a condition of *s* has one answer in all of a tile.
+            free_of: tuple[str, ...], blocks: frozenset[str], *, coupled: bool) -> Iterator[Set]:
+    """The conditions on sizes and *blocks* under which a condition of *s* has one truth value in all of a tile.
 
-    It is the answer of most tiles, which leaves the blocks along each axis unbounded. A condition that couples two axes
-    cuts through the grid and is no border of it.
+    Most tiles have this truth value, so that the blocks along each axis are unbounded. A condition that couples two
+    axes divides the grid and is not a border.
 
     :arg box: the inames that vary inside a tile, with their ranges.
-    :arg may_cut: such conditions count too.
+    :arg coupled: conditions that couple two axes count too.
     """
     expression = expanded_expression(knl, s)
     conditions = dict.fromkeys(e.condition for e in subexpressions(expression) if isinstance(e, p.If))
@@ -82,21 +82,23 @@ def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Ranges,
             continue
         for side in (holds, domain.subtract(holds)):
             found = full_box_condition(side.set, side.inames, box, involving=(), free_of=free_of)
-            if found is not None and (may_cut or not couples(found, blocks)) \
+            if found is not None and (coupled or not couples(found, blocks)) \
                     and all(is_endless(found, x) for x in blocks):
                 yield found
                 break
 
 
 def _where(points: InstanceSet, condition: Expression, names: frozenset[str]) -> InstanceSet | None:
-    """The points at which an affine *condition* holds; one that is affine for single values only stays in the text."""
+    """The points at which an affine *condition* holds; ``None`` for a condition that is affine at single values only.
+    """
     return where_holds(points, condition, names) if is_affine_condition(condition, names) else None
 
 
-def saying_where(block: Block, ranges: Ranges, context: Set, about: Callable[[Expression], bool]) -> Block:
-    """*block*, inside loops that are unrolled over *ranges*, where conditions say in which iterations they may fail.
+def with_limited_conditions(block: Block, ranges: Ranges, context: Set, about: Callable[[Expression], bool]) -> Block:
+    """*block*, inside loops that are unrolled over *ranges*, with conditions limited to the iterations in which they
+    can fail.
 
-    :arg context: what is known around the block.
+    :arg context: the conditions that hold around the block.
     :arg about: is a condition limited?
     """
     def one(node: Node) -> Node:
@@ -107,7 +109,7 @@ def saying_where(block: Block, ranges: Ranges, context: Set, about: Callable[[Ex
                 return map_child_nodes(replace(node, condition=condition), one)
             case For(start=int() as start, stop=int() as stop):
                 inside = context.intersect(range_condition(node.iname, start, stop - 1))
-                return replace(node, body=saying_where(node.body, ranges, inside, about))
+                return replace(node, body=with_limited_conditions(node.body, ranges, inside, about))
             case _:
                 return map_child_nodes(node, one)
     return map_child_nodes(block, one)
@@ -130,9 +132,9 @@ def _part(part: Expression, ranges: Ranges, context: Set) -> Expression:
 
 
 def unless(part: Expression, fails: Set, ranges: Ranges) -> Expression:
-    """*part*, which is false at points of *fails* only, with the iterations of one of *ranges* in which it is not.
+    """*part*, which is false at points of *fails* only, or the iterations of one of *ranges* in which it cannot fail.
 
-    *part* alone, if these are not most of them: there is little to win, and a text to read.
+    *part* alone, if these are few: the longer text would save little.
     """
     for x, (first, last) in ranges.items():
         low, high = InstanceSet((), fails.from_params()).onto((x,)).constant_range(x)

@@ -1,4 +1,6 @@
-"""Hazards: dependences of a launch that need a barrier, because they cross threads of a block, or that need a wait."""
+"""Hazards: dependences of a launch that need a barrier, because they run on two threads of a block, or that need a
+wait.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,14 +36,14 @@ from loopkit.poly.sets import Map
 
 @dataclass(frozen=True)
 class Hazard:
-    """Pairs of instances of one block in an order that a barrier has to keep, or a wait.
+    """Pairs of instances of one block whose order a barrier or a wait must keep.
 
-    They touch one element, one of them writing, or dep= asks for their order. They run on different threads, unless the
-    source is asynchronous.
+    They access one element, one of them writing, or dep= requests their order. They run on different threads, unless
+    the source is asynchronous.
 
     :ivar pairs: source to sink, in time order.
     :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; *reason* is its text for a reader of the code.
-    :ivar scope: which threads the two always are of; one thread only where the source is asynchronous.
+    :ivar scope: the threads that always include both; one thread only if the source is asynchronous.
     :ivar of_value: a flow that brings a value; other pairs of a write and a read only share a cell.
     :ivar completion: the event at which the source is performed.
     """
@@ -61,16 +63,16 @@ class Hazard:
 
 
 def hazards(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]:
-    """All pairs of *launch* that cross threads of a block.
+    """All dependent pairs of *launch* on two threads of a block.
 
-    :raises IllegalTransformError: two threads touch one cell at the same time.
+    :raises IllegalTransformError: two threads access one cell at the same time.
     """
-    yield from _argument_hazards(launch, "")            # the order that dep= asks for, of no array
+    yield from _argument_hazards(launch, "")            # the order that dep= requests, of no array
     for array, accesses in accesses_by_array(launch.kernel).items():
         here = [a for a in accesses if a.statement in launch.statements]
         storage = storages.get(array)
         if storage is not None and (storage.space is AddressSpace.PRIVATE or storage.lanes):
-            continue                         # what lanes read of each other, they read when all of them are there
+            continue                         # a warp instruction reads another lane's register when all lanes are there
         if not any(a.is_write for a in here):
             continue
         if storage is None:
@@ -80,7 +82,7 @@ def hazards(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]
 
 
 def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]:
-    """All pairs of *launch* that must wait for an asynchronous access: conflicting accesses behind it."""
+    """All pairs of *launch* that must wait for an asynchronous access: the later conflicting accesses."""
     knl = launch.kernel
     every = {x: completion_of(i for i in bound.statement.instructions if serves(i, bound.statement, storages))
              for x, bound in launch.statements.items()}
@@ -101,7 +103,8 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
                     continue
                 assert storage is not None
                 where = meeting(ways[source], ways[b.statement])
-                pairs = _in_one_block(knl, source, b.statement, same_element(storage.touched(a), storage.touched(b)))
+                pairs = _in_one_block(knl, source, b.statement,
+                                      same_element(storage.accessed_cells(a), storage.accessed_cells(b)))
                 ordered = in_time_order(pairs, shared_loops(knl, source, b.statement, where.loops), where.before)
                 if not ordered.is_empty():
                     yield hazard(a.array, source, b.statement, ordered, kind_of(a.is_write, b.is_write))
@@ -111,7 +114,8 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
 
 
 def _argument_hazards(launch: Launch, array: str) -> Iterator[Hazard]:
-    """Between accesses to an argument: the kernel's own dependences, inside one block; no name: what dep= asks for."""
+    """Hazards of an argument: the kernel's dependences, inside one block; without a name: the order that dep= requests.
+    """
     for d in dependences(launch.kernel):
         if d.array == array and d.source in launch.statements and d.sink in launch.statements:
             pairs = _other_thread(launch, d.source, d.sink, d.relation)
@@ -120,14 +124,14 @@ def _argument_hazards(launch: Launch, array: str) -> Iterator[Hazard]:
 
 
 def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access]) -> Iterator[Hazard]:
-    """Between accesses to cells of a shared or global temporary: all pairs, in the order that runs."""
+    """Hazards of a shared or global temporary: all conflicting pairs, in execution order."""
     knl, ways = launch.kernel, paths(launch.tree)
     cache: dict[object, Map | None] = {}
     values = {(d.source, d.sink) for d in dependences(knl)
               if d.of_value and d.kind == "flow" and d.array == storage.name}
-    touched = [(a, storage.touched(a)) for a in accesses]
-    for a, first in touched:
-        for b, second in touched:
+    accessed = [(a, storage.accessed_cells(a)) for a in accesses]
+    for a, first in accessed:
+        for b, second in accessed:
             where = meeting(ways[a.statement], ways[b.statement])
             one = a.statement == b.statement
             if not (a.is_write or b.is_write) or commute(a, b) or not (where.loops or where.before or one):
@@ -155,16 +159,18 @@ def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access
 
 
 def at_once(knl: LoopKernel, array: str, kind: str, statements: tuple[str, str], pairs: Map) -> IllegalTransformError:
-    """The error for *pairs* of two threads that touch one element at the same time: no barrier can come between."""
+    """The error for *pairs* of two threads that access one element at the same time, so that no barrier can separate
+    them.
+    """
     a, b = (knl.statement_by_id[s] for s in statements)
     params, first, second = smallest_pair(pairs, a.inames, b.inames, parameters_of(knl))
     return IllegalTransformError(
-        f"Two threads would touch one element of '{array}' at once.",
+        f"Two threads would access one element of '{array}' at once.",
         witness_at(knl, array, kind, params, (a.id, first), (b.id, second)), ["keep one of the inames sequential"])
 
 
 def _in_one_block(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
-    """Those *pairs* that run in one block."""
+    """The *pairs* that run in one block."""
     x, y = (knl.statement_by_id[s].inames for s in (source, sink))
     first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
     known = [pair for axis in first.keys() & second.keys()
@@ -173,7 +179,7 @@ def _in_one_block(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
 
 
 def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
-    """Those *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
+    """The *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
     knl, a, b = launch.kernel, launch.statements[source], launch.statements[sink]
     pairs = _in_one_block(knl, source, sink, pairs)
     same: Map | None = pairs
@@ -183,9 +189,9 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
         if ca is not None and cb is not None:
             known.append((ca, cb))
         elif ca is not None or cb is not None or a.auto or b.auto:
-            same = None                      # one side is met on every thread along the axis, or on any
+            same = None                      # one side runs on every thread along the axis, or on any
     if collective_inames(knl, a.statement) or collective_inames(knl, b.statement):
-        same = None                          # what an instance reads, any lane of its warp may load
+        same = None                          # any lane of the warp may load the operands of an instance
     if same is not None and known:
         same = equal_coordinates(a.statement.inames, [c for c, _ in known], b.statement.inames, [c for _, c in known])
     if same is not None:
@@ -194,7 +200,9 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
 
 
 def _apart(launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
-    """Do all *pairs*, of two threads, run in one warp? It holds threads with neighbouring numbers, ``l.0`` fastest."""
+    """The scope of the barrier that *pairs*, of two threads, need. A warp has threads with neighbouring numbers,
+    ``l.0`` fastest.
+    """
     warp = launch.machine.warp
     if launch.threads <= warp:
         return Scope.WARP

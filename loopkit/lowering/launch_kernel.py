@@ -1,4 +1,4 @@
-"""The host's loops around launches: its part of a loop program, and each launch in them as a kernel of its own."""
+"""The host's loops around launches, and each launch in them as a kernel."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,9 +36,9 @@ def host_domain(knl: LoopKernel, part: LaunchBody) -> InstanceSet:
 
 
 def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
-    """The host's program: it launches wherever an instance of the launch may run, and nowhere else.
+    """The host's program: it launches exactly where an instance of the launch may run.
 
-    A launch outside of all loops is not put under a condition.
+    A launch outside of all loops has no condition.
     """
     knl = schedule.kernel
     names = [launch.name for launch in launches]
@@ -65,13 +65,15 @@ def _code_tree(node: HostNode, names: list[str]) -> CodeTree:
 
 
 def launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:
-    """The statements of *part* as a kernel whose every call is one iteration of the host's loops; else *knl*."""
+    """The statements of *part* as a kernel, each call of which is one iteration of the host's loops; *knl* without such
+    loops.
+    """
     if not part.hosts:
         return knl
     domains: dict[int, InstanceSet] = {}
 
     def bound(domain: InstanceSet) -> InstanceSet:
-        # statements with one set keep one
+        # statements that share a set still share one
         return domains.setdefault(id(domain), domain.bound(part.hosts))
     own = frozenset(leaves(part.tree))
     launch = with_dependences(
@@ -79,7 +81,7 @@ def launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:
         arguments=(*knl.arguments, *map(ValueArg, part.hosts)), tree=part.tree,
         statements=tuple(replace(s, domain=bound(s.domain)) for s in knl.statements if s.id in own),
         assumptions=knl.assumptions.intersect(params_of(host_domain(knl, part))))
-    # places on an axis count from where the whole kernel's do, by which they were compared
+    # places on an axis count from the whole kernel's start, as in the comparisons of places
     ranges = {x: iname_range(knl, x) for x in launch.inames if is_parallel(knl.tags.get(x))}
     whole = WholeKernel(packing_order(knl), known_sizes(knl), ranges)
     shrinking = dict(_shrinking(annotated(launch, whole=whole), part.hosts))
@@ -87,10 +89,10 @@ def launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:
 
 
 def _shrinking(launch: LoopKernel, hosts: tuple[str, ...]) -> Iterator[tuple[str, tuple[Expression, int]]]:
-    """The ``g`` inames whose least value follows the host's loops: no block is launched for those before it.
+    """The ``g`` inames whose least value depends on the host's loops: no block is launched below it.
 
-    Only an iname that has its axis of the grid for itself: then equal places are equal values of it, from wherever
-    they are counted.
+    Only an iname that is alone on its axis of the grid: then equal places are equal values, whatever the start of the
+    count.
     """
     on_axis: dict[int, set[tuple[str, ...]]] = {}
     for s in launch.statements:

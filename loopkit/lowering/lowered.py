@@ -26,7 +26,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, require_once
-from loopkit.lowering.vector_elements import CutLanes
+from loopkit.lowering.vector_elements import PartialVectors
 from loopkit.poly.affine import subtract
 from loopkit.poly.limits import bounded
 from loopkit.poly.relations import at_coordinates
@@ -63,7 +63,7 @@ HostNode = HostLoop | int
 
 @dataclass(frozen=True)
 class SchedulePoint:
-    """The place of a statement: its launch, the loops of the host around it, and its way in the whole order."""
+    """The place of a statement: its launch, the loops of the host around it, and its path in the whole order."""
 
     launch: int
     hosts: tuple[str, ...]
@@ -75,7 +75,7 @@ class Schedule:
     """A kernel and its launches.
 
     :ivar tree: the order of the whole kernel; like those of the launches, it holds sequential loops only.
-    :ivar order: what the host does with them.
+    :ivar order: the host's program: launches, and loops around them.
     :ivar apart: pairs of statements that must not be in one launch, whatever the dependences.
     """
 
@@ -109,7 +109,7 @@ class Schedule:
 
 
 def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
-    """The tree as indented text, a line a node."""
+    """The tree as indented text, one line per node."""
     pad = "  " * depth
     match tree:
         case Loop(iname, body):
@@ -130,7 +130,7 @@ def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
 class Storage:
     """The cells of one temporary.
 
-    :ivar lead: inames whose values stand before the subscripts, each counted from its minimum in *lows*.
+    :ivar lead: inames whose values precede the subscripts, each counted from its minimum in *lows*.
     :ivar shape: all extents, those of *lead* first.
     """
 
@@ -156,7 +156,7 @@ class Storage:
 
     @property
     def swizzle(self) -> Swizzle | None:
-        """How columns are mixed; its axis is one of *in_memory*."""
+        """The swizzle of the columns; its axis is one of *in_memory*."""
         t = self.temporary
         return t.swizzle and replace(t.swizzle, axis=len(self.lead) + place_of_axis(t.swizzle.axis, t.order))
 
@@ -166,17 +166,17 @@ class Storage:
         order = self.temporary.order
         axes = f" axes {', '.join(map(str, order))}" if order else ""
         mixed = f", {self.swizzle}" if self.swizzle is not None else ""
-        kind = f"{' in lanes' if self.lanes else ''}{', between blocks' if self.temporary.between_blocks else ''}"
-        return f"{self.space} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
+        kind = ", between blocks" if self.temporary.between_blocks else ""
+        return f"{self.memory} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
 
     @property
     def memory(self) -> str:
-        """The memory that it lies in: its address space, or ``"lanes"``."""
-        return "lanes" if self.lanes else self.space.value
+        """The memory that holds it: its address space, or ``"warp"`` for the registers of a warp."""
+        return "warp" if self.lanes else self.space.value
 
     @property
     def in_memory(self) -> tuple[Expression, ...]:
-        """All extents as the axes lie in memory, the slowest first."""
+        """All extents in the order of the axes in memory, the slowest first."""
         own = len(self.lead)
         return (*self.shape[:own], *in_order(self.shape[own:], self.temporary.order))
 
@@ -186,11 +186,12 @@ class Storage:
         return tuple(subtract(p.Variable(x), low) for x, low in zip(self.lead, self.lows, strict=True))
 
     def subscripts(self, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
-        """*own* subscripts, as their axes lie in memory, with those of the expansion before them."""
+        """*own* subscripts in the order of the axes in memory, after those of the expansion."""
         return (*self.leading, *in_order(own, self.temporary.order))
 
-    def touched(self, access: Access) -> Map:
-        """The cells that each instance of *access* touches; any of the array's own where a subscript is not affine."""
+    def accessed_cells(self, access: Access) -> Map:
+        """The cells that each instance of *access* accesses; along an axis whose subscript is not affine, all of them.
+        """
         return at_coordinates(access.domain.inames, self.leading).flat_range_product(access.relation) if self.lead \
             else access.relation
 
@@ -209,7 +210,7 @@ def in_storage(expr: Expression, storages: Mapping[str, Storage]) -> Expression:
 
 
 def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storage]) -> bool:
-    """Does *instruction* work on the memory in which the assignee of *s* lies?"""
+    """Does *instruction* work on the memory of the assignee of *s*?"""
     storage = storages.get(s.written)
     memory = AddressSpace.GLOBAL.value if storage is None else storage.memory
     return isinstance(instruction, MemoryInstruction) and memory in instruction.memories
@@ -217,7 +218,7 @@ def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storag
 
 def instructions_of(s: Statement, target: p.Variable | p.Subscript, value: Expression, storages: Mapping[str, Storage]
                     ) -> tuple[Instruction, ...]:
-    """Those by which *s*, as ``target = value``, makes its accesses: its own, and those of the temporaries."""
+    """The instructions that make the accesses of *s* as ``target = value``: its own, and those of the temporaries."""
     subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
     read = sorted(frozenset[str]().union(*map(variables, (value, *subscripts))))
     of_arrays = {x: storages[x].temporary.instruction for x in sorted({s.written, *read}) if x in storages}
@@ -227,12 +228,12 @@ def instructions_of(s: Statement, target: p.Variable | p.Subscript, value: Expre
 
 
 def place_of_axis(axis: int, order: tuple[int, ...]) -> int:
-    """The place of *axis* among the axes as they lie in memory."""
+    """The place of *axis* among the axes in memory."""
     return order.index(axis) if order else axis
 
 
 def in_order(values: tuple[Expression, ...], order: tuple[int, ...]) -> tuple[Expression, ...]:
-    """*values* of axes as they lie in memory; ``()`` stands for the order that they have."""
+    """*values* of axes, reordered as the axes lie in memory; an *order* of ``()`` keeps them."""
     return tuple(values[axis] for axis in order) if order and values else values
 
 # }}}
@@ -247,9 +248,9 @@ class BoundStatement:
     :ivar domain: the instances: dimensions are the sequential loops around it, outermost first; its hardware
         inames, and the axes on which only coordinate 0 runs it, are parameters.
     :ivar hardware: its inames on ``g`` and ``l`` axes.
-    :ivar auto: its ``l.auto`` inames, spread over the threads of the block.
+    :ivar auto: its ``l.auto`` inames, distributed over the threads of the block.
     :ivar alone_on: axes on which only coordinate 0 runs it.
-    :ivar cut: the elements that its domain cuts off its vectors, if these are loaded whole; found by the stage
+    :ivar partial: the vectors of which its domain lacks elements, if they are loaded whole; found by the stage
         ``loops``.
     """
 
@@ -258,21 +259,21 @@ class BoundStatement:
     hardware: tuple[str, ...]
     auto: tuple[str, ...]
     alone_on: tuple[str, ...]
-    cut: CutLanes | None = None
+    partial: PartialVectors | None = None
 
 
 @dataclass(frozen=True)
 class Launch:
     """One launch: its tree of sequential loops, its statements, and its axes.
 
-    :ivar extents: of each axis that is used, in the kernel's parameters. A conditional one says of the whole
-        grid when it has blocks.
-    :ivar coordinates: for each hardware iname what it is in terms of the axes (``p.Variable("g.0")``).
+    :ivar extents: of each axis that is used, in the kernel's parameters. The condition of a conditional one tells
+        for which sizes the grid has blocks.
+    :ivar coordinates: each hardware iname in terms of the axes (``p.Variable("g.0")``).
     :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
     :ivar block_ranges: the same for the ``g`` inames of which every block has a value that occurs, where they are
         constant, whatever the sizes; else ``None``.
     :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
-    :ivar kernel: the kernel as this launch sees it, with *hosts* as arguments.
+    :ivar kernel: the kernel of this launch, with *hosts* as arguments.
     """
 
     name: str
@@ -301,7 +302,7 @@ class Launch:
 
     @cached_property
     def ticketed(self) -> bool:
-        """Are blocks numbered in the order in which they start, as some wait for those before them?"""
+        """Are blocks numbered in the order in which they start, because some wait for earlier ones?"""
         return any(True for _ in between_blocks_in(self.kernel, tuple(self.statements)))
 
     @cached_property
@@ -321,8 +322,8 @@ class Launch:
         lines += [f"  {x} = {e}" for x, e in self.coordinates.items()]
         lines += tree_lines(self.tree, 1)
         lines += [f"  {s.statement.id}: {s.domain.text}"
-                  + (f" alone on {', '.join(s.alone_on)}" if s.alone_on else "")
-                  + (f" spread over threads: {', '.join(s.auto)}" if s.auto else "")
+                  + (f" only at {', '.join(f'{axis} = 0' for axis in s.alone_on)}" if s.alone_on else "")
+                  + (f" distributed over threads: {', '.join(s.auto)}" if s.auto else "")
                   for s in self.statements.values()]
         return "\n".join(lines)
 
@@ -337,7 +338,7 @@ _NO_PROGRAM = Program((), Block(()))
 
 @dataclass(frozen=True)
 class Lowered:
-    """A kernel on its way to text: the results of the stages up to *stage*; the fields of later stages are empty.
+    """A kernel at a stage of lowering: the results of the stages up to *stage*; the fields of later stages are empty.
 
     :ivar kernel: as the stages up to *stage* left it.
     :ivar shapes: of the arrays and temporaries of the kernel that was lowered.
@@ -366,7 +367,7 @@ class Lowered:
         return self.schedule
 
     def require_finished(self) -> None:
-        """:raises PreconditionError: stages are missing, so that the loop program is none yet, or not the last one."""
+        """:raises PreconditionError: stages are missing, so that the loop program is absent or not final."""
         if self.stage != FINISHED:
             raise PreconditionError(f"Kernel '{self.kernel.name}' was lowered as far as the stage '{self.stage}'.",
                                     subject=self.stage, hint="lower(knl) runs all stages")

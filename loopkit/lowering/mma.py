@@ -42,9 +42,9 @@ def mma_inames(knl: LoopKernel) -> frozenset[str]:
 def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
     """*body*, the program of *launch*, where nests of ``mma`` loops carry their instruction.
 
-    A nest in which some threads take no part, as in a partial tile, stays a nest of loops.
+    A nest that some threads do not execute, as in a partial tile, stays a nest of loops.
 
-    :raises PreconditionError: a nest is no product of matrices anywhere; with the reason.
+    :raises PreconditionError: a nest is nowhere a product of matrices; the message has the reason.
     """
     knl = launch.kernel
     meant = {s.statement.id for s in launch.statements.values() if collective_inames(knl, s.statement)}
@@ -65,7 +65,7 @@ _GUARDED = "a thread may have no part in it; pad_domain lets all have one"
 
 
 class _Refusal(Exception):  # noqa: N818
-    """Why a nest is no product."""
+    """The reason why a nest is not a matrix product."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class _Finder:
     reasons: dict[str, str] = field(default_factory=dict)
 
     def block(self, block: Block, names: Names, uniform: frozenset[str]) -> Block:
-        """*block*, where *names* are the constants in scope and *uniform* what is one value for all threads of a block.
+        """*block*, where *names* are the constants in scope, and *uniform* the expressions with one value for all
+        threads of a block.
         """
         result: list[Node] = []
         for node in block.children:
@@ -168,7 +169,7 @@ class _Finder:
         return one, other
 
     def _place(self, element: p.Subscript) -> tuple[np.dtype | None, bool]:
-        """The dtype of an element, and whether all threads of a block see it."""
+        """The dtype of an element, and whether all threads of a block can read it."""
         assert isinstance(element.aggregate, p.Variable)
         name = element.aggregate.name
         storage = self.storages.get(name)
@@ -206,7 +207,7 @@ class _Finder:
         moved = {*lanes, *(x.iname for x in loops if x is not None)}
         own = {x: value for x, value in names.items() if variables(value) & moved}
         one, other = (element_at(e, own) for e in factors)
-        # of the columns, two for each lane of a row, a lane loads the one with the number of its row
+        # a row has two columns for each of its lanes; a lane loads the column with the number of its row
         other = element_at(other, {column.iname: add(column.start, i, multiply(-2, j))})
         if lanes[1] in variables(other):
             raise _Refusal(f"{factors[1]} does not depend on 2*{lanes[1]} + {column.iname} alone of the two")

@@ -31,10 +31,10 @@ from loopkit.lowering.lowered import BLOCK, FINISHED, Launch, Lowered
 from loopkit.lowering.mma import with_mma
 from loopkit.lowering.program import generate_loops, unrolled
 from loopkit.lowering.reductions import write_out_reductions
-from loopkit.lowering.schedule import asked_apart, crossing_pairs, pairs_through_memory, schedule, without_idle_auto
+from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule, without_idle_auto
 from loopkit.lowering.storage import allocate_storage
 from loopkit.lowering.types import infer_types
-from loopkit.lowering.vectors import with_cut_vectors, with_vectors
+from loopkit.lowering.vectors import with_partial_vectors, with_vectors
 from loopkit.poly.limits import bounded, kept
 
 
@@ -57,7 +57,7 @@ class Stage:
 
 def _types(low: Lowered) -> Lowered:
     require_barriers_in_place(low.kernel)
-    shapes = array_shapes(low.kernel)       # of the kernel as it was given: what is dropped later had its part
+    shapes = array_shapes(low.kernel)       # of the original kernel: statements dropped later count too
     typed = infer_types(low.kernel)
     require_operands(typed)
     return replace(low, kernel=typed, shapes=shapes)
@@ -69,7 +69,8 @@ def _apart(low: Lowered, more: frozenset[Pair]) -> Lowered:
 
 
 def _memory(low: Lowered) -> Lowered:
-    """The fixpoint of the launches and of which temporaries live from one to the next: these lie in global memory."""
+    """The fixpoint of the launches and of the temporaries that are alive across launches: these are in global memory.
+    """
     while not (scattered := pairs_through_memory(low.scheduled)) <= low.scheduled.apart:
         low = _apart(low, scattered)
     return low
@@ -85,7 +86,7 @@ def _binding(low: Lowered) -> Lowered:
 
 
 def _launches(low: Lowered) -> Lowered:
-    """The fixpoint of the launches and of which values cross blocks in one, as storage and binding show."""
+    """The fixpoint of the launches and of the values that cross blocks in one, according to storage and binding."""
     while crossing := crossing_pairs(low.launches, low.storages):
         if crossing <= low.scheduled.apart:
             raise InternalError(f"'{low.kernel.name}' has {sorted(crossing)} in one launch, where they must not be.")
@@ -94,7 +95,7 @@ def _launches(low: Lowered) -> Lowered:
 
 
 def _loops(low: Lowered) -> Lowered:
-    launches = tuple(with_cut_vectors(launch, low.storages) for launch in low.launches)
+    launches = tuple(with_partial_vectors(launch, low.storages) for launch in low.launches)
     functions = tuple(generate_loops(launch, low.storages) for launch in launches)
     return replace(low, launches=launches, program=replace(low.program, functions=functions))
 
@@ -136,7 +137,7 @@ def _check_types(low: Lowered) -> None:
 
 
 def _check_reductions(low: Lowered) -> None:
-    """Besides, no reduction is over threads."""
+    """In addition, no reduction is over threads."""
     _check_types(low)
     for node in low.kernel.reductions.values():
         _require(not any(isinstance(low.kernel.tags.get(x), LocalTag) for x in node.inames),
@@ -168,13 +169,13 @@ def _check_launches(low: Lowered) -> None:
 
 
 def _check_apart(low: Lowered) -> None:
-    """Besides, no value crosses blocks in a launch."""
+    """In addition, no value crosses blocks in a launch."""
     _check_launches(low)
     _require(not crossing_pairs(low.launches, low.storages), "values cross blocks in a launch")
 
 
 def _check_host(low: Lowered) -> None:
-    """The host makes all launches."""
+    """The host launches each function."""
     called = {node.name for node in nodes_in(low.program.order) if isinstance(node, Call)}
     _require_once("the host's part", called, (launch.name for launch in low.launches))
 
@@ -222,7 +223,7 @@ STAGES: tuple[Stage, ...] = (
     _changing("dead_statements", lambda knl, _: without_dead_statements(knl)),
     _changing("auto", lambda knl, _: without_idle_auto(knl)),
     _changing("reductions", lambda knl, machine: write_out_reductions(knl, machine.warp), _check_reductions),
-    _scheduling("schedule", lambda low: replace(low, schedule=schedule(low.kernel, asked_apart(low.kernel)))),
+    _scheduling("schedule", lambda low: replace(low, schedule=schedule(low.kernel, requested_apart(low.kernel)))),
     _scheduling("memory", _memory),
     Stage("storage", _storage, _check_storage, lambda low: "\n".join(map(str, low.storages.values()))),
     _placing("binding", _binding),
@@ -258,7 +259,7 @@ def run(low: Lowered, some: Sequence[Stage]) -> Lowered:
 
 @checked
 def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None = None) -> Lowered:
-    """Lower *knl* for *target*, as far as the stage *stop*, and no further; the result prints as that stage leaves it.
+    """Lower *knl* for *target* up to the stage *stop*; the result prints as that stage leaves it.
 
     The first stages change the kernel: ``types``, ``dead_statements``, ``auto`` (drops idle ``l.auto`` tags) and
     ``reductions``. ``schedule`` cuts it into launches, and ``memory`` ends launches where temporaries come to lie in
@@ -295,7 +296,7 @@ def lower_fully(knl: LoopKernel, machine: Machine = GPU, stop: str = STAGES[-1].
             placed = replace(placed_once(knl, machine), shapes=typed.shapes)
             return run(placed, stages("barriers", stop))
     except IllegalTransformError as refusal:
-        refusal.before = refusal.after = knl            # no step: threads of the kernel itself meet
+        refusal.before = refusal.after = knl            # no step: threads of the kernel itself conflict
         raise
     except StorageError as refusal:
         refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], knl, refusal.subject,
@@ -304,17 +305,17 @@ def lower_fully(knl: LoopKernel, machine: Machine = GPU, stop: str = STAGES[-1].
 
 
 def lowered_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
-    """*knl* through all stages, from its memo: its checks and all of its texts share the result."""
+    """*knl* through all stages, computed once: its checks and all of its texts share the result."""
     return kept(knl.memo, ("lowered", machine), lambda: lower_fully(knl, machine))
 
 
 def placed_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
-    """*knl* with its types, as far as the stage ``launches``."""
+    """*knl* with its types, up to the stage ``launches``."""
     return kept(knl.memo, ("placed", machine), lambda: lowered_as_typed(infer_types(knl), machine, "launches"))
 
 
 def lowered_as_typed(typed: LoopKernel, machine: Machine, stop: str) -> Lowered:
-    """A kernel of known dtypes, whichever they are, as far as the stage *stop*."""
+    """A kernel of known dtypes, whichever they are, up to the stage *stop*."""
     return run(Lowered(typed, machine, "types"), stages("dead_statements", stop))
 
 

@@ -34,18 +34,19 @@ def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
 
 
 def unrolled(body: Block, knl: LoopKernel) -> Block:
-    """*body* with the iterations of unrolled loops written one after the other, but for those of vectors and mma."""
+    """*body* with the iterations of unrolled loops written out, except loops of vectors and mma."""
     return simplified(Block((unrolled_loops(body, kept=vector_inames(knl) | mma_inames(knl)),)))
 
 
 def _versions(generic: Coder, level: Level) -> Block:
-    """A version for whole tiles beside the generic one, where that drops guards: of all, or of parts with guards."""
+    """A version for full tiles beside the general one, if it drops guards: of all of the text, or of parts with guards.
+    """
     launch = generic.launch
     if not launch.kernel.options.full_tiles or launch.threads == 1:
         return generic.skeleton(level)
     if affordable(lambda: edges_are_small(launch), otherwise=False):
         return replace(generic, in_place=True).skeleton(level)
-    whole = affordable(lambda: _whole_tiles(generic, level), otherwise=None, budget=VERSION)
+    whole = affordable(lambda: _full_tiles(generic, level), otherwise=None, budget=VERSION)
     if whole is None:
         return generic.skeleton(level)
     test, body = whole
@@ -53,8 +54,8 @@ def _versions(generic: Coder, level: Level) -> Block:
         If(test, body, generic.skeleton(level), "the whole tile lies inside"),))
 
 
-def _whole_tiles(generic: Coder, level: Level) -> tuple[Expression | None, Block]:
-    """The version for whole tiles, and the condition under which it serves; without one it serves for all."""
+def _full_tiles(generic: Coder, level: Level) -> tuple[Expression | None, Block]:
+    """The version for full tiles, and its full-tile condition; ``None`` as condition: it is right for all tiles."""
     launch = generic.launch
     found = full_block(launch)
     if found is None:
@@ -112,7 +113,7 @@ def _note(storage: Storage) -> str:
 
 
 def _lasting(launch: Launch) -> frozenset[str]:
-    """Temporaries whose values live from one region to the next."""
+    """Temporaries whose values are alive across regions."""
     knl = launch.kernel
     regions = {s: i for i, region in enumerate(_regions(launch.tree)) for s in leaves(region)}
     if len(set(regions.values())) <= 1 and not has_barrier(launch.tree):

@@ -1,7 +1,7 @@
-"""The stage ``reductions``: those over threads are written out, by shuffles within warps or as a tree in shared memory.
+"""The stage ``reductions``: reductions over threads are written out, by shuffles within warps or as a tree in shared
+memory.
 
-Each thread combines its part into its own accumulator first. How the parts are combined then depends on where the
-threads are: see :mod:`loopkit.lowering.shuffles`.
+Each thread combines its part into its own accumulator first. Then :mod:`loopkit.lowering.shuffles` combines the parts.
 """
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Scans over the threads of a block: by shuffles in each warp, or in shared memory; then what all warps before have.
+"""Scans over the threads of a block: by shuffles in each warp, or in shared memory; then the results of earlier warps
+are added.
 
-In each of about log2(length) steps a thread combines with its own what the one so many places before it holds, 1, 2, 4
-and so on, as far as there is one. It then holds the result up to its own operand. Each step has an array of its own,
-since a thread that is behind must find what the one before it held until then; in lanes that is a register.
+There are about log2(length) steps. In step *s* = 1, 2, 4, ... a thread combines its value with the value of the thread
+*s* places before it, if there is one. At the end it holds the result up to its own operand. Each step writes a new
+array, because slower threads still read the values of the step before; in warp registers the array is one register.
 """
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ from loopkit.transform.scan import in_order
 
 
 def write_out_scan(knl: LoopKernel, node: ReductionNode, warp: int) -> LoopKernel:
-    """*knl* with *node*, which is a scan, over the threads of its sweep; in its order, if that has no threads any more.
+    """*knl* with *node*, which is a scan, computed by the threads of its sweep; sequentially, if the sweep has no
+    threads any more.
 
     :raises PreconditionError: steps behind ``realize_scan`` made something else of it.
     """
@@ -75,11 +77,11 @@ def _over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
 
 
 def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKernel:
-    """*knl* where an operand that each thread keeps for itself has a cell in each, instead of an array of them all."""
+    """*knl* with an operand that only its own thread reads in a private scalar, instead of an array of all operands."""
     for name in dict.fromkeys(a.array for a in accesses_of(knl, combined) if not a.is_write):
         t = knl.temporaries.get(name)
         if t is not None and not t.fixed and t.address_space is None:
-            # where a thread reads those of others, or several, it stays as it is
+            # an array stays if a thread reads elements of others, or several
             with suppress(PreconditionError, UndecidedError, IllegalTransformError):
                 knl = contracted(knl, name, (sweep,), "")
     return knl
@@ -93,7 +95,7 @@ def _without_loop(tree: Tree, scan: Scan) -> Tree:
 
 
 def _of_operands(node: ReductionNode, moved: Map, found: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
-    """The dependences but for the accumulator's, those of each operand where its thread combines it."""
+    """The dependences without those of the accumulator: each operand now flows to the thread that combines it."""
     return between_images((d for d in found if d.array != node.accumulator), {node.update: [Image(node.update, moved)]})
 
 
@@ -112,19 +114,19 @@ class _Writer:
 
     @property
     def together(self) -> int:
-        """How many threads a step may reach over."""
+        """The number of threads that a step may span."""
         return self.threads.length if self.why else min(self.threads.length, self.threads.warp)
 
     def written(self) -> Written:
         threads, node, fresh = self.threads, self.threads.node, self.threads.kernel.fresh_name
         own = fresh(f"{node.accumulator}_{'shared' if self.why else 'warp'}")
-        # what a thread holds at first, and behind each step
+        # a thread's value at first, and after each step
         names = [own, *(fresh(f"{own}_{k + 1}") for k in range((self.together - 1).bit_length() + self.exclusive))]
         steps = [(threads.store(own), None), *self._steps(names)]
         statements, trees = tuple(s for s, _ in steps), tuple(Leaf(s.id, how) for s, how in steps)
         held = threads.element(names[-1], threads.lane)
         temporaries = tuple(self._array(name, i == 0) for i, name in enumerate(names))
-        # unlike what is in lanes, it may be needed in a later launch
+        # unlike a warp register, it may be needed in a later launch
         result = threads.scalar(fresh(f"{node.accumulator}_all"))
         if self.together == threads.length:
             both = Statement(f"{node.name}.result", p.Variable(result.name), held, threads.everywhere)
@@ -161,7 +163,8 @@ class _Writer:
             yield from_before("shift", target, names[-2], 1, None)
 
     def _of_warps(self, whole: Expression, held: Expression, result: TemporaryVariable) -> Written:
-        """The last lane of each warp but the last stores what the warp has; every thread combines those before its own.
+        """The last lane of each warp but the last stores the warp's result; every thread combines the results of
+        earlier warps.
 
         :arg whole: what a lane has with its own operand; *held*: what its result takes of its warp.
         """

@@ -1,8 +1,8 @@
-"""The stages ``schedule``, ``memory`` and ``launches``: where launches end. Parallel loops leave the tree before.
+"""The stages ``schedule``, ``memory`` and ``launches``: decide where launches end, on trees without parallel loops.
 
-Launches end first where dependences cross blocks, then where temporaries come to lie in global memory, and at last
-where values still cross blocks: a statement outside a grid axis runs on block 0 of it when it writes global memory, and
-in every block when it writes a private or shared temporary. Between the two no order exists inside a launch.
+The first stage ends launches at cross-block dependences, the second where temporaries are put in global memory, the
+third where values still cross blocks. A statement outside a grid axis runs in block 0 of it if it writes global memory,
+and in every block if it writes a private or shared temporary. Two such statements have no order inside a launch.
 """
 from __future__ import annotations
 
@@ -31,42 +31,42 @@ from loopkit.poly.relations import in_one_iteration, smallest_pair
 
 
 def schedule(knl: LoopKernel, apart: frozenset[Pair] = frozenset(), *, refused: bool = False) -> Schedule:
-    """Cut the kernel's order into launches: where a dependence crosses blocks, a launch ends.
+    """Split the kernel's order into launches: a launch ends at a cross-block dependence.
 
     A sequential loop that holds such a dependence becomes the host's, with launches in each of its iterations.
 
     :arg apart: pairs of statements that must not be in one launch for other reasons.
-    :arg refused: the order may be one that the kernel must not have. A loop that the host would have to run and cannot
-        stays in its launch.
+    :arg refused: the order may be illegal. A loop that the host would have to run and cannot stays in its launch.
     """
     tree = sequential(knl.tree, knl.tags, ())
     launches: list[LaunchBody] = []
-    order = _Cutter(knl, apart, launches, refused).cut(tree, ())
+    order = _Splitter(knl, apart, launches, refused).split(tree, ())
     return Schedule(knl, tree, tuple(launches), order, apart)
 
 
 def launches_of(knl: LoopKernel) -> dict[str, SchedulePoint]:
-    """In which launch each statement runs, also in an order that is refused."""
-    return schedule(knl, asked_apart(knl), refused=True).places()
+    """The launch of each statement, also in an order that is refused."""
+    return schedule(knl, requested_apart(knl), refused=True).places()
 
 
-def asked_apart(knl: LoopKernel) -> frozenset[Pair]:
-    """Pairs of statements between which a user wants a launch to end."""
-    return frozenset(pair for barrier in knl.barriers if barrier.kind == "global" for pair in parted_by(knl, barrier))
+def requested_apart(knl: LoopKernel) -> frozenset[Pair]:
+    """Pairs of statements between which the user requests the end of a launch."""
+    return frozenset(pair for barrier in knl.barriers if barrier.kind == "global"
+                     for pair in separated_by(knl, barrier))
 
 
-def parted_by(knl: LoopKernel, barrier: RequestedBarrier) -> Iterator[Pair]:
-    """The statements before and behind *barrier*: a name stands for all parts of a reduction."""
+def separated_by(knl: LoopKernel, barrier: RequestedBarrier) -> Iterator[Pair]:
+    """The statements before and behind *barrier*: an id stands for all parts of a reduction."""
     ways = execution_paths(knl)
     first, second = ([s for s in ways if s == x or s.startswith(f"{x}.")] for x in (barrier.first, barrier.second))
     yield from ((a, b) for a in first for b in second if meeting_of(ways, a, b).before)
 
 
 @dataclass(frozen=True)
-class _Cutter:
+class _Splitter:
     """Cuts a tree into *launches*, which it fills.
 
-    :ivar refused: the order may be one that the kernel must not have.
+    :ivar refused: the order may be illegal.
     """
 
     kernel: LoopKernel
@@ -74,8 +74,8 @@ class _Cutter:
     launches: list[LaunchBody]
     refused: bool
 
-    def cut(self, tree: Tree, hosts: tuple[str, ...]) -> tuple[HostNode, ...]:
-        """The host's order for *tree*, which stands in its loops *hosts*."""
+    def split(self, tree: Tree, hosts: tuple[str, ...]) -> tuple[HostNode, ...]:
+        """The host's order for *tree*, which is inside the host's loops *hosts*."""
         children = tree.children if isinstance(tree, Seq) else (tree,)
         finished, on_host, flows = self._needs(children, hosts)
         if self.refused:
@@ -93,27 +93,27 @@ class _Cutter:
             if i in on_host:
                 launch_till(i)
             elif finished.get(i, -1) >= start:
-                # this end serves all that a later one would
+                # this end replaces all later ones
                 last = max(first for later, first in finished.items() if later >= i > first)
                 launch_till(_with_fewest_across(flows, range(last + 1, i + 1)))
             if i in on_host:
                 assert isinstance(child, Loop)
                 if (why := self._obstacle(child, hosts)) is not None:
                     raise InternalError(f"The loop over '{child.iname}' should be the host's, but {why}.")
-                nodes.append(HostLoop(child.iname, self.cut(child.body, (*hosts, child.iname))))
+                nodes.append(HostLoop(child.iname, self.split(child.body, (*hosts, child.iname))))
                 start = i + 1
         launch_till(len(children))
         return tuple(nodes)
 
     def _obstacle(self, loop: Tree, hosts: tuple[str, ...]) -> str | None:
-        """Why the host cannot run *loop*, which stands in its loops *hosts*."""
+        """The reason why the host cannot run *loop*, which is inside its loops *hosts*; ``None``: it can."""
         assert isinstance(loop, Loop)
         return obstacle(self.kernel, next(leaves(loop)), (*hosts, loop.iname))
 
     def _needs(self, children: Sequence[Tree], hosts: tuple[str, ...]
                ) -> tuple[dict[int, int], frozenset[int], Mapping[str, set[tuple[int, int]]]]:
-        """For children the last earlier one that must be finished before; those that the host must run; and from
-        which to which child the values of each temporary go.
+        """For each child the last earlier one that must be finished before; the children that the host must run; and
+        the children between which values of each temporary flow.
         """
         place = {s: i for i, child in enumerate(children) for s in leaves(child)}
         finished: dict[int, int] = {}
@@ -148,7 +148,7 @@ class _Cutter:
         return finished, frozenset(on_host), flows
 
     def _crosses(self, d: Dependence, hosts: tuple[str, ...]) -> bool:
-        """Must the two statements of *d* be in different launches within one iteration of the loops *hosts*?"""
+        """Must the two statements of *d* be in different launches in one iteration of the loops *hosts*?"""
         pairs = across_blocks(self.kernel, d)
         if pairs is None:
             return False
@@ -156,7 +156,7 @@ class _Cutter:
 
 
 def _with_fewest_across(flows: Mapping[str, set[tuple[int, int]]], places: Sequence[int]) -> int:
-    """The last of *places* for the end of a launch behind which fewest temporaries have values from before it.
+    """The last of *places* for the end of a launch with the fewest temporaries alive across it.
 
     The sum that a later launch adds up starts there, and stays in registers.
     """
@@ -164,7 +164,7 @@ def _with_fewest_across(flows: Mapping[str, set[tuple[int, int]]], places: Seque
 
 
 def without_idle_auto(knl: LoopKernel) -> LoopKernel:
-    """*knl* with ``l.auto`` inames as ordinary loops, if its blocks have but one thread to spread them over.
+    """*knl* with ``l.auto`` inames as ordinary loops, if its blocks have only one thread.
 
     As parallel inames they may stand where loops may not; then they stay, and become loops around single statements.
     """
@@ -194,7 +194,7 @@ def sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...
 
 
 def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
-    """Pairs of statements of one launch that must be in two, because a temporary comes to lie in global memory.
+    """Pairs of statements of one launch that must be in two, because a temporary is in global memory.
 
     Every block has its own copy of what is private or shared. But a value that lives from launch to launch, or one of
     as many as a size says, has one cell, which other blocks may write or read too. Cells that an expansion can keep
@@ -213,7 +213,7 @@ def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
         found |= {(a.statement, b.statement) for a in v.accesses for b in v.accesses
                   if a.is_write and a.statement != b.statement and not commute(a, b)
                   and one_cell_across_blocks(v, a, b, lead) is not None}
-    # where no launch can end between the two, the storage is refused
+    # if no launch can end between the two, the storage is refused
     return frozenset((a, b) for a, b in found
                      if obstacle(knl, a, meeting_of(execution_paths(knl), a, b).loops) is None)
 

@@ -1,12 +1,13 @@
-"""Reductions over the threads of a block: by shuffles in each warp, then of all warps, or as a tree in shared memory.
+"""Reductions over the threads of a block: by shuffles in each warp and then over all warps, or as a tree in shared
+memory.
 
-Lane ``l`` of a warp adds what lane ``l + 16`` holds to its own value, then what lane ``l + 8`` holds, and so on to 1,
-as far as these lanes exist: no shared memory, no barrier. The first lane then has the result. In a reduction over one
+Lane ``l`` of a warp adds the value of lane ``l + 16`` to its own, then the value of lane ``l + 8``, and so on to 1, as
+far as these lanes exist: no shared memory, no barrier. The first lane then has the result. In a reduction over one
 warp, the other lanes read the result by one more shuffle. In a reduction over several warps, the first lanes store
 their results in shared memory, and behind one barrier every thread combines the results of all warps, in their order.
-If the first warp alone did that, a second barrier would be needed, which costs more than reading at most 32
-neighbouring elements, the same for all threads. Where lanes cannot shuffle, all threads take the same steps in shared
-memory: the lower half of them combine what the upper half holds, and the result stands in element 0.
+If the first warp alone combined them, a second barrier would be needed. It costs more than reading at most 32
+neighbouring elements, the same for all threads. If lanes cannot shuffle, all threads take the same steps in shared
+memory: the lower half of them adds the values of the upper half, and the result is in element 0.
 """
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest
-from loopkit.lowering.schedule import asked_apart
+from loopkit.lowering.schedule import requested_apart
 from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
 from loopkit.poly.relations import same_element
 from loopkit.poly.sets import InstanceSet
@@ -62,11 +63,11 @@ class OverThreads:
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The inames of the statement's own threads, each place of which has a result of its own."""
+        """The other inames of the statement's threads: each of their values has a result of its own."""
         return tuple(x for x in self.domain.inames if isinstance(self.kernel.tags.get(x), LocalTag))
 
     def element(self, array: str, *own: Expression) -> p.Subscript:
-        """*own* among the elements that belong to the row of a thread."""
+        """The element *own* of the row of a thread."""
         rows = [subtract(p.Variable(x), iname_range(self.kernel, x)[0]) for x in self.rows]
         return p.Subscript(p.Variable(array), (*rows, *own))
 
@@ -87,7 +88,7 @@ class OverThreads:
 
     def over_warps(self, target: str, shared: str, numbers: range, domain: InstanceSet, *, before: bool
                    ) -> tuple[Statement, Tree, dict[str, InameTag]]:
-        """``target op= shared[w]`` for the *numbers* of warps, or for those *before* the thread's own.
+        """``target op= shared[w]`` for the *numbers* of warps, or for those *before* the thread's own warp.
 
         Its order, and the tags of its new inames.
         """
@@ -107,13 +108,13 @@ class OverThreads:
 
 @dataclass(frozen=True)
 class Written:
-    """The statements that replace a reduction over threads behind its updates.
+    """The statements that replace a reduction over threads after its updates.
 
     :ivar trees: the statements in their order.
-    :ivar result: what the accumulator is in the final statement.
-    :ivar tags: of inames that are new.
-    :ivar chains: arrays that statements one after another update. Each reads what the one before it wrote in the same
-        iteration, and the first one's values where that wrote none.
+    :ivar result: the expression in place of the accumulator in the final statement.
+    :ivar tags: the tags of new inames.
+    :ivar chains: arrays that statements one after another update. Each reads the element that the one before it wrote
+        in the same iteration, or the first one's if that wrote none.
     """
 
     statements: tuple[Statement, ...]
@@ -132,7 +133,7 @@ class Written:
 
 def written_out(threads: OverThreads, written: Written, new: Mapping[str, Sequence[Statement]], tree: Tree
                 ) -> LoopKernel:
-    """The kernel without the reduction: some statements are replaced by *new* ones, and stand as in *tree*."""
+    """The kernel without the reduction: *new* statements replace some of its own, in the order of *tree*."""
     knl = threads.kernel
     return with_dependences(
         knl, partial(_dependences, threads, written), tree=tree,
@@ -144,7 +145,9 @@ def written_out(threads: OverThreads, written: Written, new: Mapping[str, Sequen
 
 def _dependences(threads: OverThreads, written: Written, found: Sequence[Dependence], new: LoopKernel
                  ) -> Iterator[Dependence]:
-    """The old ones but for the accumulator's, whose values now stay in their thread until they are stored."""
+    """The old dependences without those of the accumulator, whose values now stay in their thread until they are
+    stored.
+    """
     node, acc, store = threads.node, threads.node.accumulator, written.statements[0].id
     yield from (d for d in found if d.array != acc)
     for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
@@ -183,7 +186,7 @@ def in_order_of_threads(knl: LoopKernel, lanes: Sequence[str]) -> tuple[str, ...
 
 
 def no_shuffles(threads: OverThreads) -> str:
-    """Why the lanes of warps cannot combine what they hold by shuffles; ``""``: they can.
+    """The reason why the lanes of warps cannot combine their values by shuffles; ``""``: they can.
 
     Neighbouring lanes must be neighbouring threads, the rows whole warps, or a part of one that divides it, and all
     threads of a warp must take part, or none. The blocks of another launch may have other threads.
@@ -203,10 +206,10 @@ def no_shuffles(threads: OverThreads) -> str:
 
 
 def _of_whole_warps(threads: OverThreads, extents: Mapping[int, int]) -> bool:
-    """Do the threads that take part fill whole warps? There are *extents* of them along the axes of the block.
+    """Do the participating threads consist of whole warps? They have these *extents* along the axes of the block.
 
-    If the block is longer along an axis, warps must end where a place along the axis does, and the lanes lie before. A
-    statement outside of an axis has its lanes at the first place along it; all other places read its result.
+    If the block is longer along an axis, warps must end at the end of a place along the axis, and the lanes are before
+    it. A statement outside of an axis has its lanes at the first place along it; all other places read its result.
     """
     knl = threads.kernel
     block: dict[int, int] = {}
@@ -223,9 +226,9 @@ def _of_whole_warps(threads: OverThreads, extents: Mapping[int, int]) -> bool:
 
 
 def _in_one_launch(knl: LoopKernel, statement: str) -> Iterator[Statement]:
-    """The statements that may run in one launch with *statement*: no launch is asked to end between them and it."""
+    """The statements that may run in one launch with *statement*: the user requests no end of a launch between."""
     place = {s: i for i, s in enumerate(leaves(knl.tree))}
-    ends = [(place[first], place[second]) for first, second in asked_apart(knl)]
+    ends = [(place[first], place[second]) for first, second in requested_apart(knl)]
     here = place[statement]
     for s in knl.statements:
         low, high = sorted((place[s.id], here))
@@ -234,12 +237,12 @@ def _in_one_launch(knl: LoopKernel, statement: str) -> Iterator[Statement]:
 
 
 def _extents(knl: LoopKernel, inames: Sequence[str]) -> dict[int, int]:
-    """How long the axes of a block are that *inames* lie on."""
+    """The extents of the axes of the block that *inames* are on."""
     return {axis: prod(iname_range(knl, x)[1] for x in own) for axis, own in axis_inames(knl, inames, LocalTag).items()}
 
 
 def _numbers(knl: LoopKernel, inames: Sequence[str]) -> dict[str, int]:
-    """By how much the number of a thread grows with each of *inames*, ``l.0`` fastest."""
+    """The stride of the number of a thread along each of *inames*, ``l.0`` fastest."""
     result: dict[str, int] = {}
     stride = 1
     for _, own in sorted(axis_inames(knl, inames, LocalTag).items()):
@@ -287,10 +290,10 @@ def combined(threads: OverThreads) -> Written:
 def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterator[tuple[Statement, Shuffle | None]]:
     """``held[l] op= held[l + s]`` for s = the powers of two below *together*, from the largest down.
 
-    The lanes from s on have no part in a step, nor in those behind it. They are left out where they must be: otherwise
-    they combine too, what they find there is never read.
+    The lanes from s on take no part in a step and later ones. A guard excludes them only if it must: otherwise they
+    combine too, and no lane reads their results.
 
-    :arg why: why they do not shuffle; ``""``: they do.
+    :arg why: the reason against shuffles; ``""``: lanes shuffle.
     """
     harmless = _harmless(threads.kernel, threads.node)
     inside = threads.lane if threads.length <= together else remainder(threads.lane, together)
@@ -307,7 +310,7 @@ def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterato
 
 
 def _harmless(knl: LoopKernel, node: ReductionNode) -> bool:
-    """May a lane combine whatever it finds? Integers could overflow, and nobody knows what a user's operation does."""
+    """May a lane combine any value? Integers may overflow, and an operation of the user may have any effect."""
     dtype = knl.temporaries[node.accumulator].dtype
     assert dtype is not None
     return node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype))

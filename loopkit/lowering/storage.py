@@ -2,8 +2,8 @@
 
 A value that only its own thread reads is private; one that threads of the block read is shared; one that other
 blocks or later launches read is in global memory. If two values would be alive at once in one cell, the temporary
-is expanded over the inames that tell them apart. Each choice is then proven: in the order that runs, every read
-finds the value which it would have found in the reference order.
+is expanded over the inames that distinguish them. Each choice is then proven: in execution order, every read
+gets the same value as in the reference order.
 """
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def allocate_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
 
     :raises StorageError: a declared address space or shape cannot hold the values that are alive at once.
     """
-    found = {name: settle() for name, settle in each_storage(schedule)}
+    found = {name: allocate() for name, allocate in each_storage(schedule)}
     result = {name: storage for name, (storage, _) in found.items()}
     gone = {name: axes for name, (_, axes) in found.items() if axes}
     return replace(schedule, kernel=without_axes(schedule.kernel, gone)) if gone else schedule, result
 
 
 def each_storage(schedule: Schedule) -> Iterator[tuple[str, Callable[[], tuple[Storage, frozenset[int]]]]]:
-    """For every temporary that is used, what finds its storage and its axes that need no cells, or raises."""
+    """A function for each used temporary; it returns its storage and its axes without cells, or raises."""
     shapes = array_shapes(schedule.kernel)
     for v in values_in(schedule):
         yield v.temporary.name, partial(_allocated, v, shapes[v.temporary.name])
@@ -67,7 +67,9 @@ def _allocated(v: Values, shape: Extents) -> tuple[Storage, frozenset[int]]:
 
 
 def _needless_axes(t: TemporaryVariable, accesses: Sequence[Access]) -> frozenset[int]:
-    """The axes that every access subscripts by the same iname, or the same form of inames, and nobody asked for."""
+    """The axes that every access subscripts by the same iname, or the same form of inames, and that the user did not
+    request.
+    """
     if t.shape is not None or t.order or t.swizzle is not None or t.lanes or t.instruction is not None \
             or t.address_space not in (None, AddressSpace.PRIVATE) or not all(a.affine for a in accesses):
         return frozenset()
@@ -98,12 +100,12 @@ def _registers(v: Values, shape: Extents, axes: frozenset[int]) -> Storage | Non
 
 
 def _cells(shape: Extents) -> float:
-    """How many cells; as good as infinitely many where sizes say it."""
+    """The number of cells; a very large number if it depends on sizes."""
     return prod(e if isinstance(e, int) else inf for e in shape)
 
 
 def _expanded(v: Values, shape: Extents) -> Storage:
-    """The first of the candidates, the smallest first, that is proven to hold all values."""
+    """The smallest candidate that is proven to hold all values."""
     knl, t = v.kernel, v.temporary
     needed = _address_space(v)
     own = _own_shape(t, shape)
@@ -134,7 +136,7 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
                 ) -> Iterator[tuple[AddressSpace, tuple[str, ...]]]:
     """Address spaces and expansions to try, from the fewest cells up.
 
-    Only inames in which every value's writer and reader agree can tell cells apart, and those that subscript an axis
+    Only inames in which every value's writer and reader agree can distinguish cells, and those that subscript an axis
     do so already. A space and a shape that the user declared together are kept as they are.
     """
     knl, t = v.kernel, v.temporary
@@ -153,7 +155,7 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
         in_block = tuple(x for x in common if not isinstance(knl.tags.get(x), GroupTag))
         leads += [(space, (x for x in in_block if x in separating or parallel(x))), (space, in_block)]
     if t.address_space in (None, AddressSpace.GLOBAL):
-        # loops around both, the host's among them, need no cells of their own where each value is read before the next
+        # loops around both, also the host's, need no cells of their own if each value is read before the next
         apart = tuple(x for x in common if x in separating or parallel(x))
         fewest: list[Iterable[str]] = [()] if own else []
         leads += [(AddressSpace.GLOBAL, lead)
@@ -174,7 +176,7 @@ def _own_shape(t: TemporaryVariable, shape: tuple[Expression | None, ...]) -> tu
 # {{{ how axes lie
 
 def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: AddressSpace) -> None:
-    """:raises StorageError: what was said of the axes of *t* does not fit those that it has now, or where it lies."""
+    """:raises StorageError: the order or the swizzle of the axes of *t* does not fit its axes, or its address space."""
     if t.order and sorted(t.order) != [*range(len(own))]:
         raise StorageError(f"The {len(t.order)} axes of '{t.name}' were tagged, and it has {len(own)} now.",
                            subject=t.name, hint="tag_array_axes behind the transformation that changed them")
@@ -205,7 +207,7 @@ def _address_space(v: Values) -> AddressSpace:
         space = space_of_flow(knl, d, v.places)
         if _SIZES[space] > _SIZES[needed]:
             needed, witness = space, d
-    if t.address_space is None:             # what is spread over threads is for all of them, however few there are
+    if t.address_space is None:             # distributed values are for all threads, however few there are
         spread = needed is AddressSpace.PRIVATE and any(_spread(knl, d) for d in v.flows)
         return AddressSpace.LOCAL if spread else needed
     if _SIZES[t.address_space] < _SIZES[needed]:
@@ -237,7 +239,7 @@ def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, ScheduleP
 
 
 def _spread(knl: LoopKernel, d: Dependence) -> tuple[str, ...]:
-    """The ``l.auto`` inames of the two statements: the axes of the block that these do not have run them."""
+    """The ``l.auto`` inames of the two statements; the threads along block axes without an iname execute them."""
     return tuple(x for s in (d.source, d.sink) for x in knl.statement_by_id[s].inames
                  if isinstance(knl.tags.get(x), AutoLocalTag))
 
@@ -273,7 +275,7 @@ def _together(knl: LoopKernel, d: Dependence, kind: type[InameTag]) -> bool:
 # {{{ expansion
 
 def _between(v: Values) -> frozenset[str]:
-    """The inames of sequential loops that stand between some value's writer and its reader, one loop each."""
+    """The inames of sequential loops between the writer and the reader of some value, one loop each."""
     found: set[str] = set()
     for d in v.flows:
         way_a, way_b = v.places[d.source].way, v.places[d.sink].way

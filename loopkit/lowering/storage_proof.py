@@ -1,4 +1,4 @@
-"""The proof that storage is right: in the order that runs, every read finds the value that it is meant to find."""
+"""The proof that storage is right: in execution order, every read gets the value of its write."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +42,8 @@ from loopkit.poly.sets import Map
 class Values:
     """The values of one temporary.
 
-    :ivar flows: from each write to the reads of its value, the assumed ones too.
-    :ivar places: where all statements of the kernel run.
+    :ivar flows: from each write to the reads of its value, including the assumed ones.
+    :ivar places: the launches and loops of all statements of the kernel.
     """
 
     kernel: LoopKernel
@@ -67,7 +67,7 @@ def values_in(schedule: Schedule) -> Iterator[Values]:
 
 
 def require_right_cells(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> None:
-    """:raises StorageError: in the order that runs, some read would find another value."""
+    """:raises StorageError: in execution order, some read would get another value."""
     if v.temporary.between_blocks:
         own = [v.places[a.statement] for a in v.accesses]
         require_one_launch(v.kernel, v.temporary.name, [(place.launch, place.hosts) for place in own])
@@ -85,7 +85,7 @@ def require_right_cells(v: Values, space: AddressSpace, lead: tuple[str, ...]) -
 
 
 def _require_one_block_a_cell(v: Values, lead: tuple[str, ...]) -> None:
-    """:raises StorageError: two blocks of one launch, between which there is no order, touch one cell."""
+    """:raises StorageError: two unordered blocks of one launch access one cell."""
     for a in v.accesses:
         for b in v.accesses:
             apart = one_cell_across_blocks(v, a, b, lead) if a.is_write and not commute(a, b) else None
@@ -94,7 +94,7 @@ def _require_one_block_a_cell(v: Values, lead: tuple[str, ...]) -> None:
 
 
 def one_cell_across_blocks(v: Values, a: Access, b: Access, lead: tuple[str, ...]) -> Map | None:
-    """The pairs of instances, in different blocks of one launch, that touch one cell of the expansion over *lead*."""
+    """The pairs of instances, in different blocks of one launch, that access one cell of the expansion over *lead*."""
     place = v.places[a.statement]
     if place.launch != v.places[b.statement].launch:
         return None
@@ -129,7 +129,7 @@ def _refuse(v: Values, space: AddressSpace, pair: tuple[str, str], pairs: Map, t
 
 
 def _evidently_right(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> bool:
-    """One write in the readers' own iteration: no other value can come between."""
+    """Is there one write, in the readers' own iteration? Then no other value can come between."""
     writes = [a for a in v.accesses if a.is_write]
     if len({a.statement for a in writes}) != 1 or not all(a.affine for a in writes):
         return False
@@ -154,7 +154,7 @@ def _evidently_right(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> b
 
 
 def evidently_wrong(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> bool:
-    """Do two instances of a statement write one cell at the same time, so that a reader may find the wrong value?
+    """Do two instances of a statement write one cell at the same time, so that a reader may get the wrong value?
 
     Most candidates that do not serve are of this kind, which is found without all values being followed.
     """
@@ -175,7 +175,7 @@ def evidently_wrong(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> bo
 
 
 def _written_once_before(v: Values) -> bool:
-    """Is each cell written once, in a launch before those of all reads, which get the values that they should?
+    """Is each cell written once, in a launch before all of its reads, which read that value?
 
     No search for the last write before each read is needed then.
     """
@@ -208,7 +208,7 @@ def _axes(v: Values, space: AddressSpace) -> list[Axis]:
 
 
 def _timed(v: Values, a: Access, axes: Sequence[Axis], lead: tuple[str, ...], must: bool) -> TimedAccess:
-    """The access in the order that runs, to cells of all copies of the temporary."""
+    """The access in execution order, to cells of all copies of the temporary."""
     inames = a.domain.inames
     coordinates: list[Expression | None] = [p.Variable(x) for x in lead]
     for kind, axis, packings in axes:
@@ -238,7 +238,7 @@ def equal_inames(knl: LoopKernel, d: Dependence) -> list[str]:
 
 
 def agree(knl: LoopKernel, d: Dependence, x: str, y: str) -> bool:
-    """Has the iname *x* of each value's writer the value of *y* of its reader?"""
+    """Does the iname *x* of each value's writer equal *y* of its reader?"""
     a, b = knl.statement_by_id[d.source].inames.index(x), knl.statement_by_id[d.sink].inames.index(y)
     known = kept(knl.memo.setdefault("agree", {}), (id(d.relation), a, b),
                  lambda: (d.relation, differing(d.relation, [(a, b)]) is None))     # the first keeps its id alive

@@ -1,8 +1,8 @@
 """The stage ``types``: every argument and temporary gets its dtype, and the neutral elements their values.
 
-A temporary takes the dtype of its first write; where that is weak (``<> s = 0``) the later ones decide with it. An
-output takes the join of its writes, a reduction's accumulator the dtype of its operand. Sizes that nobody declared
-keep the dtype ``None``: they are integers as wide as the indices of the text that is made.
+A temporary takes the dtype of its first write; if that is weak (``<> s = 0``), the later writes count too. An
+output takes the join of its writes, a reduction's accumulator the dtype of its operand. Undeclared sizes keep the
+dtype ``None``: they are integers as wide as the indices of the generated text.
 """
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _solved(kernel: LoopKernel) -> Mapping[str, Type | None]:
         return types
     solver = _Solver(kernel, types, unknown, writers)
     solver.propagate(i for own in writers.values() for i in own)
-    # what is still weak gets a dtype, and passes it on
+    # a type that is still weak becomes a dtype, which propagates
     still_weak = {name: found for name in writers if isinstance(found := types[name], Weak)}
     types |= {name: resolve(found) for name, found in still_weak.items()}
     solver.propagate({i for name in still_weak for i in solver.readers.get(name, ())})
@@ -134,7 +134,7 @@ def _solved(kernel: LoopKernel) -> Mapping[str, Type | None]:
 
 @dataclass
 class _Solver:
-    """Types flow from what is read to what is written until nothing changes.
+    """A solver: types flow from reads to writes until nothing changes.
 
     Each statement is looked at once, and again when a name that it reads has changed.
 
@@ -157,7 +157,7 @@ class _Solver:
             waiting |= dict.fromkeys(self._visit(i))
 
     def _visit(self, i: int) -> Iterable[int]:
-        """Look at a statement that writes an unknown name; the statements that must be looked at again."""
+        """Visit a statement that writes an unknown name; returns the statements to visit again."""
         s = self.kernel.statements[i]
         name, old = s.written, self.types[s.written]
 
@@ -184,7 +184,8 @@ class _Solver:
 
 
 def _sizes(kernel: LoopKernel) -> frozenset[str]:
-    """The value arguments without a dtype that stand for integers, or that nothing but a domain without statements has.
+    """The value arguments without a dtype that are integers by their use, or that only a domain without statements
+    mentions.
     """
     values = frozenset(a.name for a in kernel.arguments if isinstance(a, ValueArg) and a.dtype is None)
     used = {x for s in kernel.statements for e in (s.assignee, expanded_expression(kernel, s), *s.predicates)
@@ -201,7 +202,7 @@ def _require_known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None
     unknown = [a.name for a in (*kernel.arguments, *kernel.temporaries.values()) if types[a.name] is None]
     if not unknown:
         return
-    # an output follows from what is read: name that first
+    # an output's dtype follows from inputs: name these first
     read = {name for s in kernel.statements for name in variables(expanded_expression(kernel, s))}
     causes = [name for name in unknown if name in kernel.argument_by_name and name in read] or unknown
     name = causes[0]
@@ -214,10 +215,10 @@ def _require_known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None
 
 
 def _require_whole(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None:
-    """:raises TypeInferenceError: a subscript or a bound is no integer, of which the fraction would be lost."""
+    """:raises TypeInferenceError: a subscript or a bound is not an integer, so that its fraction would be lost."""
     for array, accesses in accesses_by_array(kernel).items():
         for access in accesses:
-            # what is affine is made of integers
+            # affine forms consist of integers
             for index in () if access.affine else access.subscripts:
                 found = index_type(index, types.get)
                 if found is not None and rank_of(found) > 1:

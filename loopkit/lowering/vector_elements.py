@@ -1,7 +1,7 @@
-"""Elements of a loop over a ``vec`` iname that vectors can move, and those that may be loaded beyond the iterations.
+"""Elements that a vector access can move in a loop over a ``vec`` iname, also those of partial vectors.
 
-A domain may cut lanes off a vector, as at the ends of rows. Nobody computes them. Their elements may be loaded with the
-others all the same, where they are in the array.
+A partial vector has elements outside of the domain, for example at the end of a row. They are not computed. A vector
+access may load them with the others if they are in the array.
 """
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _OPPOSITE = {"<": ">=", ">": "<=", ">=": "<"}
 
 
 @dataclass(frozen=True)
-class CutLanes:
-    """The lanes *low* to *high* of a statement along *iname*, of which *domain* has not all.
+class PartialVectors:
+    """The elements *low* to *high* of a statement's vectors along *iname*, some of which *domain* lacks.
 
-    :ivar vectors: the places at which it has one at least.
+    :ivar vectors: the places at which *domain* has at least one element.
     """
 
     iname: str
@@ -58,25 +58,26 @@ class CutLanes:
     domain: InstanceSet
     vectors: InstanceSet
 
-    def are_cut(self, given: Sequence[DivisibleSize]) -> bool:
-        """Is a lane missing somewhere, although *given* holds?"""
+    def are_partial(self, given: Sequence[DivisibleSize]) -> bool:
+        """Does *domain* lack an element somewhere, even if *given* holds?"""
         x = p.Variable(self.iname)
         lanes = self.vectors.onto(self.domain.inames).where((">=", subtract(x, self.low)),
                                                             ("<=", subtract(x, self.high)))
         return not lanes.subtract(self.domain).where(*_conditions(given)).is_empty()
 
     def lie_in(self, extent: Expression, first: Expression, last: Expression, given: Sequence[DivisibleSize]) -> bool:
-        """Is every vector from the subscript *first* to *last* in an axis of *extent* elements, if *given* holds?"""
+        """Is every vector from the subscript *first* to *last* within an axis of *extent* elements, if *given* holds?
+        """
         return all(self.have_none(*_conditions(given), beyond)
                    for beyond in (("<", first), (">=", subtract(last, extent))))
 
     def have_none(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> bool:
-        """Is there no vector at which all *conditions* hold, among those at which what is affine of *where* does?"""
+        """Is there no vector at which all *conditions* hold, and the affine ones of *where*?"""
         places = self.places(*conditions, where=where)
         return places is not None and places.is_empty()
 
     def places(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> InstanceSet | None:
-        """The vectors at which all *conditions* hold, and what is affine of *where*, as parameters.
+        """The vectors at which all *conditions* hold, and the affine ones of *where*, as parameters.
 
         ``None`` if a condition is no affine form.
         """
@@ -92,14 +93,14 @@ class CutLanes:
         return places
 
 
-def lanes_of(knl: LoopKernel, domain: InstanceSet, iname: str) -> CutLanes | None:
-    """The lanes of *domain* along *iname*, if they are some constant number; ``None`` also where none is cut off."""
+def partial_vectors_of(knl: LoopKernel, domain: InstanceSet, iname: str) -> PartialVectors | None:
+    """The partial vectors of *domain* along *iname*; ``None``: all are full, or their length is not constant."""
     low, high = constant_range(knl, domain, iname)
     if low is None or high is None:
         return None
     domain = domain.intersect_params(knl.assumptions)
-    lanes = CutLanes(iname, low, high, domain, domain.onto([x for x in domain.inames if x != iname]))
-    return lanes if lanes.are_cut(()) else None
+    lanes = PartialVectors(iname, low, high, domain, domain.onto([x for x in domain.inames if x != iname]))
+    return lanes if lanes.are_partial(()) else None
 
 
 def _conditions(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:
@@ -108,9 +109,9 @@ def _conditions(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:
 
 @dataclass(frozen=True)
 class ArrayMemory:
-    """The memory of an array; what is private lies in registers anyway and has none.
+    """The memory of an array. Private arrays are in registers and have none.
 
-    :ivar most: so many elements at a multiple of that lie side by side.
+    :ivar most: the number of elements that are consecutive in memory, from each multiple of it.
     """
 
     dtype: np.dtype
@@ -124,7 +125,7 @@ class ArrayMemory:
 class Elements:
     """The facts about the elements of one launch.
 
-    :ivar sizes: the integer arguments, which a call's text is chosen by.
+    :ivar sizes: the integer arguments, by which a call chooses its text.
     :ivar written: the arrays that the launch writes.
     :ivar where: the conditions that hold.
     """
@@ -136,7 +137,7 @@ class Elements:
     where: tuple[Expression, ...]
 
     def vector(self, loop: For, element: p.Subscript, names: Names) -> Vector | None:
-        """*element* as a vector with the most elements an access, if it is one."""
+        """*element* as a vector with the most elements per access; ``None``: no vector access can move it."""
         vector = Vector("", element, 0, loaded=False, stored=False)
         place = self.places.get(vector.array)
         if place is None or not _moves_by_one(element, loop.iname):
@@ -151,12 +152,12 @@ class Elements:
                     return replace(vector, length=length, assumed=assumed)
         return None
 
-    def beside(self, loop: For, element: p.Subscript, names: Names, cut: CutLanes, others: Sequence[Vector]
+    def beside(self, loop: For, element: p.Subscript, names: Names, partial: PartialVectors, others: Sequence[Vector]
                 ) -> Iterator[Vector]:
-        """Vectors with what *element* is along *loop*, which begins at no multiple itself.
+        """Aligned vectors that cover *element* along *loop*, if the first element of *loop* is not aligned.
 
-        One lies before it and one behind it; what is only one lane of *element* is left to a load of its own. They are
-        loaded whole, wherever they lie in their array, and ask nothing of a call but what *others* do.
+        One begins before it and one behind it; a single remaining element is loaded alone. The vectors are loaded
+        whole wherever they are within their array, and need no assumption but those of *others*.
         """
         count = len(_trips(loop))
         given = {a for v in others for a in v.assumed}
@@ -169,12 +170,13 @@ class Elements:
         longest = max((v.length for v in found.values()), default=0)
         for ahead in (False, True):
             near = min((by for by, v in found.items() if v.length == longest and (by > 0) == ahead), key=abs, default=0)
-            whole = self.whole(found[near], loop, names, cut) if near else None
+            whole = self.whole(found[near], loop, names, partial) if near else None
             if whole is not None and given.issuperset(whole.assumed):
                 yield whole
 
-    def whole(self, vector: Vector, loop: For, names: Names, cut: CutLanes) -> Vector | None:
-        """*vector*, if all of it lies in its array wherever one lane is in, and nobody writes it in this launch.
+    def whole(self, vector: Vector, loop: For, names: Names, partial: PartialVectors) -> Vector | None:
+        """*vector*, if all of it is within its array wherever one element is, and no statement of this launch writes
+        the array.
 
         Rows of an array with several axes begin at multiples of a vector. If their length is a size, it is assumed to
         be such a multiple, too, as it is in an array without gaps between rows.
@@ -184,18 +186,19 @@ class Elements:
         if not place.argument or vector.array in self.written or extent is None:
             return None
         if any(map(anywhere, vector.assumed)):
-            return self._overlapping(vector, loop, names, cut)
+            return self._overlapping(vector, loop, names, partial)
         first, last = (substitute(index[-1], names) for index in _ends(vector, loop))
         choices: list[tuple[DivisibleSize, ...]] = [()]
         if len(place.shape) > 1 and isinstance(extent, p.Variable) and extent.name in self.sizes:
             choices.append((DivisibleSize(extent, vector.length),))
-        given = next((g for g in choices if cut.lie_in(extent, first, last, g)), None)
+        given = next((g for g in choices if partial.lie_in(extent, first, last, g)), None)
         return None if given is None else replace(vector, assumed=(*vector.assumed, *given))
 
-    def _overlapping(self, vector: Vector, loop: For, names: Names, cut: CutLanes) -> Vector | None:
-        """*vector* with where all of it lies in its array, whose rows follow each other: it may overlap the next ones.
+    def _overlapping(self, vector: Vector, loop: For, names: Names, partial: PartialVectors) -> Vector | None:
+        """*vector* with the condition that all of it is within its array without gaps between rows: it may overlap the
+        next row.
 
-        So nothing is asked but in the first row and in the last. A vector that is longer than a row is none.
+        Only the first row and the last one need a condition. A vector must not be longer than a row.
         """
         shape = self.places[vector.array].shape
         extent = shape[-1]
@@ -206,12 +209,12 @@ class Elements:
         before = [*((first[k], ">", 0) for k, _ in ends), (first[-1], ">=", 0)]
         behind = [*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent)]
         low, high = (substitute(index[-1], names) for index in (first, last))
-        if not all(cut.have_none(beyond, where=self.where)
+        if not all(partial.have_none(beyond, where=self.where)
                    for beyond in (("<", add(low, extent)), (">=", subtract(high, multiply(2, extent))))):
             return None
         parts: list[Expression] = []
         for inside in (before, behind):
-            missed = cut.places(*((_OPPOSITE[op], subtract(substitute(a, names), b)) for a, op, b in inside),
+            missed = partial.places(*((_OPPOSITE[op], subtract(substitute(a, names), b)) for a, op, b in inside),
                                 where=self.where)
             if missed is None:
                 return None
@@ -229,7 +232,7 @@ class Elements:
         return {x: (low, low + extent - 1) for x, (low, extent) in found.items() if isinstance(low, int) and extent}
 
     def _counted(self, place: ArrayMemory, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
-        """The assumptions under which *first* lies at a multiple of *length* although not each row does."""
+        """The assumptions under which *first* is aligned to *length* elements although not each row is."""
         assert isinstance(first.aggregate, p.Variable)
         rests = [known_remainder(extent, length, self.kernel.assumptions) for extent in place.shape[1:]]
         if not any(rests) or None in rests:
@@ -247,13 +250,13 @@ class Elements:
         return (AlignedArray(first.aggregate.name, length, strides[::-1]),)
 
     def _assumed(self, place: ArrayMemory, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
-        """The assumptions under which *first* lies at a multiple of *length*; ``None`` if there are none."""
+        """The assumptions under which *first* is aligned to *length* elements; ``None`` if there are none."""
         assert isinstance(first.aggregate, p.Variable)
         result: list[Assumed] = [AlignedArray(first.aggregate.name, length)] if place.argument else []
         offsets: list[Expression] = [substitute(first.index_tuple[-1], names)]
         if len(place.shape) > 1:
             row = place.shape[-1]
-            # the strides of an argument are looked at themselves
+            # each call checks the strides of an argument
             if row is None or (place.argument and not isinstance(row, int)):
                 row = 0
             offsets.append(row)
@@ -268,9 +271,11 @@ class Elements:
                 return None
         return tuple(result)
 
-    def may_compute_all(self, loop: For, assign: Assign, vectors: Sequence[Vector], names: Names, cut: CutLanes
-                        ) -> bool:
-        """Is all that any iteration of *loop* reads in inputs without gaps, and what it computes stored by a vector?"""
+    def may_compute_all(self, loop: For, assign: Assign, vectors: Sequence[Vector], names: Names,
+                        partial: PartialVectors) -> bool:
+        """Can all iterations of *loop* be computed: do they read only inputs without gaps, and does a vector store the
+        results?
+        """
         gapless = {v.array: v.assumed for v in vectors if any(map(anywhere, v.assumed))}
         if assign.combine is not None or not any(v.stored and not v.loaded for v in vectors) \
                 or any(v.inside is not None for v in vectors) or not _is_harmless(assign.value):
@@ -283,22 +288,22 @@ class Elements:
                 return False
             for index, extent in zip(element.index_tuple[:-1], place.shape, strict=False):
                 value = substitute(index, names)
-                if extent is None or not all(cut.have_none(beyond, where=self.where)
+                if extent is None or not all(partial.have_none(beyond, where=self.where)
                                              for beyond in (("<", value), (">=", subtract(value, extent)))):
                     return False
-            whole = self._overlapping(replace(read, assumed=gapless[read.array]), loop, names, cut)
+            whole = self._overlapping(replace(read, assumed=gapless[read.array]), loop, names, partial)
             if whole is None or whole.inside is not None:
                 return False
         return True
 
 
 def anywhere(assumed: Assumed) -> bool:
-    """Do rows of the array begin at no multiples of a vector?"""
+    """May rows of the array begin at addresses that are not aligned to a vector?"""
     return isinstance(assumed, AlignedArray) and bool(assumed.strides)
 
 
 def _is_harmless(value: Expression) -> bool:
-    """May *value* be computed of any numbers? It is made of sums, products and elements at known places."""
+    """May *value* be computed from any numbers? It must consist of sums, products and elements at known places."""
     match value:
         case p.Sum() | p.Product():
             return all(map(_is_harmless, value.children))
@@ -309,7 +314,7 @@ def _is_harmless(value: Expression) -> bool:
 
 
 def are_close(element: p.Subscript, other: p.Subscript, loop: For) -> bool:
-    """Is some of *element* along *loop* some of *other*, which is in the same row of the same array?"""
+    """Do *element* and *other* share elements along *loop*, in one row of one array?"""
     if element.aggregate != other.aggregate or element.index_tuple[:-1] != other.index_tuple[:-1]:
         return False
     by = affine_difference(element.index_tuple[-1], other.index_tuple[-1])
@@ -330,7 +335,7 @@ def _ends(vector: Vector, loop: For) -> tuple[tuple[Expression, ...], tuple[Expr
 
 
 def _moves_by_one(element: p.Subscript, iname: str) -> bool:
-    """Does the next value of *iname* have the next element of the same row?"""
+    """Does the next value of *iname* select the next element of the same row?"""
     *rows, last = element.index_tuple
     if any(iname in variables(i) for i in rows) or iname not in variables(last):
         return False
@@ -339,7 +344,7 @@ def _moves_by_one(element: p.Subscript, iname: str) -> bool:
 
 
 def _remainder(offset: Expression, length: int) -> Expression:
-    """The part of *offset* that is no multiple of *length*."""
+    """The part of *offset* that is not a multiple of *length*."""
     total = add(offset)
     rest: list[Expression] = []
     for term in total.children if isinstance(total, p.Sum) else (total,):

@@ -27,12 +27,12 @@ from loopkit.lowering.lowered import GRID, BoundStatement, Launch, Storage, in_s
 from loopkit.lowering.vector_elements import (
     LENGTHS,
     ArrayMemory,
-    CutLanes,
     Elements,
     Names,
+    PartialVectors,
     anywhere,
     are_close,
-    lanes_of,
+    partial_vectors_of,
 )
 from loopkit.poly.affine import add, affine_difference, multiply
 from loopkit.poly.sets import InstanceSet
@@ -44,47 +44,50 @@ def vector_inames(knl: LoopKernel) -> frozenset[str]:
 
 
 def with_vectors(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
-    """*body*, the program of *launch*, where loops over ``vec`` inames say which elements are moved together."""
+    """*body*, the program of *launch*, where loops over ``vec`` inames carry their vector accesses."""
     if not vector_inames(launch.kernel):
         return body
-    cut = {s: bound.cut for s, bound in launch.statements.items() if bound.cut is not None}
-    return replace(_finder(launch, storages, cut), where=tuple(_ranges(launch))).block(body, {}, set())
+    partial = {s: bound.partial for s, bound in launch.statements.items() if bound.partial is not None}
+    return replace(_finder(launch, storages, partial), where=tuple(_ranges(launch))).block(body, {}, set())
 
 
-def with_cut_vectors(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
-    """*launch* where the statements whose domain cuts lanes off their vectors have these, if all lanes are loaded.
+def with_partial_vectors(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
+    """*launch* with the partial vectors of its statements, if they are loaded whole.
 
-    A statement has none if its vectors need sizes for which no lane is cut off; all its loads are whole then.
+    A statement has none if its vectors need sizes for which all vectors are full; then all of its loads are whole.
     """
     inames = vector_inames(launch.kernel)
     if not inames:
         return launch
     finder = _finder(launch, storages, {})
-    found = {s: _cut_lanes(finder, launch.statements[s], x, storages) for x, s in _loops_of_one(launch.tree, inames)}
-    return replace(launch, statements={s: replace(bound, cut=found.get(s)) for s, bound in launch.statements.items()})
+    found = {s: _partial_vectors(finder, launch.statements[s], x, storages)
+             for x, s in _loops_of_one(launch.tree, inames)}
+    return replace(launch, statements={s: replace(bound, partial=found.get(s))
+                                       for s, bound in launch.statements.items()})
 
 
-def _cut_lanes(finder: _Finder, bound: BoundStatement, iname: str, storages: Mapping[str, Storage]) -> CutLanes | None:
+def _partial_vectors(finder: _Finder, bound: BoundStatement, iname: str, storages: Mapping[str, Storage]
+                     ) -> PartialVectors | None:
     knl, s = finder.kernel, bound.statement
     if bound.auto or s.predicates or s.instructions or data_params(knl, s.domain):
-        return None                         # a guard may stand before what it asks for is known
-    lanes = lanes_of(knl, bound.domain, iname)
+        return None                         # a guard may precede the values that it depends on
+    lanes = partial_vectors_of(knl, bound.domain, iname)
     if lanes is None:
         return None
     target = in_storage(s.assignee, storages)
     assert isinstance(target, p.Variable | p.Subscript)
     assign = Assign(target, in_storage(expanded_expression(knl, s), storages), s.combine, s.id)
     loop = For(iname, lanes.low, lanes.high + 1, 1, Block((assign,)))
-    every, whole = ([v for v in finder.vectors(loop, assign, {}, set(), cut) if cut is None or v.serves is None]
-                    for cut in (None, lanes))
+    every, whole = ([v for v in finder.vectors(loop, assign, {}, set(), partial) if partial is None or v.serves is None]
+                    for partial in (None, lanes))
     assumed = [a for v in whole for a in v.assumed]
     given = [a for a in assumed if isinstance(a, DivisibleSize)]
     loaded = any(map(anywhere, assumed)) or any(v.loaded for v in whole)
-    return lanes if loaded and len(whole) == len(every) and lanes.are_cut(given) else None
+    return lanes if loaded and len(whole) == len(every) and lanes.are_partial(given) else None
 
 
 def _loops_of_one(tree: Tree, inames: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Each of *inames* whose loop is around one statement and nothing else, with that statement."""
+    """Each of *inames* whose loop contains exactly one statement, with that statement."""
     match tree:
         case Loop(iname, Leaf(statement)) if iname in inames:
             yield iname, statement
@@ -109,7 +112,7 @@ def _ranges(launch: Launch) -> Iterator[Expression]:
                 yield p.Comparison(least, "<=", p.Variable(x))
 
 
-def _finder(launch: Launch, storages: Mapping[str, Storage], cut: Mapping[str, CutLanes]) -> _Finder:
+def _finder(launch: Launch, storages: Mapping[str, Storage], partial: Mapping[str, PartialVectors]) -> _Finder:
     knl = launch.kernel
     shapes = array_shapes(knl)
     places = {name: ArrayMemory(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
@@ -119,18 +122,18 @@ def _finder(launch: Launch, storages: Mapping[str, Storage], cut: Mapping[str, C
                for name, s in storages.items()
                if s.space is not AddressSpace.PRIVATE and not s.temporary.between_blocks}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
-    return _Finder(knl, places, knl.value_params - set(launch.hosts), written, (), vector_inames(knl), cut)
+    return _Finder(knl, places, knl.value_params - set(launch.hosts), written, (), vector_inames(knl), partial)
 
 
 @dataclass(frozen=True)
 class _Finder(Elements):
     """Finds the vectors of one launch.
 
-    :ivar cut: statements of whose vectors not all lanes are computed.
+    :ivar partial: the statements with partial vectors.
     """
 
     inames: frozenset[str]
-    cut: Mapping[str, CutLanes]
+    partial: Mapping[str, PartialVectors]
 
     def block(self, block: Block, names: Names, taken: set[str]) -> Block:
         """*block*, where *names* are the constants in scope and *taken* the names of registers."""
@@ -143,7 +146,7 @@ class _Finder(Elements):
 
     def _node(self, node: Node, names: Names, taken: set[str]) -> Node:
         match node:
-            case For() if node.instruction is not None:     # it loads its own elements
+            case For() if node.instruction is not None:     # the instruction loads its own elements
                 return node
             case For() if node.iname in self.inames:
                 return self._lanes(node, names, taken)
@@ -167,15 +170,15 @@ class _Finder(Elements):
                 return node
 
     def _lanes(self, loop: For, names: Names, taken: set[str]) -> Node:
-        """A loop over a ``vec`` iname; conditions that hold for all of it or nothing come before it."""
+        """A loop over a ``vec`` iname, behind the conditions that hold for all of its iterations or none."""
         match loop.body.children:
             case (If(otherwise=None) as guard,) if _same_for_all(guard.condition, loop.iname):
                 inside = self._lanes(replace(loop, body=guard.then), names, {*taken})
                 return replace(guard, then=Block((inside,)))
-            case (If(otherwise=None, then=Block(children=(Assign() as assign,))),) if assign.statement in self.cut:
-                cut = self.cut[assign.statement]
-                found = self.vectors(loop, assign, names, taken, cut)
-                every = self.may_compute_all(loop, assign, found, names, cut)
+            case (If(otherwise=None, then=Block(children=(Assign() as assign,))),) if assign.statement in self.partial:
+                partial = self.partial[assign.statement]
+                found = self.vectors(loop, assign, names, taken, partial)
+                every = self.may_compute_all(loop, assign, found, names, partial)
                 return with_vector_access(loop, found, computes_all=every)
             case (*constants, Assign() as assign) if all(isinstance(c, Define) for c in constants):
                 own: dict[str, Expression] = {}
@@ -186,13 +189,13 @@ class _Finder(Elements):
                 own_loop = replace(loop, body=Block((assign,)))
                 late = any(i.completion is Completion.GROUP for i in assign.instructions)
                 if late and len({v.length for v in found}) + 1 != len(found):
-                    return own_loop                     # element by element: no registers are between
+                    return own_loop                     # element by element, without registers between
                 return with_vector_access(own_loop, found) if found else loop
             case _:
                 return loop
 
     def _in_loop(self, loop: For) -> _Finder:
-        """This one, where the iterations of *loop* are known."""
+        """This finder for the iterations of *loop*."""
         if not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
             return self
         x = p.Variable(loop.iname)
@@ -200,29 +203,30 @@ class _Finder(Elements):
         return replace(self, where=(*self.where, inside))
 
     def _without_guard(self, guard: If, names: Names, taken: set[str]) -> For | None:
-        """The loop over a ``vec`` iname behind *guard*, whose lanes have its condition, if all of them may be computed.
+        """The loop over a ``vec`` iname behind *guard*, with its condition moved into the loop, if all iterations may
+        be computed.
 
         Later statements then do not wait behind a branch.
         """
         match guard:
             case If(otherwise=None, then=Block(children=(For(body=Block(children=(
                     If(otherwise=None, then=Block(children=(Assign() as assign,))) as lane,))) as loop,))) \
-                    if loop.iname in self.inames and assign.statement in self.cut:
+                    if loop.iname in self.inames and assign.statement in self.partial:
                 anywhere = InstanceSet((), self.kernel.assumptions.from_params())
-                cut = replace(self.cut[assign.statement], vectors=anywhere)
+                partial = replace(self.partial[assign.statement], vectors=anywhere)
                 known = (*self.where, substitute(lane.condition, names))
                 parts = [c for c in parts_of(guard.condition)
-                         if not cut.have_none(where=(*known, p.LogicalNot(substitute(c, names))))]
+                         if not partial.have_none(where=(*known, p.LogicalNot(substitute(c, names))))]
                 both = p.LogicalAnd((*parts, *parts_of(lane.condition)))
                 loop = replace(loop, body=Block((replace(lane, condition=both),)))
-                found = self.vectors(loop, assign, names, {*taken}, cut)
-                if self.may_compute_all(loop, assign, found, names, cut):
+                found = self.vectors(loop, assign, names, {*taken}, partial)
+                if self.may_compute_all(loop, assign, found, names, partial):
                     return with_vector_access(loop, found, computes_all=True)
         return None
 
     def vectors(self, loop: For, assign: Assign, names: Names, taken: set[str],
-                cut: CutLanes | None = None) -> tuple[Vector, ...]:
-        """The vectors of *loop*, in which *assign* stands; those that are loaded as a whole where lanes are *cut*."""
+                partial: PartialVectors | None = None) -> tuple[Vector, ...]:
+        """The vectors of *loop*, which contains *assign*; with *partial*, those that partial vectors load whole."""
         reads = dict.fromkeys(certain_elements(assign.value))
         if isinstance(assign.target, p.Subscript):
             reads |= dict.fromkeys(e for i in assign.target.index_tuple for e in certain_elements(i))
@@ -234,11 +238,11 @@ class _Finder(Elements):
             stored = element == assign.target
             loaded = element in reads or (stored and assign.combine is not None)
             vector = self.vector(loop, element, names) if isinstance(element, p.Subscript) else None
-            if vector is not None and loaded and cut is not None:
-                vector = self.whole(vector, loop, names, cut)
+            if vector is not None and loaded and partial is not None:
+                vector = self.whole(vector, loop, names, partial)
             if vector is not None:
                 found.append(self._named(replace(vector, loaded=loaded, stored=stored), taken))
-        lanes = cut if cut is not None else self.cut.get(assign.statement)
+        lanes = partial if partial is not None else self.partial.get(assign.statement)
         if lanes is not None:
             for element in reads:
                 if element != assign.target and not any(are_close(element, v.element, loop) for v in found if v.loaded):
@@ -252,12 +256,12 @@ class _Finder(Elements):
 
 
 def _same_for_all(condition: Expression, iname: str) -> bool:
-    """Is *condition* the same for all of a loop over *iname*, whatever the loop writes?"""
+    """Is *condition* the same for all iterations of a loop over *iname*, whatever the loop writes?"""
     return iname not in variables(condition) and not any(isinstance(e, p.Subscript) for e in subexpressions(condition))
 
 
 def _with_names(assign: Assign, names: Names) -> Assign:
-    """*assign* with the values of constants in their places."""
+    """*assign* with the values of constants in place of their names."""
     target = substitute(assign.target, names)
     assert isinstance(target, p.Variable | p.Subscript)
     instance = tuple((x, substitute(value, names)) for x, value in assign.instance)

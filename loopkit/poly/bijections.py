@@ -22,7 +22,7 @@ def solutions(old: tuple[str, ...], new: tuple[str, ...], zeros: Sequence[Expres
 
 
 def without_image(relation: isl.Map, points: InstanceSet) -> InstanceSet:
-    """Those *points* that *relation* sends nowhere."""
+    """The *points* that *relation* sends nowhere."""
     return points.named(points.set.subtract(relation.domain()))
 
 

@@ -116,7 +116,7 @@ def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: 
 
 def read_beyond(relation: isl.Map, known: isl.Set) -> isl.Set:
     """The instances whose element is not in *known*."""
-    if has_unknowns(known):                 # whose complement would ask for each of them as a quotient
+    if has_unknowns(known):                 # the complement would need each unknown as a quotient
         return relation.domain().subtract(relation.intersect_range(known).domain())
     return relation.intersect_range(known.complement()).domain()
 

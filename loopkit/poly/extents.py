@@ -96,13 +96,13 @@ def _count(expr: Expression, context: isl.Set) -> Expression:
 
 
 def _choice(condition: Expression, then: Expression, otherwise: Expression) -> Expression:
-    """``then if condition else otherwise``: the lesser or the greater of the two where the condition says just that."""
+    """``then if condition else otherwise``: their minimum or maximum if the condition compares just these."""
     if isinstance(condition, p.Comparison) and condition.operator in ("<", "<="):
         a, b = then, otherwise
         if isinstance(a, p.FloorDiv) and isinstance(b, p.FloorDiv) and a.denominator == b.denominator:
             a, b = a.numerator, b.numerator
         left = condition.left
-        # of integers, i < j is i <= j - 1
+        # for integers, i < j is i <= j - 1
         for right in (condition.right, add(condition.right, -1 if condition.operator == "<" else 1)):
             if subtract(a, left) == subtract(b, right):
                 return p.Min((then, otherwise))

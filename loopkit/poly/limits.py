@@ -123,7 +123,7 @@ def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = 
         return otherwise
     finally:
         taken = _used(start, context.get_max_operations(), limit) - start
-        _running.optional = shared - taken    # of which questions within this one took a part
+        _running.optional = shared - taken    # nested questions took a part of it
         context.set_max_operations(limit and limit + taken)
         # a computation with its full budget would have the same result at any time
         _running.cut_short = before or (allowed < own and (_running.cut_short or not answered))

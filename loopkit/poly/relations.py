@@ -85,7 +85,7 @@ def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) ->
 
 
 def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map | None:
-    """Those *pairs* whose source does not run before their sink; ``None`` if there are none."""
+    """The *pairs* whose source does not run before their sink; ``None`` if there are none."""
     found: list[isl.Map] = []
     for a, b in shared:
         found.append(pairs.order_gt(DIM.in_, a, DIM.out, b))
@@ -102,7 +102,7 @@ def union_of_some(relations: Sequence[isl.Map]) -> isl.Map | None:
 
 
 def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
-    """Those *pairs* that agree in all shared loops."""
+    """The *pairs* that agree in all shared loops."""
     for a, b in shared:
         pairs = pairs.equate(DIM.in_, a, DIM.out, b)
     return pairs
@@ -115,7 +115,7 @@ def differing_first_at(pairs: isl.Map, shared: Sequence[SharedLoop], level: int)
 
 
 def neighbouring(pairs: isl.Map, loop: SharedLoop) -> isl.Map:
-    """Those *pairs* whose sink is one iteration of *loop* behind its source."""
+    """The *pairs* whose sink is one iteration of *loop* behind its source."""
     step = isl.Constraint.equality_alloc(isl.LocalSpace.from_space(pairs.get_space())).set_constant_val(-1)
     return pairs.add_constraint(
         step.set_coefficient_val(DIM.out, loop[1], 1).set_coefficient_val(DIM.in_, loop[0], -1))
@@ -222,7 +222,7 @@ def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int
 
 
 def at_sink(pairs: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> isl.Map:
-    """Those *pairs* whose sink is *point*, with their parameters fixed."""
+    """The *pairs* whose sink is *point*, with their parameters fixed."""
     return fix_params(at_point(pairs, DIM.out, point), params)
 
 
@@ -232,14 +232,14 @@ def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:
 
 
 def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
-    """Those *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
+    """The *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
     return union_of_some([order(pairs, DIM.in_, a, DIM.out, b) for a, b in shared
                            for order in (isl.Map.order_lt, isl.Map.order_gt)])
 
 
 def injective_given(relation: isl.Map, domain: InstanceSet, given: Sequence[int]) -> bool:
     """Do instances of *domain* that agree in the dimensions *given* and in their image under *relation* coincide?"""
-    plain = _at_given(relation, given)      # most are injective wherever their instances lie, which is asked at once
+    plain = _at_given(relation, given)      # most are injective on all points: one test
     return bool(plain.is_injective()) or bool(_at_given(restrict(relation, domain), given).is_injective())
 
 
@@ -249,7 +249,7 @@ def meets_another(first: isl.Map, second: isl.Map, given: Sequence[int]) -> bool
     def met(first: isl.Map, second: isl.Map) -> bool:
         pairs = same_element(_at_given(first, given), _at_given(second, given))
         return any(not part.is_empty() for i in range(pairs.dim(DIM.in_)) for part in apart_along(pairs, i))
-    # those that do mostly do so at large sizes, which are asked about in a hundredth of the time
+    # those that do mostly do so at large sizes: that test takes a hundredth of the time
     return met(_at_large_sizes(first), _at_large_sizes(second)) or met(first, second)
 
 
@@ -286,7 +286,7 @@ def joined_by_chains(pairs: isl.Map) -> isl.Map:
 
 
 def other_instance(pairs: isl.Map) -> isl.Map:
-    """Those *pairs* of instances of one statement that are two."""
+    """The *pairs* of two different instances of one statement."""
     return pairs.subtract(isl.Map.identity(pairs.get_space()))
 
 

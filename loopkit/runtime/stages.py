@@ -1,4 +1,4 @@
-"""The functions of lower floors that the runtime uses, gathered in one module."""
+"""The functions of lower layers that the runtime uses, gathered in one module."""
 from __future__ import annotations
 
 import pymbolic.primitives as p

@@ -393,7 +393,7 @@ def _ends_of_axes(kernel: LoopKernel, step: str, name: str, s: Statement) -> tup
                 ends.append((0, extent - 1))
             else:
                 raise PreconditionError(
-                    f"{step}: '{s.id}' may touch any element along axis {axis} of '{name}', whose extent is not "
+                    f"{step}: '{s.id}' may access any element along axis {axis} of '{name}', whose extent is not "
                     "declared or no constant.", subject=name,
                     hint=f"GlobalArg('{name}', shape=...), or fix_parameters")
         found += zip(*ends, strict=True) if ends else [()]
@@ -412,7 +412,7 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
         for a in accesses_of(kernel, s):
             if a.array == name and partial is None and not a.affine:
                 at = ", ".join(map(to_text, a.subscripts))
-                raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' touches '{name}[{at}]'.",
+                raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' accesses '{name}[{at}]'.",
                                         subject=name, hint="leave this statement out with within=")
 
 

@@ -24,7 +24,7 @@ from loopkit.transform.order import distribute_loop, interchange
 
 Step = Callable[[LoopKernel], LoopKernel]
 
-#: How many ways of one family are tried, and how many families may contribute their first success as a hint.
+#: The number of ways of one family that are tried, and of families that contribute their first success as a hint.
 MOST_TRIED, MOST_TOLD = 40, 2
 #: Operations of isl for all that is tried: a fifth of a second, as a rule, and what most kernels of the tests need.
 BUDGET = 200_000

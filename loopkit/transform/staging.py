@@ -1,7 +1,7 @@
 """The staging engine: a staging buffer of cells for each iteration of the loops around it.
 
-Copy-in fills the buffer before its users, and copy-out writes it back behind them. ``add_prefetch`` and ``precompute``
-stage values that statements read; ``buffer_array`` also stages values that they write.
+Copy-in writes the buffer before its users run, and copy-out writes it back after them. ``add_prefetch`` and
+``precompute`` stage values that statements read; ``buffer_array`` also stages values that they write.
 """
 from __future__ import annotations
 

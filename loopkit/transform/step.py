@@ -45,7 +45,7 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
     @functools.wraps(function)
     def step(kernel: LoopKernel, /, *args: P.args, **kwargs: P.kwargs) -> LoopKernel:
         start = time.perf_counter()
-        given, named = tuple(map(settled, args)), {k: settled(v) for k, v in kwargs.items()}
+        given, named = tuple(map(recordable, args)), {k: recordable(v) for k, v in kwargs.items()}
         require_kinds(function, (kernel, *given), named)
         try:
             with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
@@ -71,13 +71,13 @@ def _verdict(before: LoopKernel, after: LoopKernel) -> str:
     return "proven" if after.history.proven or any(s.verdict == "proven" for s in parts) else "structural"
 
 
-def settled(argument: Any) -> Any:
+def recordable(argument: Any) -> Any:
     """*argument* for the history: an iterator becomes a sequence, a mutable value is copied, an isl set is text."""
     match argument:
         case dict():
-            return {k: settled(v) for k, v in argument.items()}
+            return {k: recordable(v) for k, v in argument.items()}
         case list():
-            return list(map(settled, argument))
+            return list(map(recordable, argument))
         case set():
             return set(argument)
         case Mapping():

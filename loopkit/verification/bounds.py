@@ -60,7 +60,7 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     if a.affine:
         lead = () if storage is None else (storage.lead, storage.lows)
         bad = kept(cache, (shape, lead, id(a.domain), a.subscripts), lambda: outside(
-            a.relation if storage is None else storage.touched(a), shape, knl.assumptions))
+            a.relation if storage is None else storage.accessed_cells(a), shape, knl.assumptions))
         if bad is None:
             return
     elif _stays_inside(knl, a, shape, storage):
@@ -156,7 +156,7 @@ def _inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -
         return True
     try:
         return affine_on(a.domain, a.subscripts) and outside(
-            a.relation if storage is None else storage.touched(a), shape, knl.assumptions) is None
+            a.relation if storage is None else storage.accessed_cells(a), shape, knl.assumptions) is None
     except NotAffineError:
         return False
 

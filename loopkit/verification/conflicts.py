@@ -118,9 +118,9 @@ class Conflicts:
         if self.launch.threads == 1:
             return ()
         return (*(c for array, own in self.shared.items() for a in own for b in own if _clash(a, b)
-                  for c in self._levels(array, a, b, self._pattern(array, a, b))), *self._asked_for())
+                  for c in self._levels(array, a, b, self._pattern(array, a, b))), *self._requested())
 
-    def _asked_for(self) -> Iterator[Candidate]:
+    def _requested(self) -> Iterator[Candidate]:
         """The pairs that dep= orders, treated as conflicts without an array."""
         for i, d in enumerate(self._explicit):
             a, b = (Access(s, "", (), is_first, self.launch.statements[s].statement.domain, known=(), doubt=None)
@@ -359,7 +359,7 @@ class Conflicts:
     def _cells(self, array: str, a: Access) -> Map:
         """The cells that each instance accesses."""
         storage = self.storages.get(array)
-        return a.relation if storage is None else storage.touched(a)
+        return a.relation if storage is None else storage.accessed_cells(a)
 
     def _pattern(self, array: str, a: Access, b: Access) -> tuple[int, ...]:
         """The numbers that determine the conflicting pairs of two accesses."""

@@ -74,10 +74,10 @@ def _race(knl: LoopKernel, ways: Sequence[_Pairs], exact: bool, how: str, hint: 
     a, b, _ = ways[0]
     ways = [(x, y, bound) for x, y, pairs in ways if (bound := _binding(knl, x, y, pairs)) is not None]
     if not ways:
-        return Finding(Verdict.ASSUMED, f"that threads may touch one element of '{a.array}' {how} ({a.statement}, "
+        return Finding(Verdict.ASSUMED, f"that threads may access one element of '{a.array}' {how} ({a.statement}, "
                                         f"{b.statement}) is an obligation of the kernel.")
     if not exact:
-        return undecided(f"whether two threads touch one element of '{a.array}' {how} ({a.statement}, "
+        return undecided(f"whether two threads access one element of '{a.array}' {how} ({a.statement}, "
                          f"{b.statement}): {why_undecided(knl, a.array, a.statement, b.statement)}.")
     witness = min((smallest_witness(knl, x.array, kind_between(x, y), x.statement, y.statement, pairs)
                    for x, y, pairs in ways), key=_size)

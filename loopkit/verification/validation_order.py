@@ -351,13 +351,13 @@ def required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Col
     found: list[tuple[Meet, Map]] = []
     cache: dict[object, Map] = {}
     for array in arrays:
-        touched = storages[array].touched
+        accessed_cells = storages[array].accessed_cells
         for a, b in product(accesses_by_array(knl).get(array, ()), repeat=2):
             met = where(a.statement, b.statement)
             if met is not None and (met.loops or met.before) and (a.is_write or b.is_write) and not commute(a, b):
                 key = (id(a.domain), a.subscripts, a.affine, id(b.domain), b.subscripts, b.affine, array)
                 if key not in cache:
-                    cache[key] = same_element(touched(a), touched(b))
+                    cache[key] = same_element(accessed_cells(a), accessed_cells(b))
                 found.append(((a.statement, b.statement, array), cache[key]))
     found += [((d.source, d.sink, d.array), d.relation) for d in dependences(knl) if d.array not in storages]
     for meet, pairs in found:

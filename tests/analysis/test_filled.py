@@ -1,4 +1,4 @@
-"""Which outputs a kernel writes as a whole: those need not be cleared before, nor copied to where it runs."""
+"""Outputs that a kernel writes completely: a call need not zero them before, nor copy them to the device."""
 from __future__ import annotations
 
 import numpy as np

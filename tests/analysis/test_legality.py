@@ -1,4 +1,4 @@
-"""What is legal: each refusal with its smallest witness, each acceptance run against the untransformed kernel."""
+"""Legality: each refusal with its smallest witness, each accepted step run against the untransformed kernel."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Which writes under conditions end the values before them."""
+"""Must-writes: writes under conditions that replace the values of earlier writes."""
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Why a question is undecided: what is read from memory is told from what the kernel computes."""
+"""The reasons of undecided questions: they distinguish values read from memory and values computed by the kernel."""
 from __future__ import annotations
 
 from collections.abc import Callable

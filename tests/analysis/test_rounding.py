@@ -1,4 +1,4 @@
-"""The length that an error bound is made for, and the arrays that random numbers would break."""
+"""The accumulation length of an error bound, and the index arrays that random numbers would break."""
 from __future__ import annotations
 
 from collections.abc import Mapping

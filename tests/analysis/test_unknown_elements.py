@@ -1,4 +1,4 @@
-"""A certain write hides one element from reads and writes of unknown elements, and not the others."""
+"""A must-write hides its element from reads and writes of unknown elements, and no other element."""
 from __future__ import annotations
 
 from collections.abc import Callable

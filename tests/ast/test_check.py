@@ -1,4 +1,4 @@
-"""Loop programs that no target could print rightly are refused, each with the name that is at fault."""
+"""Malformed loop programs are refused, each with the name at fault."""
 from __future__ import annotations
 
 import pymbolic.primitives as p

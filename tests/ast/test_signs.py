@@ -1,4 +1,4 @@
-"""What is known of signs where a condition holds."""
+"""Signs of expressions under conditions."""
 from __future__ import annotations
 
 import pymbolic.primitives as p

@@ -1,4 +1,4 @@
-"""The benchmark of deep pipelines measures every stage, and tells an error that is none of loopkit's."""
+"""The benchmark of deep pipelines measures every stage, and distinguishes errors that are not loopkit's."""
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,4 @@
-"""What kinds of numbers dtypes hold, with ml_dtypes and without it."""
+"""Kinds of numbers by dtype, with ml_dtypes and without it."""
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,4 @@
-"""What the tests on a GPU share: without one, they skip and say why."""
+"""Fixtures of the tests on a GPU: without one, the tests skip and name the reason."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Why a tool did not report a fault: what the tests' own machine sees of it at the sizes of its case.
+"""Faults that no tool reported: the results of the simulated machine at the sizes of each case.
 
     python -m tests.gpu.explained LOG             for each fault that the LOG of tests.gpu.sanitizer calls not reported
 

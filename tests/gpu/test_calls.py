@@ -1,4 +1,4 @@
-"""What a call checks on the GPU, streams, graphs, bound calls, errors, timing."""
+"""Calls on the GPU: checks, streams, graphs, bound calls, errors, timing."""
 from __future__ import annotations
 
 import ctypes

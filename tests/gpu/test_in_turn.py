@@ -1,4 +1,4 @@
-"""Blocks that wait for each other, on the GPU: the bits of the host, in each run, whatever else the GPU does."""
+"""Inter-block flags on the GPU: the bits of the host, in each run, whatever else the GPU does."""
 from __future__ import annotations
 
 import numpy as np

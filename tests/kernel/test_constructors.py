@@ -1,4 +1,4 @@
-"""No kernel is made from another one with an order that nobody asked about."""
+"""No kernel is made from another one with an unchecked order."""
 from __future__ import annotations
 
 from collections.abc import Callable

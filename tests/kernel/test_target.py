@@ -1,4 +1,4 @@
-"""Targets by name, and what is kept for one of them and not for another."""
+"""Targets by name, and the results that are kept for one of them and not for another."""
 from __future__ import annotations
 
 import numpy as np

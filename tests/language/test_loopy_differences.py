@@ -1,4 +1,4 @@
-"""What a text means here and not in loopy 2025.2: the list of ``docs/loopy.rst``, each with its numbers.
+"""Texts with another meaning in loopy 2025.2: the list of ``docs/loopy.rst``, each with its numbers.
 
 loopy's numbers stand beside ours; they were computed with its C target.
 """

@@ -1,4 +1,4 @@
-"""What kernels, and the arrays in them, may not be called: functions of C's headers, of CUDA, and of the texts."""
+"""Names that kernels and arrays must not have: functions of C's headers, of CUDA, and of the generated texts."""
 from __future__ import annotations
 
 import re

@@ -1,4 +1,4 @@
-"""What a kernel means, against Python: affine conditions as sets, and the order of whole programs."""
+"""The meaning of kernels, compared with Python: affine conditions as sets, and the order of whole programs."""
 from __future__ import annotations
 
 from typing import Any

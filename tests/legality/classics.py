@@ -1,4 +1,4 @@
-"""What every classic loop nest is made of: its text, numpy's answer, and the mappings that are legal."""
+"""The parts of every classic loop nest: its text, numpy's answer, and the mappings that are legal."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

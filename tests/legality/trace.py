@@ -1,4 +1,4 @@
-"""What a kernel touches, instance by instance, and which pairs of instances a step breaks: by enumeration.
+"""The accesses of a kernel, instance by instance, and the pairs of instances that a step breaks: by enumeration.
 
 Nothing here uses relations: instances are points of small domains, an order is a comparison of two tuples. It shares no
 code with the analysis that it judges.

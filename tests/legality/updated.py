@@ -1,4 +1,4 @@
-"""Illegal steps and their legal twins: atomic updates, and who else touches what they update."""
+"""Illegal steps and their legal twins: atomic updates, and other accesses to the updated elements."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the stages of lowering decided, in a form that a test can read."""
+"""Results of the stages of lowering, in a form that a test can read."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Pairs that a step on the caller's account gave up: storage, barriers and checks believe these and no others."""
+"""Assumed dependences: storage, barriers and checks rely on these and no others."""
 from __future__ import annotations
 
 import random
@@ -257,7 +257,7 @@ def test_a_statement_that_meets_itself_on_an_argument(make: Callable[[], lk.Loop
     """A kernel whose tags nobody checked is refused; one whose obligation says so is written."""
     knl = make()
     unchecked = annotated(knl, tags={"i": LocalTag(0)})
-    with pytest.raises(lk.IllegalTransformError, match=r"touch one element of '[ac]' at once") as caught:
+    with pytest.raises(lk.IllegalTransformError, match=r"access one element of '[ac]' at once") as caught:
         lk.lower(unchecked)
     assert caught.value.witness.source[1]["i"] < caught.value.witness.sink[1]["i"]
     lowered(lk.tag_inames(knl, "i:l.0", unsafe=True))
@@ -284,7 +284,7 @@ def test_two_pairs_and_a_promise_of_one() -> None:
 
 
 CONTRADICTED: Mapping[str, tuple[str, str]] = {
-    "threads": ("i:l.0, j:l.0", "Two threads would touch one element of 'c' at once"),
+    "threads": ("i:l.0, j:l.0", "Two threads would access one element of 'c' at once"),
     "blocks": ("i:g.0, j:g.0", "share a cell")}
 
 

@@ -1,4 +1,4 @@
-"""Where barriers stand, how many there are, and what each serves."""
+"""Barriers: their places, their number, and the dependences that each serves."""
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""``l.auto``: a box of instances spread over the threads of a block, whatever the two shapes are."""
+"""``l.auto``: a box of instances distributed over the threads of a block, for any two shapes."""
 from __future__ import annotations
 
 from math import prod

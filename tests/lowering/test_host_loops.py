@@ -1,4 +1,4 @@
-"""Sequential loops that the host runs, because what they carry crosses blocks."""
+"""Sequential loops that the host runs, because they carry cross-block dependences."""
 from __future__ import annotations
 
 import random

@@ -1,4 +1,4 @@
-"""Vectors of which a domain has not all lanes: loaded whole where that is harmless, stored lane by lane."""
+"""Partial vectors: loaded whole if that is harmless, stored element by element."""
 from __future__ import annotations
 
 import random
@@ -88,7 +88,7 @@ def test_vectors_where_rows_begin_anywhere(m: int, length: int) -> None:
     knl = anywhere(m, length, m % length, dtype={2: np.float64, 4: F32, 8: np.float16}[length])
     low = lk.lower(knl)
     assert not list(findings(low))
-    gaps = f"in {length}s, rows without gaps"
+    gaps = f"aligned to {length} elements, rows without gaps"
     assert sorted(map(str, lk.generate_code(knl).assumed)) == [f"a {gaps}", f"out {gaps}"]
     for n in (0, 1, 2, 5, 9):
         a = np.arange(n*m).reshape(n, m).astype(F32)
@@ -181,8 +181,8 @@ def test_lanes_that_load_one_by_one_load_what_lanes_beside_them_need(text: str, 
 def test_a_thread_in_rows_without_gaps_has_no_branch_for_the_end_of_a_row() -> None:
     """Lanes that are cut off are computed with what is there; where the array may end, they are not."""
     whole, others = str(lk.lower(lk.library.stencil_2d(columns=69, threads=(32, 2)), stop="ast")).split("else\n", 1)
-    assert "# all are computed" in whole
-    assert "# all are computed" not in others
+    assert "# all iterations are computed" in whole
+    assert "# all iterations are computed" not in others
     low = lk.lower(neighbours_anywhere(12, 2))
     wrong = changed(low, lambda node: replace(node, instruction=replace(node.instruction, computes_all=True))
                     if isinstance(node, For) and isinstance(node.instruction, VectorAccess) else node)
@@ -196,7 +196,7 @@ def test_a_row_with_more_behind_it_is_not_asked_for_its_length() -> None:
         lk.GlobalArg("a", F32), lk.GlobalArg("out", F32, ("n", "m")), "..."])
     knl = lk.split_iname(lk.split_iname(knl, "j", 4, inner_tag="vec"), "j_outer", 3, outer_tag="g.0", inner_tag="l.0")
     code = lk.generate_code(knl)
-    assert sorted(map(str, code.assumed)) == ["a in 4s", "out in 4s"]
+    assert sorted(map(str, code.assumed)) == ["a aligned to 4 elements", "out aligned to 4 elements"]
 
 
 def test_bounds_from_memory_cut_no_vectors() -> None:

@@ -1,4 +1,4 @@
-"""Questions to isl that grow with a pipeline's depth are asked in a form in which they stay small."""
+"""Computations of isl that grow with a pipeline's depth have a form in which they stay small."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -53,7 +53,7 @@ def test_two_inames(tags: tuple[str, str]) -> None:
 def test_a_row_of_threads_for_each_element() -> None:
     knl = lk.split_iname(rows(), "i", 4, outer_tag="g.0", inner_tag="l.1")
     knl = lk.split_iname(knl, "k", 8, inner_tag="l.0")
-    assert storages(knl)["acc_k_warp"] == "shared float32 acc_k_warp[4][8] in lanes"
+    assert storages(knl)["acc_k_warp"] == "warp float32 acc_k_warp[4][8]"
     for n, m in ((1, 1), (4, 8), (7, 21)):
         assert_same(rows(), knl, n=n, m=m)
 

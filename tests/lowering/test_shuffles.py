@@ -1,4 +1,4 @@
-"""Reductions by shuffles: which are, in which order they combine, and what CUDA's compiler makes of them."""
+"""Reductions by shuffles: their conditions, the order of combination, and the code of CUDA's compiler."""
 from __future__ import annotations
 
 import random
@@ -155,7 +155,7 @@ def test_registers_hold_what_lanes_combine() -> None:
     """No element of what is combined is in shared memory; of each warp one is."""
     knl = in_rows(2, 64)
     assert storages(knl) == {"acc_k": "private float32 acc_k",
-                             "acc_k_warp": "shared float32 acc_k_warp[2][64] in lanes",
+                             "acc_k_warp": "warp float32 acc_k_warp[2][64]",
                              "acc_k_shared": "shared float32 acc_k_shared[2][2]",
                              "acc_k_all": "private float32 acc_k_all"}
     launch, = lk.generate_code(knl, target="cuda").kernels

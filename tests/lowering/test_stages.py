@@ -1,4 +1,4 @@
-"""The stages of lowering: each stops there, prints what it added, and leaves what is well-formed."""
+"""The stages of lowering: ``stop=`` ends at each, and its result prints and is well-formed."""
 from __future__ import annotations
 
 import re

@@ -1,4 +1,4 @@
-"""Where values live: the address space, and the expansion where one cell is not enough."""
+"""Storage allocation: the address space, and the expansion if one cell is not enough."""
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""Answers that are kept do not depend on what was asked before them."""
+"""Kept results do not depend on earlier questions."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Every question of ours to isl has a budget, and the long ones are asked so that they need little of it."""
+"""Every computation of isl has a budget, and the long ones are phrased to need little of it."""
 from __future__ import annotations
 
 import inspect

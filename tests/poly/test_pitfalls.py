@@ -1,4 +1,4 @@
-"""What isl does that a reader would not expect, and where our code keeps it in check."""
+"""Unexpected behaviour of isl, and the code of loopkit that handles it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

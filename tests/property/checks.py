@@ -1,4 +1,4 @@
-"""What must hold of a random program and of random transformations of it; what happened is counted."""
+"""Properties of random programs and of random transformations of them; the outcomes are counted."""
 from __future__ import annotations
 
 import random

@@ -1,4 +1,4 @@
-"""What the property tests share: counts of what happened, and a cache of their own."""
+"""Fixtures of the property tests: counts of outcomes, and a cache of their own."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Programs whose temporaries carry values from loop to loop; what they mean is said by :mod:`tests.property.rule`."""
+"""Programs whose temporaries carry values from loop to loop; :mod:`tests.property.rule` defines their meaning."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

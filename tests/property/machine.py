@@ -1,4 +1,4 @@
-"""Runs a lowered kernel as a GPU would: blocks, threads that meet at barriers, and memory that knows who touched it.
+"""Runs a lowered kernel as a GPU would: blocks, threads that wait at barriers, and memory that records its accesses.
 
 The loop program becomes one Python generator function a launch, which stops at each barrier. Every access is checked:
 within its array, written before its value is used (temporaries), and no race: of two accesses to one cell, one of them

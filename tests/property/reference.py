@@ -1,4 +1,4 @@
-"""What a random program's own Python touches, in the order in which it runs: nothing of loopkit is asked."""
+"""The accesses of a random program's own Python, in execution order, without loopkit."""
 from __future__ import annotations
 
 import ast

@@ -1,4 +1,4 @@
-"""Random nests whose inames share an axis of the grid, in parts that sizes give."""
+"""Random nests whose inames share an axis of the grid, in parts of symbolic lengths."""
 from __future__ import annotations
 
 import re

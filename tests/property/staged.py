@@ -1,4 +1,4 @@
-"""Random programs made for staging: nests in which copies, whole tiles, pipelines and scans are accepted."""
+"""Random programs made for staging: nests in which copies, full tiles, pipelines and scans are accepted."""
 from __future__ import annotations
 
 import re

@@ -1,4 +1,4 @@
-"""Random programs of time steps, whose loops over space go to blocks: what they carry puts the steps on the host."""
+"""Random programs of time steps whose loops over space run on blocks: their dependences put the steps on the host."""
 from __future__ import annotations
 
 from typing import Any

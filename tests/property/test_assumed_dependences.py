@@ -1,4 +1,5 @@
-"""Random kernels with temporaries that loops carry, and steps forced on them: what was not given up stays right.
+"""Random kernels with temporaries that loops carry, and forced steps: all values without assumed dependences stay
+right.
 
 Every instance whose value does not come, by whatever way, from a pair that was given up must compute what it computed
 before; and code is made or refused, never broken.

@@ -1,4 +1,4 @@
-"""A kernel of which a size becomes known behaves like the one in which it always was, whatever steps came before."""
+"""A kernel with a size fixed later behaves like one with the size fixed from the start, whatever the steps between."""
 from __future__ import annotations
 
 import random

@@ -1,4 +1,4 @@
-"""What a kernel asks of its caller stays the same under any one-to-one reindexing.
+"""The required shapes of a kernel's arrays stay the same under any one-to-one reindexing.
 
 Random kernels whose reads are guarded by conditions, and random pipelines of steps that count the same instances
 anew: what is touched does not change, so neither do shapes, required arguments, and the sizes that shapes determine.

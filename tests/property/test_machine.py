@@ -1,4 +1,4 @@
-"""The tests' own machine sees what it is there to see."""
+"""The simulated machine finds the faults that it is made for."""
 from __future__ import annotations
 
 import random

@@ -1,4 +1,4 @@
-"""Random pipelines of random copies: every thread finds what the untransformed kernel computes with."""
+"""Random pipelines of random copies: every thread reads the values of the untransformed kernel."""
 from __future__ import annotations
 
 import random

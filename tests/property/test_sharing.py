@@ -1,4 +1,4 @@
-"""Random nests whose inames share an axis of the grid, in parts that sizes give: right, and proven to be right."""
+"""Random nests whose inames share an axis of the grid, in parts of symbolic lengths: right, and proven to be right."""
 from __future__ import annotations
 
 import hypothesis.strategies as st

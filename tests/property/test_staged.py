@@ -1,4 +1,4 @@
-"""Random copies that run ahead, through random pipelines: whole tiles, vectors, caches and scans beside them."""
+"""Random copies that run ahead, through random pipelines: full tiles, vectors, caches and scans beside them."""
 from __future__ import annotations
 
 import hypothesis.strategies as st

@@ -1,4 +1,4 @@
-"""Random sums of products, filled up to whole tiles, tiled, staged and mapped: what comes out is what came out."""
+"""Random sums of products, padded to full tiles, tiled, staged and mapped: the results stay the same."""
 from __future__ import annotations
 
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What the CUDA text says of its pointers, and what NVIDIA's compiler makes of it.
+"""Declarations of pointers as not aliased in the CUDA text, and the code of NVIDIA's compiler for them.
 
 A load without coherence (``ld.global.nc``) may only be of what no thread writes meanwhile. The compiler believes that
 of an address in an array that is only read *or* in one that is written, if the first says ``__restrict__``.

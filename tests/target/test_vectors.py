@@ -110,7 +110,8 @@ def test_an_offset_by_a_size_is_assumed_to_be_aligned() -> None:
     code = vectors("y[i] = x[i + 3*n]")
     assert "x_vec" in code.source
     assert "3*n is a multiple of 4" in code.source
-    assert sorted(map(str, code.assumed)) == ["3*n divisible by 4", "x in 4s", "y in 4s"]
+    assert sorted(map(str, code.assumed)) == [
+        "3*n divisible by 4", "x aligned to 4 elements", "y aligned to 4 elements"]
 
 
 def test_rows_of_a_constant_length_must_be_aligned() -> None:

@@ -1,4 +1,4 @@
-"""What every transformation is held to: its input stays as it was, its result computes the same."""
+"""Properties of every transformation: its input stays unchanged, its result computes the same."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

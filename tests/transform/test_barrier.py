@@ -1,4 +1,4 @@
-"""Barriers that a user asks for: they stand where they were asked for, change no result, and survive other steps."""
+"""Barriers that the user requests: their places, unchanged results, and other steps after them."""
 from __future__ import annotations
 
 import numpy as np

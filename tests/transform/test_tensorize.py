@@ -1,4 +1,4 @@
-"""Products of matrices by the lanes of a warp: what they compute, when they may, and what is said where not."""
+"""Products of matrices by the lanes of a warp: results, preconditions, messages."""
 from __future__ import annotations
 
 import random

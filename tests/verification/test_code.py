@@ -1,4 +1,4 @@
-"""Code generation checks first, says so in the text, and can be told not to."""
+"""Code generation checks first, lists the result in the text, and has an option without checks."""
 from __future__ import annotations
 
 import pickle

@@ -1,4 +1,4 @@
-"""What is written of the outputs, and temporaries that are read too early."""
+"""Written elements of the outputs, and temporaries that are read too early."""
 from __future__ import annotations
 
 import pytest

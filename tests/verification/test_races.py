@@ -101,14 +101,16 @@ def test_a_subscript_that_is_read_from_memory_is_undecided() -> None:
     assert found.ok
     assert not found.proven
     assert found["races"].findings[0].text == (
-        "whether two threads touch one element of 'y' at once (insn, insn): a subscript of 'insn' is read from memory.")
+        "whether two threads access one element of 'y' at once (insn, insn): a subscript of 'insn' is read from "
+        "memory.")
 
 
 def test_a_condition_that_is_read_from_memory_is_undecided() -> None:
     knl = unchecked(make("{[i]: 0<=i<64}", "y[i // 2] = x[i] {if=x[i] > 0}", x=F32), i="l.0")
     assert lk.check_races(knl).verdict is lk.Verdict.UNDECIDED
     assert lk.check_races(knl)["races"].findings[0].text == (
-        "whether two threads touch one element of 'y' at once (insn, insn): a condition of 'insn' is read from memory.")
+        "whether two threads access one element of 'y' at once (insn, insn): a condition of 'insn' is read from "
+        "memory.")
     own = unchecked(make("{[i]: 0<=i<64}", "y[i] = x[i] {if=x[i] > 0}", x=F32), i="l.0")
     assert lk.check_races(own).proven
 
@@ -120,7 +122,7 @@ def test_a_condition_that_is_not_read_from_memory(condition: str, reason: str) -
     types = {"x": F32, "alpha": F32} if "alpha" in condition else {"x": F32}
     knl = unchecked(make("{[i]: 0<=i<64}", f"y[i // 2] = x[i] {{if={condition}}}", **types), i="l.0")
     assert lk.check_races(knl)["races"].findings[0].text == (
-        f"whether two threads touch one element of 'y' at once (insn, insn): a condition of 'insn' {reason}.")
+        f"whether two threads access one element of 'y' at once (insn, insn): a condition of 'insn' {reason}.")
 
 
 def test_chunks_of_a_condition_race_as_it_does() -> None:

@@ -1,4 +1,4 @@
-"""How the reports of NVIDIA's tools are counted; they run on a GPU, by ``python -m tests.gpu.sanitizer``."""
+"""Counts of the reports of NVIDIA's tools, which run on a GPU by ``python -m tests.gpu.sanitizer``."""
 from __future__ import annotations
 
 import pytest

@@ -90,7 +90,7 @@ class Driver:
     def current_device(self) -> int | None:
         """The ordinal of the device whose context is current."""
         context, ordinal = ctypes.c_void_p(), ctypes.c_int()
-        # asked first: querying the device without a context is an error that profiling tools report
+        # checked first: querying the device without a context is an error that profiling tools report
         if self._library.cuCtxGetCurrent(ctypes.byref(context)) != SUCCESS or not context.value:
             return None
         return ordinal.value if self._library.cuCtxGetDevice(ctypes.byref(ordinal)) == SUCCESS else None

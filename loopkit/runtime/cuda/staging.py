@@ -166,7 +166,7 @@ def _release() -> None:
 
 def _bytes(array: Array) -> Array:
     """The bytes of an array in C order; some dtypes have no buffer of their own."""
-    return np.asarray(array).reshape(-1).view(np.uint8)        # of a subclass (np.matrix) the plain array
+    return np.asarray(array).reshape(-1).view(np.uint8)        # the plain array behind a subclass (np.matrix)
 
 
 def _threads() -> int:

@@ -1,4 +1,4 @@
-"""What stands behind the texts for CUDA: the host's C of the same kernel, called with what a launch passes."""
+"""Code for the fake GPUs: the host's C of the same kernel, called with the parameters of a launch."""
 from __future__ import annotations
 
 import ctypes

@@ -1,4 +1,4 @@
-"""DLPack capsules in and out: who holds what, and who lets go of it."""
+"""DLPack capsules in and out: ownership and release of memory."""
 from __future__ import annotations
 
 import ctypes

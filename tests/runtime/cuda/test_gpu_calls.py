@@ -1,4 +1,4 @@
-"""Scalars, sizes and refusals: what the host's calls do, on fake GPUs as well."""
+"""Scalars, sizes and refusals: the behaviour of the host's calls, on fake GPUs."""
 from __future__ import annotations
 
 from itertools import permutations

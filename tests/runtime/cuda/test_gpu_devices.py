@@ -1,4 +1,4 @@
-"""Which GPU, and what is said where none can be used: by calls, by ``compile`` and by ``python -m loopkit info``."""
+"""The choice of a GPU, and the messages if none can be used: by calls, ``compile`` and ``python -m loopkit info``."""
 from __future__ import annotations
 
 import builtins

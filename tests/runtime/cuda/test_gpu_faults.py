@@ -1,4 +1,4 @@
-"""What goes wrong on a GPU: which error, with what in it, and that nothing is left behind."""
+"""Faults on a GPU: the error, its content, and that nothing is left behind."""
 from __future__ import annotations
 
 import gc

@@ -1,4 +1,4 @@
-"""What is remembered of a call decides about no other: calls that differ in one thing from calls before them.
+"""Kept facts of a call affect no other: calls that differ in one property from earlier calls.
 
 Each call is made twice: on fake GPUs with arrays of all kinds, where it may be recognised, and on the host with numpy's
 arrays of the same shapes, strides, overlaps and alignment, where every call is checked anew. Both must do the same to

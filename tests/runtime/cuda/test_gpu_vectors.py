@@ -1,4 +1,4 @@
-"""Which text a call runs: with vector accesses, or without where an address, a stride or a size does not let them."""
+"""The text of a call: with vector accesses, or without them if an address, a stride or a size does not permit them."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where NVRTC finds the headers of halves."""
+"""The search for the headers of halves, for NVRTC."""
 from __future__ import annotations
 
 from collections.abc import Iterator

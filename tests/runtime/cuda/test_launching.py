@@ -1,4 +1,4 @@
-"""What the driver reads of a launch: every parameter, whatever the order and the mixture of dtypes."""
+"""Parameters of a launch as the driver reads them, in any order and mixture of dtypes."""
 from __future__ import annotations
 
 import ctypes
