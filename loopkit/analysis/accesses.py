@@ -244,7 +244,7 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     def access(name: str, subscripts: tuple[Expression, ...], where: _Where, *, is_write: bool = False,
                update: str | None = None) -> Access:
         domain, doubt = where
-        known = (True,)*len(subscripts) if is_known(domain, allowed, *subscripts) \
+        known = (True,)*len(subscripts) if not subscripts or is_known(domain, allowed, *subscripts) \
             else tuple(is_quasi_affine(s, domain.inames, allowed) for s in subscripts)
         return Access(statement.id, name, subscripts, is_write, domain, known, doubt, update)
 
@@ -300,7 +300,8 @@ def references(expr: Expression, where: W, branch: Callable[[Expression, W, bool
                 where = branch(child, where, isinstance(expr, p.LogicalAnd))
         case _:
             for child in children(expr):
-                yield from references(child, where, branch)
+                if not isinstance(child, int | float):      # a number reads nothing
+                    yield from references(child, where, branch)
 
 
 def integer_names(knl: LoopKernel, statement: Statement) -> frozenset[str]:

@@ -24,18 +24,18 @@ def set_space(params: tuple[str, ...], dims: tuple[str, ...]) -> isl.Space:
 
 def names_in(expr: Expression) -> set[str]:
     """The variables of a quasi-affine expression; :raises NotAffineError: it is none."""
-    parts: tuple[Expression, ...]
-    match expr:
-        case p.Variable(name=name):
-            return {name}
-        case p.Sum(children=parts) | p.Product(children=parts) | p.Min(children=parts) | p.Max(children=parts):
-            return set().union(*map(names_in, parts))
-        case p.FloorDiv(numerator=a, denominator=b) | p.Remainder(numerator=a, denominator=b):
-            return names_in(a) | names_in(b)
-        case int() if not isinstance(expr, bool):
-            return set()
-        case _:
-            raise NotAffineError(str(expr))
+    names, stack = set[str](), [expr]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, p.Variable):
+            names.add(part.name)
+        elif isinstance(part, p.Sum | p.Product | p.Min | p.Max):
+            stack += reversed(part.children)
+        elif isinstance(part, p.FloorDiv | p.Remainder):
+            stack += (part.denominator, part.numerator)
+        elif not isinstance(part, int) or isinstance(part, bool):
+            raise NotAffineError(str(part))
+    return names
 
 
 @lru_cache(maxsize=65536)

@@ -253,6 +253,11 @@ def outer_signs(launch: Launch) -> Signs:
     return Signs({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
 
 
+#: The change of the nesting at each bracket, and at those of subscripts alone.
+_BRACKETS = {"[": 1, "]": -1}
+_DEPTH = {"(": 1, ")": -1, **_BRACKETS}
+
+
 def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
     """*lines*, the long ones broken after an operator or a comma and continued with a deeper indent.
 
@@ -262,8 +267,8 @@ def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
         indent = len(line) - len(line.lstrip())
         depth = brackets = 0
         while len(line) > width and not line.lstrip().startswith(("//", "#")):
-            depths = list(accumulate(((c in "([") - (c in ")]") for c in line), initial=depth))[1:]
-            inner = list(accumulate(((c == "[") - (c == "]") for c in line), initial=brackets))[1:]
+            depths = list(accumulate((_DEPTH.get(c, 0) for c in line), initial=depth))[1:]
+            inner = list(accumulate((_BRACKETS.get(c, 0) for c in line), initial=brackets))[1:]
             at = _break(line, indent + 9, width - 1, depths, inner)
             if at is None:
                 break
@@ -281,6 +286,8 @@ def _break(line: str, low: int, high: int, depths: Sequence[int], brackets: Sequ
     places: list[tuple[bool, int, int, int]] = []
     code = line.split("  //")[0]
     for i in range(len(code[:high])):
+        if code[i] != " " and code[i - 1] != "*":           # each place below ends with one of them
+            continue
         inside = brackets[i] > 0
         if code.startswith((" && ", " || "), i - 3) or code.startswith(", ", i - 1):
             kind = 0

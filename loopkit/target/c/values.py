@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -45,6 +46,7 @@ def promoted(dtype: np.dtype) -> np.dtype:
     return INT32 if dtype.kind in "iub" and dtype.itemsize < 4 else dtype
 
 
+@lru_cache(maxsize=1024)
 def usual_conversion(a: np.dtype, b: np.dtype) -> np.dtype:
     """C's usual arithmetic conversions of real types."""
     return max(promoted(a), promoted(b), key=lambda dtype: (dtype.kind == "f", dtype.itemsize, dtype.kind == "u"))
