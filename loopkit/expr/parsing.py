@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import pymbolic.primitives as p
@@ -87,6 +87,12 @@ class InlineReduction(Reduction):
     """
 
     domain_text: str
+
+
+@lru_cache(maxsize=4096)
+def _variable(name: str) -> p.Variable:
+    """One object for each name: caches find identical expressions without comparing them."""
+    return p.Variable(name)
 
 
 @dataclass(frozen=True)
@@ -197,12 +203,12 @@ class ExpressionParser(Cursor):
         start = self.tokens.starts[at]
         if not self.accept("["):
             self.uses.append(NameUse(name, BARE, start))
-            return p.Variable(name)
+            return _variable(name)
         index = self._list("]", "a subscript")
         self.uses.append(NameUse(name, len(index), start))
         if self.text == "[":
             raise self.error("an operator", hint=f"several subscripts are written {name}[i, j]")
-        return p.Subscript(p.Variable(name), index[0] if len(index) == 1 else tuple(index))
+        return p.Subscript(_variable(name), index[0] if len(index) == 1 else tuple(index))
 
     def _list(self, closer: str, what: str) -> list[Expression]:
         """Expressions up to and over *closer*, at least one."""
