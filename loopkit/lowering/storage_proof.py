@@ -154,9 +154,9 @@ def _evidently_right(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> b
 
 
 def evidently_wrong(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> bool:
-    """Do two instances of a statement write one cell at the same time, so that a reader may get the wrong value?
+    """Do two instances of a statement write one cell at the same time? A reader may then get the wrong value.
 
-    Most candidates that do not serve are of this kind, which is found without all values being followed.
+    This cheap test excludes most wrong candidates: it does not follow the values.
     """
     if v.kernel.obligations or v.temporary.between_blocks:
         return False
