@@ -160,7 +160,7 @@ def test_imports_go_down_only(module: Module) -> Iterator[str]:
 
 
 def test_no_import_cycles_between_modules() -> None:
-    """What ``loopkit`` itself imports it imports once all others are there, or when somebody asks for it."""
+    """``loopkit`` itself is left out: it imports the others last, or at their first use."""
     graph = {m.name: {own for i in m.imports if (own := _own(i.target)) and own != m.name} for m in LAYER_MODULES}
     try:
         graphlib.TopologicalSorter(graph).prepare()
