@@ -25,7 +25,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.fetch import spread_over_threads
-from loopkit.lowering.full_tiles import VERSION, whole_here
+from loopkit.lowering.full_tiles import VERSION, full_tile_here
 from loopkit.lowering.guard_folding import folded, has_branches, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
@@ -229,17 +229,17 @@ class Coder:
     def _in_versions(self, statements: tuple[str, ...], level: Level, build: Callable[[Level], Node]) -> Node:
         """The result of *build* for a part with a tile's loops only, beside a version for full tiles if there is one.
         """
-        def in_whole_tiles() -> tuple[Expression | None, Node] | None:
-            condition = whole_here(self.launch, statements, level.known)
+        def in_full_tiles() -> tuple[Expression | None, Node] | None:
+            condition = full_tile_here(self.launch, statements, level.known)
             if condition is None or condition.intersect(level.context).is_empty():
                 return None
             test = codegen.condition_expression(condition, level.context)
             return test, build(level.knowing(condition))
-        found = affordable(in_whole_tiles, otherwise=None, budget=VERSION) if self.in_place else None
+        found = affordable(in_full_tiles, otherwise=None, budget=VERSION) if self.in_place else None
         if found is None:
             return build(level)
-        test, whole = found
-        return whole if test is None else If(test, as_block(whole), as_block(build(level)), "a whole tile")
+        test, full = found
+        return full if test is None else If(test, as_block(full), as_block(build(level)), "a full tile")
 
     def _unrolled_nest(self, tree: Tree) -> tuple[str, ...]:
         """The inames of the unrolled loops at the top of *tree*."""

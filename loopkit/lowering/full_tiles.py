@@ -105,7 +105,7 @@ def _length(knl: LoopKernel, bound: BoundStatement) -> int:
     return prod(1 if low is None or high is None else high - low + 1 for low, high in ranges)
 
 
-def whole_here(launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:
+def full_tile_here(launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:
     """The condition under which an iteration of the loops around *statements* is a full tile; ``None``: none needed.
 
     :arg known: the names that a condition may have.

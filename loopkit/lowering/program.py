@@ -46,12 +46,11 @@ def _versions(generic: Coder, level: Level) -> Block:
         return generic.skeleton(level)
     if affordable(lambda: edges_are_small(launch), otherwise=False):
         return replace(generic, in_place=True).skeleton(level)
-    whole = affordable(lambda: _full_tiles(generic, level), otherwise=None, budget=VERSION)
-    if whole is None:
+    full = affordable(lambda: _full_tiles(generic, level), otherwise=None, budget=VERSION)
+    if full is None:
         return generic.skeleton(level)
-    test, body = whole
-    return body if test is None else Block((
-        If(test, body, generic.skeleton(level), "the whole tile lies inside"),))
+    test, body = full
+    return body if test is None else Block((If(test, body, generic.skeleton(level), "a full tile"),))
 
 
 def _full_tiles(generic: Coder, level: Level) -> tuple[Expression | None, Block]:

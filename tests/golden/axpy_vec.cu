@@ -7,7 +7,7 @@ axpy(const float *x, float *__restrict__ y, const float a, const int n)
     const int i_outer_outer = blockIdx.x;
     const int i_outer_inner = threadIdx.x;
 
-    if (128*i_outer_outer + 128 <= n) {  // the whole tile lies inside
+    if (128*i_outer_outer + 128 <= n) {  // a full tile
         alignas(16) float x_vec[4];
         alignas(16) float y_vec[4];
         *reinterpret_cast<float4 *>(x_vec) =

@@ -9,7 +9,7 @@ void elementwise_operator(const float *restrict d, float *restrict r, const floa
         float u_fetch[16][10];
         float acc_j[16][10];
 
-        if (16*e_outer + 16 <= ne) {  // the whole tile lies inside
+        if (16*e_outer + 16 <= ne) {  // a full tile
             for (int l1_ = 0; l1_ < 16; ++l1_) {
                 for (int l0_ = 0; l0_ < 10; ++l0_) {
                     const int d_dim_0 = l1_;

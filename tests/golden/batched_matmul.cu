@@ -11,7 +11,7 @@ elementwise_operator(const float *__restrict__ d, float *__restrict__ r, const f
     __shared__ float u_fetch[16][10];
     float acc_j;
 
-    if (16*e_outer + 16 <= ne) {  // the whole tile lies inside
+    if (16*e_outer + 16 <= ne) {  // a full tile
         const int d_dim_0 = threadIdx.y;
         if (d_dim_0 < 10) {
             const int d_dim_1 = threadIdx.x;

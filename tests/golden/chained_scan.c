@@ -16,7 +16,7 @@ void chained_scan(const float *restrict x, float *restrict y, float *restrict wh
         float acc_j_shared[1];
         float acc_j_before[64];
 
-        if (64*b + 64 <= n) {  // the whole tile lies inside
+        if (64*b + 64 <= n) {  // a full tile
             for (int l0_ = 0; l0_ < 64; ++l0_) {
                 const int k = l0_;
                 float acc_a;

@@ -63,7 +63,7 @@ chained_scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> 
     float acc_j_warp_4{}, acc_j_warp_4_other;
     float acc_j_warp_5{};
 
-    if (64*b + 64 <= n) {  // the whole tile lies inside
+    if (64*b + 64 <= n) {  // a full tile
         // insn.a.init
         acc_a = 0.0f;
         if (1 <= b) {

@@ -6,7 +6,7 @@ void conditionals(const float *restrict x, float *restrict y, const int n)
     for (int g0_ = 0; g0_ < (n + 31) / 32; ++g0_) {
         const int i_outer = g0_;
 
-        if (1 <= i_outer && 32*i_outer + 32 <= n) {  // the whole tile lies inside
+        if (1 <= i_outer && 32*i_outer + 32 <= n) {  // a full tile
             for (int l0_ = 0; l0_ < 32; ++l0_) {
                 const int i_inner = l0_;
                 float t;

@@ -8,7 +8,7 @@ conditionals(const float *__restrict__ x, float *__restrict__ y, const int n)
     float t;
     bool cond;
 
-    if (1 <= i_outer && 32*i_outer + 32 <= n) {  // the whole tile lies inside
+    if (1 <= i_outer && 32*i_outer + 32 <= n) {  // a full tile
         // insn
         t = x[32*i_outer + i_inner];
         // insn_cond

@@ -7,7 +7,7 @@ void csr_matvec(const int *restrict col, const int *restrict rowptr, const float
     for (int g0_ = 0; g0_ < (n + 63) / 64; ++g0_) {
         const int i_outer = g0_;
 
-        if (64*i_outer + 64 <= n) {  // the whole tile lies inside
+        if (64*i_outer + 64 <= n) {  // a full tile
             for (int l0_ = 0; l0_ < 64; ++l0_) {
                 const int i_inner = l0_;
                 int first;

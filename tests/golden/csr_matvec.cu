@@ -13,7 +13,7 @@ csr_matvec(const int *__restrict__ col, const int *__restrict__ rowptr, const fl
     int last;
     float acc_jj;
 
-    if (64*i_outer + 64 <= n) {  // the whole tile lies inside
+    if (64*i_outer + 64 <= n) {  // a full tile
         // insn
         first = rowptr[64*i_outer + i_inner];
         // insn_0

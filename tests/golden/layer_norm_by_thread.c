@@ -14,7 +14,7 @@ void layer_norm(const float *restrict x, float *restrict y, const int m, const i
     for (int g0_ = 0; g0_ < (n + 31) / 32; ++g0_) {
         const int i_outer = g0_;
 
-        if (32*i_outer + 32 <= n) {  // the whole tile lies inside
+        if (32*i_outer + 32 <= n) {  // a full tile
             for (int l0_ = 0; l0_ < 32; ++l0_) {
                 const int i_inner = l0_;
                 float acc_k;

@@ -16,7 +16,7 @@ layer_norm(const float *__restrict__ x, float *__restrict__ y, const int m, cons
     float var;
     float scale;
 
-    if (32*i_outer + 32 <= n) {  // the whole tile lies inside
+    if (32*i_outer + 32 <= n) {  // a full tile
         // insn.k.init
         acc_k = 0.0f;
         for (int k = 0; k < m; ++k) {

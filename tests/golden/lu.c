@@ -6,7 +6,7 @@ void lu_0(float *restrict a, const int n, const int k)
     for (int g0_ = 0; g0_ < (n + 127) / 128 - (k + 1) / 128; ++g0_) {
         const int r_outer = g0_ + (k + 1) / 128;
 
-        if (128*r_outer + 128 <= n && k < 128*r_outer) {  // the whole tile lies inside
+        if (128*r_outer + 128 <= n && k < 128*r_outer) {  // a full tile
             for (int l0_ = 0; l0_ < 128; ++l0_) {
                 const int r_inner = l0_;
                 // scale
@@ -33,7 +33,7 @@ void lu_1(float *restrict a, const int n, const int k)
             const int j_outer = g0_ + (k + 1) / 32;
 
             if (32*j_outer + 32 <= n && k < 32*j_outer && 8*i_outer + 8 <= n &&
-                    k < 8*i_outer) {  // the whole tile lies inside
+                    k < 8*i_outer) {  // a full tile
                 for (int l1_ = 0; l1_ < 8; ++l1_) {
                     for (int l0_ = 0; l0_ < 32; ++l0_) {
                         const int i_inner = l1_;

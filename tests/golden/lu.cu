@@ -6,7 +6,7 @@ lu_0(float *__restrict__ a, const int n, const int k)
     const int r_outer = blockIdx.x + (k + 1) / 128;
     const int r_inner = threadIdx.x;
 
-    if (128*r_outer + 128 <= n && k < 128*r_outer) {  // the whole tile lies inside
+    if (128*r_outer + 128 <= n && k < 128*r_outer) {  // a full tile
         // scale
         a[(128*r_outer + r_inner)*n + k] = a[(128*r_outer + r_inner)*n + k] / a[k*n + k];
     } else if (128*r_outer + r_inner < n && k < 128*r_outer + r_inner) {
@@ -24,7 +24,7 @@ lu_1(float *__restrict__ a, const int n, const int k)
     const int j_inner = threadIdx.x;
 
     if (32*j_outer + 32 <= n && k < 32*j_outer && 8*i_outer + 8 <= n &&
-            k < 8*i_outer) {  // the whole tile lies inside
+            k < 8*i_outer) {  // a full tile
         // update
         a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] =
                 a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] -

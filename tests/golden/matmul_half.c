@@ -47,7 +47,7 @@ void matmul_half(const float16 *restrict a, const float16 *restrict b, float16 *
             float16 a_fetch[16][16];
             float16 b_fetch[16][16];
 
-            if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // the whole tile lies inside
+            if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // a full tile
                 for (int l1_ = 0; l1_ < 16; ++l1_) {
                     for (int l0_ = 0; l0_ < 16; ++l0_) {
                         // insn.k.init

@@ -14,7 +14,7 @@ matmul_half(const __half *__restrict__ a, const __half *__restrict__ b, __half *
     __shared__ __half a_fetch[16][16];
     __shared__ __half b_fetch[16][16];
 
-    if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // the whole tile lies inside
+    if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // a full tile
         // insn.k.init
         acc_k = 0.0f;
         for (int k_outer = 0; k_outer < l / 16; ++k_outer) {

@@ -9,7 +9,7 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
             const int i_outer = g1_;
             const int j_outer = g0_;
 
-            if (64*j_outer + 64 <= m && 16*i_outer + 16 <= n) {  // the whole tile lies inside
+            if (64*j_outer + 64 <= m && 16*i_outer + 16 <= n) {  // a full tile
                 for (int l1_ = 0; l1_ < 4; ++l1_) {
                     for (int l0_ = 0; l0_ < 16; ++l0_) {
                         const int i_inner_outer = l1_;

@@ -10,7 +10,7 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
     const int j_inner_inner = threadIdx.x;
     float acc_k[4][4];
 
-    if (64*j_outer + 64 <= m && 16*i_outer + 16 <= n) {  // the whole tile lies inside
+    if (64*j_outer + 64 <= m && 16*i_outer + 16 <= n) {  // a full tile
         #pragma unroll
         for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
             #pragma unroll

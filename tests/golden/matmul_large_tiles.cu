@@ -13,7 +13,7 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
     float (&a_fetch)[64][128] = *reinterpret_cast<float (*)[64][128]>(shared_memory_);
     float (&b_fetch)[128][64] = *reinterpret_cast<float (*)[128][64]>(shared_memory_ + 32768);
 
-    if (64*j_outer + 64 <= m && 64*i_outer + 64 <= n) {  // the whole tile lies inside
+    if (64*j_outer + 64 <= m && 64*i_outer + 64 <= n) {  // a full tile
         #pragma unroll
         for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
             #pragma unroll

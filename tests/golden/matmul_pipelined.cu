@@ -19,7 +19,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
     float a_fetch_next[4];
     float b_fetch_next[2][4];
 
-    if (8 <= l && 32*j_outer + 32 <= m && 16*i_outer + 16 <= n) {  // the whole tile lies inside
+    if (8 <= l && 32*j_outer + 32 <= m && 16*i_outer + 16 <= n) {  // a full tile
         #pragma unroll
         for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
             #pragma unroll

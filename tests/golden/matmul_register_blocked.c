@@ -16,7 +16,7 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
             float a_fetch[64][8];
             float b_fetch[8][64];
 
-            if (64*j_outer + 64 <= m && 64*i_outer + 64 <= n) {  // the whole tile lies inside
+            if (64*j_outer + 64 <= m && 64*i_outer + 64 <= n) {  // a full tile
                 for (int l1_ = 0; l1_ < 16; ++l1_) {
                     for (int l0_ = 0; l0_ < 16; ++l0_) {
                         for (int i_reg = 0; i_reg < 4; ++i_reg) {

@@ -14,7 +14,7 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
     float a_reg[4];
     float b_reg[4];
 
-    if (64*j_outer + 64 <= m && 64*i_outer + 64 <= n) {  // the whole tile lies inside
+    if (64*j_outer + 64 <= m && 64*i_outer + 64 <= n) {  // a full tile
         #pragma unroll
         for (int i_reg = 0; i_reg < 4; ++i_reg) {
             #pragma unroll

@@ -16,7 +16,7 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
             float a_fetch[16][16];
             float b_fetch[16][16];
 
-            if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // the whole tile lies inside
+            if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // a full tile
                 for (int l1_ = 0; l1_ < 16; ++l1_) {
                     for (int l0_ = 0; l0_ < 16; ++l0_) {
                         // insn.k.init

@@ -12,7 +12,7 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
     __shared__ float a_fetch[16][16];
     __shared__ float b_fetch[16][16];
 
-    if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // the whole tile lies inside
+    if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // a full tile
         // insn.k.init
         acc_k = 0.0f;
         for (int k_outer = 0; k_outer < l / 16; ++k_outer) {

@@ -16,7 +16,7 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
             float a_fetch[16][8];
             float b_fetch[8][32];
 
-            if (32*j_outer + 32 <= m && 16*i_outer + 16 <= n) {  // the whole tile lies inside
+            if (32*j_outer + 32 <= m && 16*i_outer + 16 <= n) {  // a full tile
                 for (int l1_ = 0; l1_ < 4; ++l1_) {
                     for (int l0_ = 0; l0_ < 8; ++l0_) {
                         for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {

@@ -13,7 +13,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
     __shared__ float a_fetch[16][8];
     __shared__ __align__(16) float b_fetch[8][32];
 
-    if (32*j_outer + 32 <= m && 16*i_outer + 16 <= n) {  // the whole tile lies inside
+    if (32*j_outer + 32 <= m && 16*i_outer + 16 <= n) {  // a full tile
         #pragma unroll
         for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
             #pragma unroll

@@ -27,7 +27,7 @@ void nbody(float *restrict phi, const float *restrict q, const float *restrict x
         float z_tile[64];
         float q_tile[64];
 
-        if (64*i_outer + 64 <= n) {  // the whole tile lies inside
+        if (64*i_outer + 64 <= n) {  // a full tile
             for (int l0_ = 0; l0_ < 64; ++l0_) {
                 const int i_inner = l0_;
                 // insn

@@ -27,7 +27,7 @@ nbody(float *__restrict__ phi, const float *__restrict__ q, const float *__restr
     __shared__ float z_tile[64];
     __shared__ float q_tile[64];
 
-    if (64*i_outer + 64 <= n) {  // the whole tile lies inside
+    if (64*i_outer + 64 <= n) {  // a full tile
         // insn
         xi = x[64*i_outer + i_inner];
         // insn_0

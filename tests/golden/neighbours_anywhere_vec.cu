@@ -8,7 +8,7 @@ neighbours(const float *__restrict__ a, float *__restrict__ out, const int n)
     const int j_outer_outer = blockIdx.x;
     const int j_outer_inner = threadIdx.x;
 
-    if (1 <= i_outer && 2*i_outer + 3 <= n) {  // the whole tile lies inside
+    if (1 <= i_outer && 2*i_outer + 3 <= n) {  // a full tile
         #pragma unroll
         for (int i_inner = 0; i_inner < 2; ++i_inner) {
             if (2*(i_outer % 2) + i_inner <= 8*j_outer_outer + 4*j_outer_inner + 2 &&

@@ -6,7 +6,7 @@ void scale(const float *restrict a, float *restrict out, const int n)
     for (int g0_ = 0; g0_ < (n + 127) / 128; ++g0_) {
         const int i_outer = g0_;
 
-        if (128*i_outer + 128 <= n) {  // the whole tile lies inside
+        if (128*i_outer + 128 <= n) {  // a full tile
             for (int l0_ = 0; l0_ < 128; ++l0_) {
                 const int i_inner = l0_;
                 // insn

@@ -6,7 +6,7 @@ scale(const float *__restrict__ a, float *__restrict__ out, const int n)
     const int i_outer = blockIdx.x;
     const int i_inner = threadIdx.x;
 
-    if (128*i_outer + 128 <= n) {  // the whole tile lies inside
+    if (128*i_outer + 128 <= n) {  // a full tile
         // insn
         out[128*i_outer + i_inner] = 2.0f*a[128*i_outer + i_inner];
     } else if (128*i_outer + i_inner < n) {

@@ -14,7 +14,7 @@ softmax(const float *__restrict__ x, float *__restrict__ y, const int m, const i
     float acc_k_0;
     float total;
 
-    if (32*i_outer + 32 <= n) {  // the whole tile lies inside
+    if (32*i_outer + 32 <= n) {  // a full tile
         // insn.k.init
         acc_k = -INFINITY;
         for (int k = 0; k < m; ++k) {

@@ -12,7 +12,7 @@ void stencil_2d(const float *restrict a, float *restrict out, const int m, const
             float a_fetch[18][18];
 
             if (1 <= j_outer && 16*j_outer + 17 <= m && 1 <= i_outer &&
-                    16*i_outer + 17 <= n) {  // the whole tile lies inside
+                    16*i_outer + 17 <= n) {  // a full tile
                 for (int l1_ = 0; l1_ < 16; ++l1_) {
                     for (int l0_ = 0; l0_ < 16; ++l0_) {
                         for (int a_fetch_rule_round = 0; a_fetch_rule_round < 2; ++a_fetch_rule_round) {

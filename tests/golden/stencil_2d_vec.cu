@@ -11,7 +11,7 @@ stencil_2d_vec(const float *__restrict__ a, float *__restrict__ out, const int m
     const int j_outer_inner = threadIdx.x;
 
     if (1 <= j_outer_outer && 32*j_outer_outer + 33 <= m && 1 <= i_outer &&
-            4*i_outer + 5 <= n) {  // the whole tile lies inside
+            4*i_outer + 5 <= n) {  // a full tile
         alignas(16) float a_vec[4];
         alignas(16) float a_vec_0[4];
         alignas(16) float a_vec_1[4];

@@ -9,7 +9,7 @@ void transpose(const float *restrict a, float *restrict b, const int m, const in
             const int j_outer = g0_;
             float a_fetch[16][16];
 
-            if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // the whole tile lies inside
+            if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // a full tile
                 for (int l1_ = 0; l1_ < 16; ++l1_) {
                     for (int l0_ = 0; l0_ < 16; ++l0_) {
                         const int a_dim_0 = l1_;

@@ -9,7 +9,7 @@ transpose(const float *__restrict__ a, float *__restrict__ b, const int m, const
     const int j_inner = threadIdx.y;
     __shared__ float a_fetch[16][16];
 
-    if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // the whole tile lies inside
+    if (16*j_outer + 16 <= m && 16*i_outer + 16 <= n) {  // a full tile
         const int a_dim_0 = threadIdx.y;
         const int a_dim_1 = threadIdx.x;
         // a_fetch_rule

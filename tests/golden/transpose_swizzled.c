@@ -9,7 +9,7 @@ void transpose_swizzled(const float *restrict a, float *restrict b, const int m,
             const int j_outer = g0_;
             float a_fetch[32][32];  // of row r, column c lies at c ^ (4*(r % 8))
 
-            if (32*j_outer + 32 <= m && 32*i_outer + 32 <= n) {  // the whole tile lies inside
+            if (32*j_outer + 32 <= m && 32*i_outer + 32 <= n) {  // a full tile
                 for (int l1_ = 0; l1_ < 32; ++l1_) {
                     for (int l0_ = 0; l0_ < 32; ++l0_) {
                         const int a_dim_0_outer = l1_;

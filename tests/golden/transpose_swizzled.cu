@@ -12,7 +12,7 @@ transpose_swizzled(const float *__restrict__ a, float *__restrict__ b, const int
     const int j_inner = threadIdx.y;
     __shared__ __align__(16) float a_fetch[32][32];  // of row r, column c lies at c ^ (4*(r % 8))
 
-    if (32*j_outer + 32 <= m && 32*i_outer + 32 <= n) {  // the whole tile lies inside
+    if (32*j_outer + 32 <= m && 32*i_outer + 32 <= n) {  // a full tile
         if (a_dim_0_outer <= 7) {
             #pragma unroll
             for (int a_dim_0_inner = 0; a_dim_0_inner < 4; ++a_dim_0_inner) {

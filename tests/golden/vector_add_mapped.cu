@@ -6,7 +6,7 @@ vector_add(const float *__restrict__ x, const float *__restrict__ y, float *__re
     const int i_outer = blockIdx.x;
     const int i_inner = threadIdx.x;
 
-    if (128*i_outer + 128 <= n) {  // the whole tile lies inside
+    if (128*i_outer + 128 <= n) {  // a full tile
         // insn
         z[128*i_outer + i_inner] = x[128*i_outer + i_inner] + y[128*i_outer + i_inner];
     } else if (128*i_outer + i_inner < n) {

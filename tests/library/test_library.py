@@ -424,8 +424,8 @@ def test_pieces_of_rows_begin_with_sectors_of_memory(dtype: Any, sector: int) ->
         for other in (rows - 1, rows + 1):
             with pytest.raises(lk.CallError, match=f"'a' is .* must have {rows}"):
                 knl(a=a[np.arange(other) % rows])
-        # whole tiles are loaded without a condition
-        loads = source.split("the whole tile lies inside")[1].split("__syncthreads")[0]
+        # full tiles are loaded without a condition
+        loads = source.split("a full tile")[1].split("__syncthreads")[0]
         assert "if (" not in loads
 
 

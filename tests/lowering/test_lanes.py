@@ -213,7 +213,7 @@ def test_bounds_from_memory_cut_no_vectors() -> None:
 
 
 def test_where_all_lanes_are_in_nothing_is_asked() -> None:
-    """The version for whole tiles is as it is without lanes that are cut off; the other one asks once a lane."""
+    """The version for full tiles is as it is without lanes that are cut off; the other one asks once a lane."""
     source = " ".join(lk.generate_code(along_rows(1, 1, [-1, 0, 1])).source.split())
     whole, generic = source.split("} else ")
     assert whole.count("if (") == 1

@@ -14,7 +14,7 @@ from tests.lowering.kernels import F32, make, outside_axes
 from tests.lowering.shown import lowered, nodes, placed
 from tests.transform.same import assert_same
 
-WHOLE = "the whole tile lies inside"
+FULL = "a full tile"
 
 
 def scale() -> lk.LoopKernel:
@@ -33,7 +33,7 @@ def mapped(knl: lk.LoopKernel) -> lk.LoopKernel:
 
 
 def test_whole_tiles_have_a_version_without_guards() -> None:
-    versions = [node for node in nodes(mapped(scale())) if isinstance(node, If) and node.comment == WHOLE]
+    versions = [node for node in nodes(mapped(scale())) if isinstance(node, If) and node.comment == FULL]
     assert len(versions) == 1
     assert versions[0].otherwise is not None
     assert not any(isinstance(node, If) for node in versions[0].then.children)
@@ -41,7 +41,7 @@ def test_whole_tiles_have_a_version_without_guards() -> None:
 
 def test_no_version_where_it_is_switched_off() -> None:
     knl = lk.set_options(mapped(scale()), full_tiles=False)
-    assert not any(isinstance(node, If) and node.comment == WHOLE for node in nodes(knl))
+    assert not any(isinstance(node, If) and node.comment == FULL for node in nodes(knl))
     assert_same(scale(), knl, n=5, m=9)
 
 
@@ -53,17 +53,17 @@ def test_no_version_where_every_tile_is_whole() -> None:
 
 
 def test_no_version_without_threads() -> None:
-    assert not any(isinstance(node, If) and node.comment == WHOLE for node in nodes(lk.split_iname(scale(), "i", 4)))
+    assert not any(isinstance(node, If) and node.comment == FULL for node in nodes(lk.split_iname(scale(), "i", 4)))
 
 
 def values_of_whole_tiles(expression: str, dtype: type = F32) -> list[Expression]:
-    """What is assigned in whole tiles; the kernel must be right, and proven, with two versions of its tiles."""
+    """What is assigned in full tiles; the kernel must be right, and proven, with two versions of its tiles."""
     plain = make("{[i,j]: 0<=i<n and 0<=j<m}", f"y[i,j] = {expression}", x=F32, y=dtype)
     knl = mapped(plain)
     for n, m in ((1, 1), (5, 9), (16, 33)):
         assert_same(plain, knl, n=n, m=m)
     assert validate(lowered(knl)) == ()
-    whole = next(node for node in nodes(knl) if isinstance(node, If) and node.comment == WHOLE)
+    whole = next(node for node in nodes(knl) if isinstance(node, If) and node.comment == FULL)
     return [node.value for node in nodes_in(whole.then) if isinstance(node, Assign)]
 
 
@@ -87,7 +87,7 @@ def statements_of_whole_tiles(plain: lk.LoopKernel, knl: lk.LoopKernel) -> set[s
     for n, m in ((3, 3), (6, 17), (14, 40)):
         assert_same(plain, knl, n=n, m=m)
     assert validate(lowered(knl)) == ()
-    whole = next(node for node in nodes(knl) if isinstance(node, If) and node.comment == WHOLE)
+    whole = next(node for node in nodes(knl) if isinstance(node, If) and node.comment == FULL)
     return {node.statement for node in nodes_in(whole.then) if isinstance(node, Assign)}
 
 
@@ -119,7 +119,7 @@ def test_the_main_loop_over_tiles_has_no_guards_and_the_remainder_stands_behind_
     plain = make("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, x[k]*a[i,k])", a=F32, x=F32)
     knl = lk.split_iname(plain, "i", 8, outer_tag="g.0", inner_tag="l.0")
     knl = lk.add_prefetch(lk.split_iname(knl, "k", 8), "x", "k_inner")
-    whole = next(node for node in nodes(knl) if isinstance(node, If) and node.comment == WHOLE)
+    whole = next(node for node in nodes(knl) if isinstance(node, If) and node.comment == FULL)
     loops = [node for node in whole.then.children if isinstance(node, For)]
     assert [loop.iname for loop in loops] == ["k_outer"]
     assert not any(isinstance(node, If) for node in loops[0].body.children)

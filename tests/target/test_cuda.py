@@ -37,7 +37,7 @@ def test_the_whole_text_of_a_small_kernel() -> None:
             const int i_outer = blockIdx.x;
             const int i_inner = threadIdx.x;
 
-            if (128*i_outer + 128 <= n) {  // the whole tile lies inside
+            if (128*i_outer + 128 <= n) {  // a full tile
                 // insn
                 y[128*i_outer + i_inner] = 2.0f*x[128*i_outer + i_inner];
             } else if (128*i_outer + i_inner < n) {
