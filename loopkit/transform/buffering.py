@@ -8,7 +8,7 @@ from functools import cached_property, partial, reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute, data_params, origin
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, accesses_to, commute, data_params, origin
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
 from loopkit.analysis.dependences import in_order, relations_of, values_in, with_assumed
@@ -105,61 +105,54 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     users, operation = _users_of(kernel, step, var_name, within,
                                  bool(fetch_bounding_box or init_expression or store_expression))
     require_inames(inames, {x for s in users for x in s.inames}, f"the users of '{var_name}'")
-    temporary = temporary_for(kernel, temporary_name, f"{var_name}_buf", array.dtype, temporary_address_space)
-    staged = _spanning(StagingBuffer(
-        kernel, step, Staged.of_array(var_name), temporary, BoxRequest.of(inames, default_tag, fetch_bounding_box),
-        Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)), users, operation)
     load_id = new_id(kernel, init_insn_id, f"init_{var_name}")
-    store_id = new_id(kernel, store_insn_id, f"store_{var_name}", load_id)
-    init = _template(kernel, "init_expression", init_expression, "base") if operation is None else Neutral(operation)
-    store = _template(kernel, "store_expression", store_expression, "base", "buffer")
-    return staged.placed_best(lambda at: at.allowed.legal(
-        _buffered(Buffer(at, load_id, store_id, init, store, operation)), step))
+    buffer = _spanning(Buffer(
+        kernel, step, Staged.of_array(var_name),
+        temporary_for(kernel, temporary_name, f"{var_name}_buf", array.dtype, temporary_address_space),
+        BoxRequest.of(inames, default_tag, fetch_bounding_box),
+        Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe),
+        load_id=load_id, store_id=new_id(kernel, store_insn_id, f"store_{var_name}", load_id),
+        init=Neutral(operation) if operation is not None else
+        _template(kernel, "init_expression", init_expression, "base"),
+        store=_template(kernel, "store_expression", store_expression, "base", "buffer"), operation=operation), users)
+    return buffer.placed_best(lambda at: at.allowed.legal(_buffered(at), step))
 
 
 def _buffered(buffer: Buffer) -> LoopKernel:
     """The kernel with *buffer*, and the proof that it preserves values."""
-    kernel, name, own, step = buffer.kernel, buffer.name, buffer.staged.temporary.name, buffer.staged.step
+    kernel, name, own = buffer.kernel, buffer.name, buffer.temporary.name
     writers = {s.id for s in kernel.statements if s.written == name}
-    prove: Callable[[LoopKernel, LoopKernel, str, str, str], None] = require_buffered
-    if buffer.operation is not None:
-        _require_dtype(buffer)
-        result, prove = buffer.put_in(buffer.points()), require_collected
-    elif buffer.of_value:
-        points = buffer.value_points()
-        if points.load is None and points.store is None:
-            raise PreconditionError(f"{step}: nothing but its own statements uses '{name}', so that a buffer would "
-                                    "only be another name for it.", subject=name,
-                                    hint="name the statements that shall use a buffer with within=")
-        if points.load is None and not writers <= buffer.moves.keys():
-            _require_dtype(buffer)
-        result, prove = buffer.put_in(points), require_values_buffered
-    else:
-        points = buffer.points()
-        result = buffer.put_in(points)
-        if buffer.init is not None or buffer.store is not None:
-            _require_dtype(buffer)
-            return _answered_for(buffer, result)
-        if not any(source == buffer.load_id for source, _ in relations_of(result, own, "flow")):
-            if len(writers) > 1:
-                _require_dtype(buffer)          # with one writer, array and buffer have its dtype
-            result = buffer.put_in(Points(None, points.store))
-    prove(kernel, result, name, own, step)
+    has_expressions = buffer.init is not None or buffer.store is not None
+    load, store = buffer.value_points() if buffer.of_value else buffer.points()
+    if load is None and store is None:
+        raise PreconditionError(f"{buffer.step}: nothing but its own statements uses '{name}', so that a buffer would "
+                                "only be another name for it.", subject=name,
+                                hint="name the statements that shall use a buffer with within=")
+    result = buffer.with_copies(load, store)
+    if not (buffer.of_value or has_expressions) and not any(
+            source == buffer.load_id for source, _ in relations_of(result, own, "flow")):
+        load, result = None, buffer.with_copies(None, store)
+    # the dtype of an array with several writers is the join of theirs, that of a buffer the first one's
+    if buffer.temporary.dtype is None and (has_expressions or (load is None and (
+            not writers <= buffer.uses.keys() if buffer.of_value else len(writers) > 1))):
+        raise PreconditionError(f"{buffer.step}: '{name}' has no dtype yet, which its buffer takes.", subject=name,
+                                hint=f"add_dtypes(knl, {{'{name}': ...}}) first")
+    if has_expressions and buffer.operation is None:
+        return _with_claim(buffer, result)
+    prove: Callable[[LoopKernel, LoopKernel, str, str, str], None] = require_collected if buffer.operation is not None \
+        else require_values_buffered if buffer.of_value else require_buffered
+    prove(kernel, result, name, own, buffer.step)
     return result
 
 
 # {{{ copy-in, copy-out and their dependences
 
-@dataclass(frozen=True)
-class Points:
-    """The cells that are copied in and copied out, if any are."""
-
-    load: Set | None
-    store: Set | None
+#: The cells that are copied in and copied out, if any are.
+Points = tuple[Set | None, Set | None]
 
 
-@dataclass(frozen=True)
-class Buffer:
+@dataclass(frozen=True, kw_only=True)
+class Buffer(StagingBuffer):
     """A staging buffer with copy-in and copy-out.
 
     For an argument, copy-in loads the elements to read and copy-out stores the written ones. For a temporary, both copy
@@ -172,7 +165,6 @@ class Buffer:
     :ivar operation: of the atomic updates that it accumulates; ``None``: it holds the array's values.
     """
 
-    staged: StagingBuffer
     load_id: str
     store_id: str
     init: Expression | None
@@ -180,78 +172,70 @@ class Buffer:
     operation: str | None
 
     @property
-    def kernel(self) -> LoopKernel:
-        return self.staged.kernel
-
-    @property
-    def name(self) -> str:
-        return self.staged.name
-
-    @property
     def of_value(self) -> bool:
-        return self.name in self.kernel.temporaries
+        """Does it hold the values of a temporary?"""
+        return self.operation is None and self.name in self.kernel.temporaries
 
     @cached_property
     def moves(self) -> Mapping[str, list[tuple[Access, Map]]]:
         """For each user its accesses, and the relation from its instances to the cells of their elements."""
         return {u: [(a, self._cell_of(a)) for a in accesses_of(self.kernel, self.kernel.statement_by_id[u])
-                    if a.array == self.name] for u in self.staged.uses}
+                    if a.array == self.name] for u in self.uses}
 
     @cached_property
-    def used(self) -> InstanceSet:
-        return self.staged.cells(m for own in self.moves.values() for _, m in own)
+    def used_cells(self) -> InstanceSet:
+        return self.cells(m for own in self.moves.values() for _, m in own)
 
     def _cell_of(self, a: Access) -> Map:
-        staged = self.staged
         if self.operation is None:
-            return restrict(staged.cell_of(a.domain, a.subscripts), a.domain)
+            return restrict(self.cell_of(a.domain, a.subscripts), a.domain)
         # an update's element may be any along an axis whose subscript is no affine form
-        known = (*map(p.Variable, staged.outer), *(
+        known = (*map(p.Variable, self.outer), *(
             e if is_quasi_affine(e, a.domain.inames, self.kernel.value_params) else None
-            for e in staged.box.offsets(a.subscripts)))
-        inside = InstanceSet.universe(staged.inames).where(*staged.box.conditions)
+            for e in self.box.offsets(a.subscripts)))
+        inside = InstanceSet.universe(self.inames).where(*self.box.conditions)
         return restrict(cells(a.domain.inames, known), a.domain).intersect_range(inside.set)
 
     def points(self) -> Points:
-        written = self.staged.cells(m for own in self.moves.values() for a, m in own if a.is_write).set
-        return Points(written if self.operation is not None else self.used.set, written)
+        written = self.cells(m for own in self.moves.values() for a, m in own if a.is_write).set
+        return written if self.operation is not None else self.used_cells.set, written
 
     def value_points(self) -> Points:
         """The copied values of a temporary: those that enter or leave an iteration of the loops around it."""
         kernel, users = self.kernel, self.moves.keys()
-        elements = subscripts_on(self.used, self.staged.box.arguments())
+        elements = subscripts_on(self.used_cells, self.box.arguments())
         load, store = list[Set](), list[Set]()
         for d in with_assumed(kernel):
             if d.array != self.name or d.kind != "flow" or users.isdisjoint((d.source, d.sink)):
                 continue
             pairs = d.relation
-            if d.source in users and d.sink in users:
-                pairs = pairs.subtract(self.staged.in_one_iteration(
+            if users >= {d.source, d.sink}:
+                pairs = pairs.subtract(self.in_one_iteration(
                     *(kernel.statement_by_id[s].inames for s in (d.source, d.sink))))
-            writes = [w.relation for w in accesses_of(kernel, kernel.statement_by_id[d.source])
-                      if w.array == self.name and w.is_write]
-            load += [pairs.apply_range(move).intersect(same_element(w, elements)).range()
-                     for a, move in self.moves.get(d.sink, ()) if not a.is_write for w in writes]
+            load += [pairs.apply_range(move).intersect(same_element(w.relation, elements)).range()
+                     for a, move in self.moves.get(d.sink, ()) if not a.is_write
+                     for w in accesses_to(kernel, d.source, self.name, is_write=True)]
             store += [pairs.apply_domain(move).domain() for a, move in self.moves.get(d.source, ()) if a.is_write]
-        return Points(*(reduce(Set.union, found) if (found := [x for x in each if not x.is_empty()]) else None
-                        for each in (load, store)))
+        first, last = (reduce(Set.union, found) if (found := [x for x in each if not x.is_empty()]) else None
+                       for each in (load, store))
+        return first, last
 
-    def put_in(self, points: Points) -> LoopKernel:
-        first = None if points.load is None else self._copy("init", points.load)
-        last = None if points.store is None else self._copy("store", points.store)
-        return self.staged.put_in(first, last, lambda s: with_expressions(s, self.staged.used),
-                                  lambda _, result: self.dependences(result, first, last))
+    def with_copies(self, load: Set | None, store: Set | None) -> LoopKernel:
+        """The kernel with a copy-in of the cells *load* and a copy-out of the cells *store*."""
+        first, last = (None if points is None else self._copy(what, points)
+                       for what, points in (("init", load), ("store", store)))
+        return self.put_in(first, last, lambda s: with_expressions(s, self.used),
+                           lambda _, result: self.dependences(result, first, last))
 
     def _copy(self, what: str, points: Set) -> Statement:
         """The statement that copies in (``init``) or out."""
-        box = self.staged.box
-        own = replace(box, inames=tuple(None if x is None else self.kernel.fresh_name(f"{self.name}_{what}_{k}")
-                                        for k, x in enumerate(box.inames)))
+        own = replace(self.box, inames=tuple(None if x is None else self.kernel.fresh_name(f"{self.name}_{what}_{k}")
+                                             for k, x in enumerate(self.box.inames)))
         if what == "init":
-            copy = self.staged.copy_in(self.load_id, own, points, whole=self.staged.request.whole)
+            copy = self.copy_in(self.load_id, own, points, whole=self.request.whole)
             return copy if self.init is None else replace(copy, expression=substitute(
                 self.init, {"base": copy.expression}))
-        copy = self.staged.copy_in(self.store_id, own, points)
+        copy = self.copy_in(self.store_id, own, points)
         cell, element = copy.assignee, copy.expression
         assert isinstance(element, p.Variable | p.Subscript)
         value = cell if self.store is None else substitute(self.store, {"base": element, "buffer": cell})
@@ -267,10 +251,10 @@ class Buffer:
                 once = same_element(*(accessed_elements(result, s.id, self.name, is_write=s is last)
                                       for s in (first, last)))
                 yield Dependence("anti", self.name, first.id, last.id,
-                                 once.intersect(self.staged.in_one_iteration(first.inames, last.inames)))
-            if self.staged.request.whole and first is not None:
+                                 once.intersect(self.in_one_iteration(first.inames, last.inames)))
+            if self.request.whole and first is not None:
                 yield from self._of_others(result, first, last)
-        yield from values_in(result, self.staged.temporary.name, self.staged.outer)
+        yield from values_in(result, self.temporary.name, self.outer)
 
     def _ends(self, first: Statement | None, last: Statement | None, _: Dependence, statement: str, is_write: bool
               ) -> list[End]:
@@ -292,20 +276,20 @@ class Buffer:
             return                          # among themselves the updates have no order
         d = on_one_element(result, moved)
         if are_users:                       # within an iteration the buffer's cells carry the dependence
-            inames = self.staged.inames
-            d = replace(d, relation=d.relation.subtract(self.staged.in_one_iteration(inames, inames)))
+            inames = self.inames
+            d = replace(d, relation=d.relation.subtract(self.in_one_iteration(inames, inames)))
         if not d.relation.is_empty():
             yield d
 
     def _of_others(self, result: LoopKernel, load: Statement, store: Statement) -> Iterator[Dependence]:
         """The order of copy-in and the writers, for elements that no user of the iteration accesses."""
-        others = load.domain.subtract(InstanceSet(load.inames, with_dim_names(self.used.set, load.inames)))
+        others = load.domain.subtract(InstanceSet(load.inames, with_dim_names(self.used_cells.set, load.inames)))
         read = restrict(accessed_elements(result, load.id, self.name, is_write=False), others)
         for a in accesses_by_array(result)[self.name]:
             if a.is_write:
                 pairs = same_element(read, a.relation)
                 if a.statement == store.id:
-                    pairs = pairs.subtract(self.staged.in_one_iteration(load.inames, store.inames))
+                    pairs = pairs.subtract(self.in_one_iteration(load.inames, store.inames))
                 for kind, source, sink, related in (("anti", load.id, a.statement, pairs),
                                                     ("flow", a.statement, load.id, pairs.reverse())):
                     relation = in_order(result, source, sink, related)
@@ -334,13 +318,6 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
     return users, operation
 
 
-def _require_dtype(buffer: Buffer) -> None:
-    # the dtype of an array with several writers is the join of theirs, that of a buffer the first one's
-    if buffer.staged.temporary.dtype is None:
-        raise PreconditionError(f"{buffer.staged.step}: '{buffer.name}' has no dtype yet, which its buffer takes.",
-                                subject=buffer.name, hint=f"add_dtypes(knl, {{'{buffer.name}': ...}}) first")
-
-
 def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: str) -> Expression | None:
     """The expression *text* of *placeholders* and value arguments."""
     if text is None:
@@ -353,16 +330,16 @@ def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: st
     return expr
 
 
-def _answered_for(buffer: Buffer, result: LoopKernel) -> LoopKernel:
-    """*result* with the obligation that the expressions change no value; :raises UndecidedError: nobody answers."""
-    allowed, step, name = buffer.staged.allowed, buffer.staged.step, buffer.name
+def _with_claim(buffer: Buffer, result: LoopKernel) -> LoopKernel:
+    """*result* with the obligation that the expressions change no value; :raises UndecidedError: nobody claims that."""
+    allowed, step, name = buffer.allowed, buffer.step, buffer.name
     if allowed.assume is None and not allowed.unsafe:
         raise UndecidedError(
             f"{step}: whether '{name}' gets the same values cannot be decided.",
             "init_expression= and store_expression= say what its buffer is loaded with and what of it is stored",
             hint='leave them out, or answer for them: assume="..."')
-    owed = Obligation(step, f"what is loaded and stored leaves in '{name}' what its statements give it", allowed.assume)
-    return annotated(result, obligations=(*result.obligations, owed))
+    claim = f"what is loaded and stored leaves in '{name}' what its statements give it"
+    return annotated(result, obligations=(*result.obligations, Obligation(step, claim, allowed.assume)))
 
 
 def _operation_of(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> str | None:
@@ -428,19 +405,18 @@ def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[St
                                          "condition fails: if(condition, new, old)")
 
 
-def _spanning(buffer: StagingBuffer, users: Sequence[Statement], operation: str | None) -> StagingBuffer:
+def _spanning(buffer: Buffer, users: Sequence[Statement]) -> Buffer:
     """*buffer* with its users and its loops: those that distinguish cells; for updates, all but the swept ones."""
     kernel, name = buffer.kernel, buffer.name
     uses = {s.id: tuple(dict.fromkeys(a.subscripts for a in accesses_of(kernel, s) if a.array == name)) for s in users}
     stay = {x for arguments in uses.values() for args in arguments for e in args for x in variables(e)}
     if name in kernel.temporaries:
         # a value that enters or leaves an iteration is copied in or out there
-        others = [s.id for s in kernel.statements if s.id not in uses
-                  and any(a.array == name for a in accesses_of(kernel, s))]
+        others = {a.statement for a in accesses_by_array(kernel)[name]} - uses.keys()
         stay = stay.union(*(meeting_of(kernel.paths, u, o).loops for u in uses for o in others))
-    outer = loops_around(kernel, name, dict.fromkeys(uses, stay if operation is None else kernel.inames),
-                         buffer.request.sweep)
-    return replace(buffer, outer=outer, uses=uses if operation is None else {
+    updates = buffer.operation is not None
+    outer = loops_around(kernel, name, dict.fromkeys(uses, kernel.inames if updates else stay), buffer.request.sweep)
+    return replace(buffer, outer=outer, uses=uses if not updates else {
         s.id: _ends_of_axes(kernel, buffer.step, name, s) for s in users})
 
 # }}}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
+from typing import Self
 
 import numpy as np
 import pymbolic.primitives as p
@@ -181,10 +182,9 @@ class StagingBuffer:
                                     subject="box_multiples", hint="fetch_bounding_box=True")
         return numbers
 
-    def placed_best(self, made: Callable[[StagingBuffer], LoopKernel], *, fixed: bool = False) -> LoopKernel:
+    def placed_best(self, made: Callable[[Self], LoopKernel], *, fixed: bool = False) -> LoopKernel:
         """*made* in its loops, or, unless *fixed*, in further loops around them if those give fewer side effects."""
-        wider = self.outer if fixed else with_loops_kept(self.kernel, self.uses, self.outer,
-                                                              self.request.sweep)
+        wider = self.outer if fixed else with_loops_kept(self.kernel, self.uses, self.outer, self.request.sweep)
         return with_fewest_side_effects(self.kernel, self.step, self.allowed, (self.outer, wider),
                                         lambda place: made(replace(self, outer=place)))
 
