@@ -35,6 +35,7 @@ from loopkit.poly.relations import cells, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import (
+    Arguments,
     BoxRequest,
     Staged,
     StagingBuffer,
@@ -305,17 +306,52 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
               ) -> tuple[list[Statement], str | None]:
     """The users of *name*, and the operation of atomic updates; *is_special*: the caller wants more than elements."""
     chosen = matching_statements(kernel, within)
-    users = [s for s in kernel.statements if s.id in chosen and any(a.array == name for a in accesses_of(kernel, s))]
-    operation = _operation_of(kernel, step, name, users)
-    _require_usable(kernel, step, name, users, operation)
-    if operation is None and name in kernel.temporaries:
-        _require_values(kernel, step, name, users)
-    if is_special and (operation is not None or name in kernel.temporaries):
+    own = {s: [a for a in accesses_of(kernel, kernel.statement_by_id[s]) if a.array == name] for s in chosen}
+    users = [s for s in kernel.statements if own.get(s.id)]
+    operation = _operation_of(step, name, [a for s in users for a in own[s.id]])
+    of_value = operation is None and name in kernel.temporaries
+    if not any(s.written == name for s in users):
+        raise PreconditionError(f"No statement writes '{name}'.", subject=name,
+                                hint="to read a copy of it, add_prefetch")
+    require_no_rule(kernel, frozenset([name]))
+    if of_value and any(name == node.accumulator for node in kernel.reductions.values()):
+        raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
+                                hint="buffer what the reduction is written to")
+    for s in users:
+        leave_out = "leave this statement out with within="
+        if data := data_params(kernel, s.domain):
+            raise PreconditionError(f"{step}: a bound of '{s.id}' is {origin(kernel, data)}.", subject=s.id,
+                                    hint=leave_out)
+        for a in own[s.id]:
+            if operation is None and not a.affine:
+                at = ", ".join(map(to_text, a.subscripts))
+                raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' accesses '{name}[{at}]'.",
+                                        subject=name, hint=leave_out)
+            if of_value and a.is_write and not is_must_write(a):
+                raise PreconditionError(
+                    f"{step}: whether '{s.id}' writes '{name}' depends on data, so that it is not known which values "
+                    "are to be loaded.", subject=name,
+                    hint=f"{leave_out}, or write the old value where the condition fails: if(condition, new, old)")
+    if is_special and (operation is not None or of_value):
         why = f"values, and of '{name}' a buffer collects what atomic updates add" if operation is not None else \
             f"arguments, and '{name}' is a temporary, of which only what has a value is loaded"
         raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for {why}.",
                                 subject=name, hint="leave them out")
     return users, operation
+
+
+def _operation_of(step: str, name: str, accesses: Sequence[Access]) -> str | None:
+    """The operation of the atomic updates that all *accesses* of users are part of; ``None``: none is part of one."""
+    first = next((a for a in accesses if a.update is not None), None)
+    if first is None:
+        return None
+    other = next((a for a in accesses if not commute(a, first)), None)
+    if other is not None:
+        raise PreconditionError(
+            f"{step}: a buffer collects the atomic updates of '{name}' by one operation, as '{first.statement}' makes "
+            f"them; '{other.statement}' uses '{name}' otherwise.", subject=name,
+            hint=f"name the updates alone: within='{first.statement}'")
+    return first.update
 
 
 def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: str) -> Expression | None:
@@ -342,67 +378,18 @@ def _with_claim(buffer: Buffer, result: LoopKernel) -> LoopKernel:
     return annotated(result, obligations=(*result.obligations, Obligation(step, claim, allowed.assume)))
 
 
-def _operation_of(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> str | None:
-    """The operation of the atomic updates that all *users* are; ``None``: none is one."""
-    accesses = [a for s in users for a in accesses_of(kernel, s) if a.array == name]
-    updates = [a for a in accesses if a.update is not None]
-    if not updates:
-        return None
-    other = next((a for a in accesses if not commute(a, updates[0])), None)
-    if other is not None:
-        raise PreconditionError(
-            f"{step}: a buffer collects the atomic updates of '{name}' by one operation, as '{updates[0].statement}' "
-            f"makes them; '{other.statement}' uses '{name}' otherwise.", subject=name,
-            hint=f"name the updates alone: within='{updates[0].statement}'")
-    return updates[0].update
-
-
-def _ends_of_axes(kernel: LoopKernel, step: str, name: str, s: Statement) -> tuple[tuple[Expression, ...], ...]:
-    """The subscripts of an update; of an axis whose subscript is read from memory, the first and the last element."""
-    found: list[tuple[Expression, ...]] = []
-    shape = array_shapes(kernel)[name]
-    for a in (a for a in accesses_of(kernel, s) if a.array == name):
-        ends: list[tuple[Expression, Expression]] = []
-        for axis, (e, extent) in enumerate(zip(a.subscripts, shape, strict=True)):
-            if is_quasi_affine(e, s.inames, kernel.value_params):
-                ends.append((e, e))
-            elif isinstance(extent, int):
-                ends.append((0, extent - 1))
-            else:
-                raise PreconditionError(
-                    f"{step}: '{s.id}' may access any element along axis {axis} of '{name}', whose extent is not "
-                    "declared or no constant.", subject=name,
-                    hint=f"GlobalArg('{name}', shape=...), or fix_parameters")
-        found += zip(*ends, strict=True) if ends else [()]
-    return tuple(dict.fromkeys(found))
-
-
-def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement], partial: str | None) -> None:
-    if not any(s.written == name for s in users):
-        raise PreconditionError(f"No statement writes '{name}'.", subject=name,
-                                hint="to read a copy of it, add_prefetch")
-    require_no_rule(kernel, frozenset([name]))
-    for s in users:
-        if data := data_params(kernel, s.domain):
-            raise PreconditionError(f"{step}: a bound of '{s.id}' is {origin(kernel, data)}.", subject=s.id,
-                                    hint="leave this statement out with within=")
-        for a in accesses_of(kernel, s):
-            if a.array == name and partial is None and not a.affine:
-                at = ", ".join(map(to_text, a.subscripts))
-                raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' accesses '{name}[{at}]'.",
-                                        subject=name, hint="leave this statement out with within=")
-
-
-def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> None:
-    if any(name == node.accumulator for node in kernel.reductions.values()):
-        raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
-                                hint="buffer what the reduction is written to")
-    for s in users:
-        if any(a.array == name and a.is_write and not is_must_write(a) for a in accesses_of(kernel, s)):
-            raise PreconditionError(f"{step}: whether '{s.id}' writes '{name}' depends on data, so that it is not "
-                                    "known which values are to be loaded.", subject=name,
-                                    hint="leave this statement out with within=, or write the old value where the "
-                                         "condition fails: if(condition, new, old)")
+def _ends_of_axes(buffer: Buffer, s: Statement, subscripts: Arguments) -> Iterator[Arguments]:
+    """The *subscripts* of an update; of an axis whose subscript is read from memory, the first and the last element."""
+    kernel, name = buffer.kernel, buffer.name
+    ends: list[Arguments] = []
+    for axis, (e, extent) in enumerate(zip(subscripts, array_shapes(kernel)[name], strict=True)):
+        is_affine = is_quasi_affine(e, s.inames, kernel.value_params)
+        if not is_affine and not isinstance(extent, int):
+            raise PreconditionError(
+                f"{buffer.step}: '{s.id}' may access any element along axis {axis} of '{name}', whose extent is not "
+                "declared or no constant.", subject=name, hint=f"GlobalArg('{name}', shape=...), or fix_parameters")
+        ends.append((e, e) if is_affine or not isinstance(extent, int) else (0, extent - 1))
+    yield from zip(*ends, strict=True) if ends else [()]
 
 
 def _spanning(buffer: Buffer, users: Sequence[Statement]) -> Buffer:
@@ -414,9 +401,10 @@ def _spanning(buffer: Buffer, users: Sequence[Statement]) -> Buffer:
         # a value that enters or leaves an iteration is copied in or out there
         others = {a.statement for a in accesses_by_array(kernel)[name]} - uses.keys()
         stay = stay.union(*(meeting_of(kernel.paths, u, o).loops for u in uses for o in others))
-    updates = buffer.operation is not None
-    outer = loops_around(kernel, name, dict.fromkeys(uses, kernel.inames if updates else stay), buffer.request.sweep)
-    return replace(buffer, outer=outer, uses=uses if not updates else {
-        s.id: _ends_of_axes(kernel, buffer.step, name, s) for s in users})
+    if buffer.operation is not None:
+        stay = set(kernel.inames)
+        uses = {s.id: tuple(dict.fromkeys(end for args in uses[s.id] for end in _ends_of_axes(buffer, s, args)))
+                for s in users}
+    return replace(buffer, uses=uses, outer=loops_around(kernel, name, dict.fromkeys(uses, stay), buffer.request.sweep))
 
 # }}}
