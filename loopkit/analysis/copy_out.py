@@ -134,7 +134,7 @@ class _Step:
             d, pair = moved.d, (moved.after.source, moved.after.sink)
             if moved.after is d or d.assumed:
                 continue
-            relation = moved.after.relation.intersect(moved.accessing(self.after, self.array))
+            relation = moved.on_one_element(self.after).relation
             if users.issuperset((d.source, d.sink)):        # within a tile the flow of the buffer keeps the order
                 relation = relation.subtract(same_element(*(
                     self.in_tile(self.after.statement_by_id[s].inames) for s in pair)))

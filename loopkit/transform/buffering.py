@@ -40,7 +40,6 @@ from loopkit.transform.staging import (
     Staged,
     StagingBuffer,
     loops_around,
-    on_one_element,
     require_inames,
     temporary_for,
 )
@@ -110,7 +109,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     buffer = _spanning(Buffer(
         kernel, step, Staged.of_array(var_name),
         temporary_for(kernel, temporary_name, f"{var_name}_buf", array.dtype, temporary_address_space),
-        BoxRequest.of(inames, default_tag, fetch_bounding_box),
+        BoxRequest(inames, default_tag, fetch_bounding_box),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe),
         load_id=load_id, store_id=new_id(kernel, store_insn_id, f"store_{var_name}", load_id),
         init=Neutral(operation) if operation is not None else
@@ -275,7 +274,7 @@ class Buffer(StagingBuffer):
         are_users = moved.source.move is not None and moved.sink.move is not None
         if are_users and self.operation is not None:
             return                          # among themselves the updates have no order
-        d = on_one_element(result, moved)
+        d = moved.on_one_element(result)
         if are_users:                       # within an iteration the buffer's cells carry the dependence
             inames = self.inames
             d = replace(d, relation=d.relation.subtract(self.in_one_iteration(inames, inames)))

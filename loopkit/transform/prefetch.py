@@ -8,7 +8,7 @@ from functools import partial, reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, uses_at
+from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, is_known, uses_at
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.moved_dependences import End, moved_dependences
@@ -23,9 +23,7 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
-from loopkit.poly.affine import NotAffineError, names_in
 from loopkit.poly.elements import box_hull
-from loopkit.poly.enumerated import affine_on
 from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.reindex import element
@@ -36,7 +34,6 @@ from loopkit.transform.staging import (
     Staged,
     StagingBuffer,
     loops_around,
-    on_one_element,
     require_inames,
     temporary_for,
 )
@@ -99,7 +96,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     return _staged(StagingBuffer(
         kernel, f"add_prefetch({var_name!r}, {list(sweep)})", Staged.of_array(var_name),
         temporary_for(kernel, temporary_name, f"{var_name}_fetch", source.dtype, temporary_address_space),
-        BoxRequest.of(sweep, default_tag, fetch_bounding_box, dim_arg_names, box_multiples),
+        BoxRequest(sweep, default_tag, fetch_bounding_box, dim_arg_names, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         fetch_outer_inames, prefetch_insn_id, within)
 
@@ -158,7 +155,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     result = _staged(StagingBuffer(
         kernel, f"precompute({subst_use!r}, {list(sweep)})", staged,
         temporary_for(kernel, temporary_name, subst_use, None, temporary_address_space),
-        BoxRequest.of(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
+        BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
     if any(map(staged.uses_in, result.statements)):
@@ -246,13 +243,8 @@ def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionErr
 
 
 def _require_affine(buffer: StagingBuffer, s: Statement, uses: Sequence[Arguments]) -> None:
-    allowed = buffer.kernel.value_params | set(s.inames)
     for a in (a for args in uses for a in args):
-        try:
-            affine = names_in(a) <= allowed and affine_on(analysis_domain(buffer.kernel, s), (a,))
-        except NotAffineError:
-            affine = False
-        if not affine:
+        if not is_known(analysis_domain(buffer.kernel, s), buffer.kernel.value_params, a):
             raise PreconditionError(
                 f"{buffer.step} needs affine subscripts, but '{s.id}' reads '{buffer.name}' at '{to_text(a)}'.",
                 subject=buffer.name, hint="leave this statement out with within=")
@@ -295,9 +287,9 @@ def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
     made = buffer.put_in(copy, None, reading, partial(_dependences, buffer, copy, moves),
                          frozenset(s.id for s in kernel.statements if s.written in sources))
     result = allowed.legal(made, buffer.step)
-    owed = require_copied_in(kernel, made, buffer.temporary.name, buffer.step, assume=allowed.assume,
-                             unsafe=allowed.unsafe)
-    return result if not owed else annotated(result, obligations=(*result.obligations, *owed))
+    claims = require_copied_in(kernel, made, buffer.temporary.name, buffer.step, assume=allowed.assume,
+                               unsafe=allowed.unsafe)
+    return result if not claims else annotated(result, obligations=(*result.obligations, *claims))
 
 
 def _where_read(buffer: StagingBuffer, s: Statement, args: Arguments) -> Map:
@@ -345,7 +337,7 @@ def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Seq
         return [*([End(statement, is_write)] if stays else ()), End(copy.id, is_write, move[statement])]
     for moved in moved_dependences(kernel, sources, ends):
         is_copied = moved.after is not moved.d and moved.d.array == buffer.name
-        yield on_one_element(result, moved) if is_copied else moved.after
+        yield moved.on_one_element(result) if is_copied else moved.after
     for s, relation in move.items():
         # a reader that overwrites its element now does so after the copy; before, one instance did both in order
         written = kernel.statement_by_id[s].written

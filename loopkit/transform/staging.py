@@ -16,14 +16,12 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_as
 from loopkit.analysis.constructors import with_dependences
-from loopkit.analysis.moved_dependences import Moved
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import Derive, LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
@@ -85,16 +83,10 @@ class BoxRequest:
     """The box of a copy as the caller requests it, over the inames *sweep*; *tag*: of the inames of the copy."""
 
     sweep: tuple[str, ...]
-    tag: InameTag | None
+    tag: str | InameTag | None
     whole: bool
-    dim_names: tuple[str, ...] | None
-    multiples: int | Sequence[int]
-
-    @classmethod
-    def of(cls, sweep: tuple[str, ...], tag: str | InameTag | None, whole: bool,
-           dim_names: str | Iterable[str] | None = None, multiples: int | Sequence[int] = 1) -> BoxRequest:
-        return cls(sweep, None if tag is None else as_tag(tag), whole,
-                   None if dim_names is None else name_list(dim_names), multiples)
+    dim_names: str | Iterable[str] | None = None
+    multiples: int | Sequence[int] = 1
 
 
 @dataclass(frozen=True)
@@ -158,15 +150,14 @@ class StagingBuffer:
         return Box(tuple(intervals), tuple(names))
 
     def _dim_names(self, axes: Sequence[int]) -> list[str]:
-        given = self.request.dim_names
-        if given is None:
+        if self.request.dim_names is None:
             return [self.kernel.fresh_name(f"{self.name}_dim_{axis}") for axis in axes]
+        given = list(name_list(self.request.dim_names))
         if len(given) < len(axes):
-            raise PreconditionError(f"{self.step} has more axes than names were given ({list(given)}).",
-                                    subject=self.name)
+            raise PreconditionError(f"{self.step} has more axes than names were given ({given}).", subject=self.name)
         for name in given[:len(axes)]:
             require_fresh(self.kernel, name)
-        return list(given[:len(axes)])
+        return given[:len(axes)]
 
     def _multiples(self, axes: int) -> tuple[int, ...]:
         given = self.request.multiples
@@ -280,18 +271,14 @@ class StagingBuffer:
         tree = placed(kernel, self.step, self.name, users, self.outer,
                       lambda body: around_users(body, users, before, after, writers))
         new = [rewritten(s) if s.id in users else s for s in kernel.statements]
-        tag, temporary = self.request.tag, replace(self.temporary, shape=self.box.shape)
+        temporary = replace(self.temporary, shape=self.box.shape)
+        tag = None if self.request.tag is None else as_tag(self.request.tag)
         return with_dependences(
             kernel, derive, statements=in_order_of(tree, [*copies, *new]), tree=tree,
             temporaries={**kernel.temporaries, temporary.name: temporary},
             tags={**kernel.tags, **{x: tag for s in copies for x in s.inames[len(self.outer):] if tag is not None}})
 
     # }}}
-
-
-def on_one_element(result: LoopKernel, moved: Moved) -> Dependence:
-    """The dependence after the step to *result*, between accesses to one element: other references are not a copy's."""
-    return replace(moved.after, relation=moved.after.relation.intersect(moved.accessing(result, moved.d.array)))
 
 
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
