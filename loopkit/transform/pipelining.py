@@ -7,11 +7,10 @@ from functools import partial
 from math import prod
 
 import pymbolic.primitives as p
-from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
-from loopkit.analysis.axes import with_axes
-from loopkit.analysis.constructors import reordered, rewritten, with_dependences
+from loopkit.analysis.axes import with_axes, with_leading_axis
+from loopkit.analysis.constructors import annotated, reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import identity_pairs
 from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, require_legal
@@ -19,12 +18,11 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.strides import fastest_last
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
-from loopkit.expr.mappers import map_children
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement, with_expressions
+from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
 from loopkit.poly.affine import add, remainder, subtract
@@ -258,12 +256,11 @@ def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, *, a
 
 def _block(kernel: LoopKernel, users: Collection[str]) -> dict[int, int]:
     result: dict[int, int] = {}
-    for s in kernel.statements:
-        for axis, inames in axis_inames(kernel, s.inames, LocalTag).items() if s.id in users else ():
+    for s in (kernel.statement_by_id[u] for u in users):
+        for axis, inames in axis_inames(kernel, s.inames, LocalTag).items():
             extents = [iname_extent(kernel, x) for x in inames]
-            known = [e for e in extents if isinstance(e, int)]
-            if len(known) == len(extents):
-                result[axis] = max(result.get(axis, 1), prod(known))
+            if threads := prod(e if isinstance(e, int) else 0 for e in extents):
+                result[axis] = max(result.get(axis, 1), threads)
     return dict(sorted(result.items()))
 
 
@@ -355,22 +352,17 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
     """*kernel* with a leading axis of *stages* for the temporaries *names*, subscripted by the iteration."""
     if stages == 1:
         return kernel
-    stage = remainder(p.Variable(iname), stages)
+    shapes = {t: tuple(e for e in shape if e is not None) for t, shape in array_shapes(kernel).items()
+              if t in names and None not in shape}
+    shaped = annotated(kernel, temporaries={t: replace(v, shape=shapes.get(t, v.shape))
+                                            for t, v in kernel.temporaries.items()})
+    return with_leading_axis(shaped, names, remainder(p.Variable(iname), stages), stages)
 
-    def indexed(expr: Expression) -> Expression:
-        match expr:
-            case p.Subscript(aggregate=p.Variable(name=name)) if name in names:
-                return p.Subscript(expr.aggregate, (stage, *map(indexed, expr.index_tuple)))
-            case p.Variable(name=name) if name in names:
-                return p.Subscript(expr, (stage,))
-            case _:
-                return map_children(expr, indexed)
-    known = array_shapes(kernel)
-    shapes = {t: tuple(e for e in known[t] if e is not None) for t in names}
-    changed = {t: replace(kernel.temporaries[t], shape=(stages, *shape))
-               for t, shape in shapes.items() if len(shape) == len(known[t])}
-    return rewritten(kernel, statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
-                     temporaries={t: changed.get(t, v) for t, v in kernel.temporaries.items()})
+
+def _shifted(kernel: LoopKernel, iname: str, by: int, tree: Tree, statements: Collection[str]) -> LoopKernel:
+    """*kernel* in the order of *tree*, with *by* more for *iname* in *statements*."""
+    return reindex(kernel, Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), by)}), tree,
+                   frozenset(statements))
 
 
 def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -> LoopKernel:
@@ -380,11 +372,8 @@ def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -
     def body(node: Tree) -> Tree:
         if not isinstance(node, Loop) or node.iname != iname or ids.isdisjoint(leaves(node)):
             return node
-        copies = [c for c in parts_of(node.body) if ids >= set(leaves(c))]
-        others = [c for c in parts_of(node.body) if c not in copies]
-        return Loop(iname, seq(*others, *copies) if last else seq(*copies, *others))
-    later = Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), ahead)})
-    result = reindex(kernel, later, rewrite(kernel.tree, body), frozenset(ids))
+        return Loop(iname, seq(*sorted(parts_of(node.body), key=lambda part: last == (ids >= set(leaves(part))))))
+    result = _shifted(kernel, iname, ahead, rewrite(kernel.tree, body), ids)
     return rewritten(result, statements=in_order_of(result.tree, result.statements))
 
 # }}}
@@ -399,9 +388,8 @@ def _with_prologue(kernel: LoopKernel, found: _Found, ahead: int) -> LoopKernel:
     inside = next(loop for loop in loops_in(kernel.tree)
                   if loop.iname == iname and not found.copies.keys().isdisjoint(leaves(loop)))
     result = peel(kernel, iname, first=ahead, within=list(leaves(inside)))
-    own = frozenset(s.id for s in result.statements if first in s.inames)
-    back = Reindexing((first,), (first,), {first: add(p.Variable(first), -ahead)})
-    result = reindex(result, back, result.tree, own)
+    own = [s.id for s in result.statements if first in s.inames]
+    result = _shifted(result, first, -ahead, result.tree, own)
     return rewritten(result, statements=tuple(_in_plain_stage(s) if s.id in own else s for s in result.statements))
 
 
