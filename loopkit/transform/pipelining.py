@@ -30,7 +30,7 @@ from loopkit.transform.expansion import require_cells, require_not_carried
 from loopkit.transform.iname import split_into
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
-from loopkit.transform.side_effects import Allowed, without_side_effects
+from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import require_positive, require_untagged, temporary_list, transform
 from loopkit.transform.tags import tagged
 from loopkit.transform.trees import in_order_of, loops_in, ordered, parts_of, restricted
@@ -105,8 +105,11 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, ahead)
     if in_registers:
         result = require_legal(_through_registers(result, found), step, assume=assume, unsafe=unsafe)
-    return without_side_effects(before, result, step, Allowed(False, allow_global_storage, allow_launches, assume,
-                                                              unsafe), names)
+    effect = side_effect(before, result, step, Allowed(False, allow_global_storage, allow_launches, assume, unsafe),
+                         names)
+    if effect is not None:
+        raise effect
+    return result
 
 
 def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: bool | None, asynchronous: bool) -> int:

@@ -19,7 +19,7 @@ from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
-from loopkit.errors import PreconditionError, ScheduleError
+from loopkit.errors import InternalError, LoopkitError, PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import Derive, LoopKernel, unknown
@@ -35,7 +35,7 @@ from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.reindex import Condition, bounded_by, element
-from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
+from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import as_address_space, as_tag, new_name, require_fresh, require_positive
 from loopkit.transform.trees import around_users, in_order_of, placed, with_loops_kept
 
@@ -174,10 +174,24 @@ class StagingBuffer:
         return numbers
 
     def placed_best(self, made: Callable[[Self], LoopKernel], *, fixed: bool = False) -> LoopKernel:
-        """*made* in its loops, or, unless *fixed*, in further loops around them if those give fewer side effects."""
+        """*made* in its loops or, unless *fixed*, in further loops around them, where it has no side effect.
+
+        :raises LoopkitError: there are no such loops; the error is that of its own.
+        """
         wider = self.outer if fixed else with_loops_kept(self.kernel, self.uses, self.outer, self.request.sweep)
-        return with_fewest_side_effects(self.kernel, self.step, self.allowed, (self.outer, wider),
-                                        lambda place: made(replace(self, outer=place)))
+        refusals: list[LoopkitError] = []
+        for outer in dict.fromkeys((self.outer, wider)):
+            try:
+                result = made(replace(self, outer=outer))
+                found = side_effect(self.kernel, result, self.step, self.allowed)
+            except InternalError:
+                raise
+            except LoopkitError as error:
+                found = error
+            if found is None:
+                return result
+            refusals.append(found)
+        raise refusals[0]
 
     # {{{ cells
 
