@@ -74,7 +74,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     if not isfinite(value):
         raise PreconditionError(f"Arrays go on with a finite number, not with {value!r}.", subject="value")
     padded = {s.id: s for s in with_domains(chosen, partial(_padded, sizes))}
-    moved = frozenset(s.id for s in chosen if padded[s.id].domain is not s.domain)
+    moved = [s.id for s in chosen if padded[s.id].domain is not s.domain]
     if not moved:
         return kernel
     for s in chosen:
@@ -86,7 +86,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
                              statements=tuple(padded.get(s.id, s) for s in kernel.statements))
     fill = value.item() if isinstance(value, np.generic) else value
     result = _with_padded_reads(kernel, grown, moved, fill)
-    require_extended(ordered, result, moved, names, step, sizes)
+    require_extended(ordered, result, frozenset(moved), names, step, sizes)
     return proven(result)
 
 
@@ -131,7 +131,7 @@ def _padded(sizes: Mapping[str, int], domain: InstanceSet) -> InstanceSet:
     return domain if found.is_equal(domain) else found
 
 
-def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[str], fill: complex) -> LoopKernel:
+def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: Collection[str], fill: complex) -> LoopKernel:
     """*grown* where the statements *moved* read arrays through rules with *fill* for elements without a reader."""
     rules: dict[str, SubstitutionRule] = {}
     for array in dict.fromkeys(a.array for s in moved for a in accesses_of(grown, grown.statement_by_id[s])):
@@ -154,7 +154,7 @@ def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[s
                           for k, r in kernel.substitutions.items()}, **{r.name: r for r in rules.values()}})
 
 
-def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: frozenset[str], fill: complex,
+def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: Collection[str], fill: complex,
           taken: Sequence[str]) -> SubstitutionRule | None:
     """The element of *array*, or *fill* for an element without a reader; ``None`` if all have readers."""
     accesses = accesses_by_array(kernel)[array]
