@@ -36,6 +36,7 @@ from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import (
     Arguments,
+    Box,
     BoxRequest,
     Staged,
     StagingBuffer,
@@ -229,8 +230,8 @@ class Buffer(StagingBuffer):
 
     def _copy(self, what: str, points: Set) -> Statement:
         """The statement that copies in (``init``) or out."""
-        own = replace(self.box, inames=tuple(None if x is None else self.kernel.fresh_name(f"{self.name}_{what}_{k}")
-                                             for k, x in enumerate(self.box.inames)))
+        own = Box(tuple((v, None if x is None else self.kernel.fresh_name(f"{self.name}_{what}_{k}"))
+                        for k, (v, x) in enumerate(self.box.axes)))
         if what == "init":
             copy = self.copy_in(self.load_id, own, points, whole=self.request.whole)
             return copy if self.init is None else replace(copy, expression=substitute(

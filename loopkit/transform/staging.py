@@ -62,17 +62,12 @@ class Staged:
         return cls(name, is_use, partial(element, name))
 
     def uses_of(self, expressions: Iterable[Expression]) -> tuple[Arguments, ...]:
-        found: dict[Arguments, None] = {}
-
-        def walk(expr: Expression) -> None:
+        def walk(expr: Expression) -> Iterator[Arguments]:
             args = self.is_use(expr)
-            if args is not None:
-                found[args] = None
+            yield from () if args is None else (args,)
             for child in expr.index_tuple if isinstance(expr, p.Subscript) else children(expr):
-                walk(child)
-        for expression in expressions:
-            walk(expression)
-        return tuple(found)
+                yield from walk(child)
+        return tuple(dict.fromkeys(args for e in expressions for args in walk(e)))
 
     def uses_in(self, s: Statement) -> tuple[Arguments, ...]:
         return self.uses_of((s.expression, *s.subscripts))
@@ -91,27 +86,24 @@ class BoxRequest:
 
 @dataclass(frozen=True)
 class Box:
-    """The box of a copy: per axis its interval; axes of one element have no iname."""
+    """The box of a copy: per axis its interval and its iname; axes of one element have none."""
 
-    intervals: tuple[BoxAxis, ...]
-    inames: tuple[str | None, ...]
+    axes: tuple[tuple[BoxAxis, str | None], ...]
 
     def offsets(self, args: Sequence[Expression]) -> tuple[Expression, ...]:
-        return tuple(subtract(a, v.base) for a, v, x in zip(args, self.intervals, self.inames, strict=True)
-                     if x is not None)
+        return tuple(subtract(a, v.base) for a, (v, x) in zip(args, self.axes, strict=True) if x is not None)
 
     def arguments(self) -> tuple[Expression, ...]:
         """The arguments at the point that the inames of the copy name."""
-        return tuple(add(v.base, p.Variable(x)) if x is not None else v.base
-                     for v, x in zip(self.intervals, self.inames, strict=True))
+        return tuple(v.base if x is None else add(v.base, p.Variable(x)) for v, x in self.axes)
 
     @property
     def dims(self) -> tuple[str, ...]:
-        return tuple(x for x in self.inames if x is not None)
+        return tuple(x for _, x in self.axes if x is not None)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(v.extent for v, x in zip(self.intervals, self.inames, strict=True) if x is not None)
+        return tuple(v.extent for v, x in self.axes if x is not None)
 
     @property
     def conditions(self) -> list[Condition]:
@@ -141,13 +133,12 @@ class StagingBuffer:
 
     @cached_property
     def box(self) -> Box:
-        intervals = list(_intervals(self))
-        spanned = [axis for axis, v in enumerate(intervals) if v.extent > 1]
-        names: list[str | None] = [None]*len(intervals)
+        axes: list[tuple[BoxAxis, str | None]] = [(v, None) for v in _intervals(self)]
+        spanned = [axis for axis, (v, _) in enumerate(axes) if v.extent > 1]
         for axis, name, multiple in zip(spanned, self._dim_names(spanned), self._multiples(len(spanned)), strict=True):
-            names[axis] = name
-            intervals[axis] = replace(v := intervals[axis], extent=-(-v.extent // multiple)*multiple)
-        return Box(tuple(intervals), tuple(names))
+            interval, _ = axes[axis]
+            axes[axis] = replace(interval, extent=-(-interval.extent // multiple)*multiple), name
+        return Box(tuple(axes))
 
     def _dim_names(self, axes: Sequence[int]) -> list[str]:
         if self.request.dim_names is None:
@@ -200,7 +191,7 @@ class StagingBuffer:
         return (*self.outer, *self.box.dims)
 
     def cell_of(self, domain: InstanceSet, arguments: Arguments) -> Map:
-        """From the instances *domain* at least, which have *arguments*, to their cells."""
+        """From at least the instances *domain*, which have *arguments*, to their cells."""
         return subscripts_on(domain, (*map(p.Variable, self.outer), *self.box.offsets(arguments)))
 
     def cells(self, moves: Iterable[Map]) -> InstanceSet:
