@@ -214,16 +214,19 @@ def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection
 def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None,
             within: str | Collection[str] | None) -> LoopKernel:
     """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy."""
-    kernel = buffer.kernel
+    kernel, name = buffer.kernel, buffer.name
     chosen = matching_statements(kernel, within)
     readers = {s.id: uses for s in kernel.statements if s.id in chosen and (uses := buffer.staged.uses_in(s))}
     if not readers:
         raise _no_reader(buffer, chosen)
     own_id = new_id(kernel, copy_id, f"{buffer.temporary.name}_rule")
     require_inames(buffer.request.sweep, {x for s in readers for x in kernel.statement_by_id[s].inames},
-                   f"the readers of '{buffer.name}'")
-    for s, uses in readers.items():
-        _require_affine(buffer, kernel.statement_by_id[s], uses)
+                   f"the readers of '{name}'")
+    for s, a in ((s, a) for s, uses in readers.items() for args in uses for a in args):
+        if not is_known(analysis_domain(kernel, kernel.statement_by_id[s]), kernel.value_params, a):
+            raise PreconditionError(
+                f"{buffer.step} needs affine subscripts, but '{s}' reads '{name}' at '{to_text(a)}'.", subject=name,
+                hint="leave this statement out with within=")
     place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
     return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id),
                                                                   fixed=outer is not None)
@@ -240,14 +243,6 @@ def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionErr
                              hint="conditions have the rule written out, and a copy does not serve them"
                              if name in kernel.substitutions and any(s.predicates for s in kernel.statements)
                              else None if chosen == kernel.statement_by_id.keys() else "name its readers with within=")
-
-
-def _require_affine(buffer: StagingBuffer, s: Statement, uses: Sequence[Arguments]) -> None:
-    for a in (a for args in uses for a in args):
-        if not is_known(analysis_domain(buffer.kernel, s), buffer.kernel.value_params, a):
-            raise PreconditionError(
-                f"{buffer.step} needs affine subscripts, but '{s.id}' reads '{buffer.name}' at '{to_text(a)}'.",
-                subject=buffer.name, hint="leave this statement out with within=")
 
 
 def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None, readers: Mapping[str, Sequence[Arguments]]
@@ -268,13 +263,12 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None, readers:
 
 
 def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
-    kernel, whole, allowed = buffer.kernel, buffer.request.whole, buffer.allowed
-    moves = {s: [_where_read(buffer, kernel.statement_by_id[s], args) for args in uses]
-             for s, uses in buffer.uses.items()}
-    if whole:
+    kernel, allowed = buffer.kernel, buffer.allowed
+    moves = {s: list(_moves(buffer, kernel.statement_by_id[s])) for s in buffer.uses}
+    if buffer.request.whole:
         _require_not_written(buffer)
-    copy = buffer.copy_in(copy_id, buffer.box, _read_cells(buffer, moves).set, whole=whole)
-    if not whole:
+    copy = buffer.copy_in(copy_id, buffer.box, _read_cells(buffer, moves).set, whole=buffer.request.whole)
+    if not buffer.request.whole:
         copy = replace(copy, domain=buffer.in_one_piece(copy))
     sources = variables(copy.expression)
     if extra := sources & set(kernel.inames) - {*copy.inames}:
@@ -292,11 +286,13 @@ def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
     return result if not claims else annotated(result, obligations=(*result.obligations, *claims))
 
 
-def _where_read(buffer: StagingBuffer, s: Statement, args: Arguments) -> Map:
-    """From the instances of *s* that read at *args* to their cells; a branch of an ``if`` may exclude some."""
-    found = [where for own, where in uses_at(buffer.kernel, s, buffer.staged.is_use) if own == args]
-    move = buffer.cell_of(analysis_domain(buffer.kernel, s), args)
-    return restrict(move, reduce(InstanceSet.union, found)) if found else move
+def _moves(buffer: StagingBuffer, s: Statement) -> Iterator[Map]:
+    """For each use in *s*, from the instances that evaluate it to their cells: a branch of an ``if`` excludes some."""
+    evaluated = list(uses_at(buffer.kernel, s, buffer.staged.is_use))
+    for args in buffer.uses[s.id]:
+        move = buffer.cell_of(analysis_domain(buffer.kernel, s), args)
+        found = [at for own, at in evaluated if own == args]
+        yield restrict(move, reduce(InstanceSet.union, found)) if found else move
 
 
 def _read_cells(buffer: StagingBuffer, moves: Mapping[str, Sequence[Map]]) -> InstanceSet:
@@ -333,7 +329,10 @@ def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Seq
     def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
         if statement not in move or is_write:
             return [End(statement, is_write)]
-        stays = d.array != buffer.name or d.array in _read_elsewhere(kernel, kernel.statement_by_id[statement])
+        # the copy serves the expression and the subscripts of a reader
+        s = kernel.statement_by_id[statement]
+        stays = d.array != buffer.name or d.array in s.domain.params or any(
+            d.array in variables(expand_rules(e, kernel.substitutions)) for e in s.predicates)
         return [*([End(statement, is_write)] if stays else ()), End(copy.id, is_write, move[statement])]
     for moved in moved_dependences(kernel, sources, ends):
         is_copied = moved.after is not moved.d and moved.d.array == buffer.name
@@ -345,9 +344,3 @@ def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Seq
             yield Dependence("anti", written, copy.id, s, relation.reverse())
     for s, relation in move.items():
         yield Dependence("flow", buffer.temporary.name, copy.id, s, relation.reverse(), of_value=True)
-
-
-def _read_elsewhere(kernel: LoopKernel, s: Statement) -> frozenset[str]:
-    """The arrays that a reader still reads directly: the copy serves its expression and its subscripts."""
-    others = (expand_rules(e, kernel.substitutions) for e in s.predicates)
-    return frozenset(s.domain.params).union(*map(variables, others))
