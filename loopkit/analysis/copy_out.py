@@ -110,10 +110,7 @@ class _Step:
                        doubt=doubt_of(self.after, a))
 
     def other_values(self, wanted: Flow, found: Flow, doubt: str | None) -> Iterator[Refusal]:
-        """Refusals of lost values, or of wrong values if none is lost.
-
-        A lost value often leaves a wrong one in its place.
-        """
+        """Refusals of lost values, or of wrong ones if none is lost: a lost value often leaves a wrong one."""
         wrong = list(wrong_values(wanted, found))
         for w in [w for w in wrong if w.is_lost] or wrong:
             yield self.of_values(w, doubt)
@@ -237,10 +234,7 @@ def _unbound(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
 
 
 def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refusal]:
-    """Refusals of a copy-in that reads an element while another statement writes it.
-
-    The value of an element that is copied in and not used does not matter.
-    """
+    """Refusals of a copy-in that reads an element while another statement writes it, even if no user reads it."""
     for w in (a for a in accesses_by_array(taken.after)[taken.array] if a.is_write):
         pairs = without(same_element(load.relation, w.relation), known, (load.statement, w.statement))
         pairs = without(pairs.reverse(), known, (w.statement, load.statement)).reverse()

@@ -72,8 +72,7 @@ def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str
                      step: str, inames: Collection[str] = ()) -> None:
     """Refuse *after*, whose statements *moved* run at more points, if a result of *before* may change.
 
-    :arg temporaries: the temporaries that the statements access. The values of accumulators follow from their
-        reductions.
+    :arg temporaries: the temporaries that the statements access.
     :arg inames: the inames along which the domains are extended, for hints.
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: a result may change, depending on subscripts or conditions that are not affine.

@@ -83,7 +83,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
         write that depends on data, or has no other users; an array with atomic updates has other users.
     :raises ScheduleError: the statements do not share a place for the buffer, or it needs one of the *allow* arguments.
     :raises StorageError, IllegalTransformError: the buffer would enlarge another temporary, miss a write of other
-        statements, or hide its writes from them; or a block would read elements that another block writes concurrently.
+        statements, hide its writes from them, or read elements that another block writes concurrently.
     :raises UndecidedError: an expression was given without *assume* or *unsafe*.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<16 and 0<=k<m}", "y[i] = y[i] + a[i, k]")
@@ -156,13 +156,8 @@ Points = tuple[Set | None, Set | None]
 class Buffer(StagingBuffer):
     """A staging buffer with copy-in and copy-out.
 
-    For an argument, copy-in loads the elements to read and copy-out stores the written ones. For a temporary, both copy
-    values: copy-in loads the values that enter an iteration of the loops around the buffer, and copy-out stores the
-    values that leave it. For atomic updates, the buffer begins with the neutral element in each such iteration, and
-    copy-out adds it to the array.
-
-    :ivar init: the value that copy-in stores, in terms of ``base``; *store*: the value that copy-out stores, in terms
-        of ``base`` and ``buffer``. ``None``: the array's element, and the buffer's.
+    :ivar init: the value that copy-in stores, in terms of ``base``; *store*: that of copy-out, in terms of ``base`` and
+        ``buffer``. ``None``: the array's element, and the buffer's.
     :ivar operation: of the atomic updates that it accumulates; ``None``: it holds the array's values.
     """
 

@@ -269,9 +269,8 @@ def _block(kernel: LoopKernel, users: Collection[str]) -> dict[int, int]:
 
 def _digits(kernel: LoopKernel, inames: Sequence[str], block: dict[int, int]
             ) -> Iterator[tuple[str, list[tuple[int, int | None]]]]:
-    """Each iname in mixed radix, the outermost digit first: extents, and axes of the block or ``None`` for rounds.
-
-    The fastest iname comes first, over the first axes of the block first.
+    """Each iname, the fastest first, in mixed radix: extents, and axes of the block, the first fastest, or ``None`` for
+    rounds.
     """
     axes = [[axis, extent] for axis, extent in block.items() if extent > 1]
     for x in reversed(inames):

@@ -1,7 +1,4 @@
-"""Side effects of steps that stage data: such a step keeps given orders of loops, storage and launches.
-
-A step with a side effect is refused; the error names the numbers and the argument that allows the effect.
-"""
+"""Side effects of steps that stage data, on given orders of loops, storage and launches, and the errors for them."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping

@@ -242,8 +242,7 @@ class StagingBuffer:
     def in_one_piece(self, copy: Statement) -> InstanceSet:
         """The domain of *copy*, or one polyhedron around its pieces if its operands lie inside of their arrays there.
 
-        A few more loads cost less than the guards for the pieces, and less than the analysis of many pieces in later
-        steps.
+        A few more loads cost less than the guards for the pieces, and than the analysis of many pieces in later steps.
         """
         kernel = self.kernel
         if copy.domain.set.n_basic_set() < 2:
