@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 import pymbolic.primitives as p
-from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
 from loopkit.analysis.axes import with_axes, without_axes
@@ -21,11 +20,12 @@ from loopkit.errors import (
     UndecidedError,
     instance_text,
 )
+from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
-from loopkit.poly.affine import NotAffineError, names_in, subtract
+from loopkit.poly.affine import subtract
 from loopkit.poly.flow import earlier_accesses
 from loopkit.poly.relations import at_sink, differing
 from loopkit.poly.sets import lexmin_point
@@ -197,23 +197,16 @@ def _axes_of(kernel: LoopKernel, temporary: str, inames: Sequence[str]) -> froze
                 hint="contract temporaries with affine subscripts")
     axes: list[int] = []
     for x in inames:
-        found = next((k for k in range(len(accesses[0].subscripts) if accesses else 0) if k not in axes
-                      and all(_is_offset(kernel, a.subscripts[k], x) for a in accesses)), None)
+        columns = enumerate(zip(*(a.subscripts for a in accesses), strict=True))
+        found = next((k for k, subscripts in columns if k not in axes and all(
+            x in variables(e) and variables(subtract(e, p.Variable(x))).isdisjoint(kernel.inames)
+            for e in subscripts)), None)
         if found is None:
             raise PreconditionError(
                 f"'{temporary}' has no axis that '{x}', plus a constant, subscripts in every access.", subject=x,
                 hint="contract over an iname that each statement using the temporary subscripts it with")
         axes.append(found)
     return frozenset(axes)
-
-
-def _is_offset(kernel: LoopKernel, subscript: Expression, iname: str) -> bool:
-    """Is *subscript* the iname plus a term free of inames?"""
-    try:
-        rest = subtract(subscript, p.Variable(iname))
-        return iname in names_in(subscript) and names_in(rest).isdisjoint(kernel.inames)
-    except NotAffineError:
-        return False
 
 
 def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: str, step: str) -> None:
