@@ -68,29 +68,28 @@ class _Step:
                        doubt=doubt_of(self.before, *accesses_by_array(self.before)[array]))
 
 
-def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str], temporaries: frozenset[str],
-                     step: str, inames: Collection[str] = ()) -> None:
-    """Refuse *after*, whose statements *moved* run at more points, if a result of *before* may change.
+def require_extended(before: LoopKernel, after: LoopKernel, step: str, inames: Collection[str] = ()) -> None:
+    """Refuse *after*, whose statements run at more points, if a result of *before* may change.
 
-    :arg temporaries: the temporaries that the statements access.
     :arg inames: the inames along which the domains are extended, for hints.
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: a result may change, depending on subscripts or conditions that are not affine.
     """
-    refuse_smallest(_refusals(_Step(before, after, step, inames), moved, temporaries),
-                    f"{step}: whether all results stay the same")
+    refuse_smallest(_refusals(_Step(before, after, step, inames)), f"{step}: whether all results stay the same")
 
 
-def _refusals(step: _Step, moved: frozenset[str], temporaries: frozenset[str]) -> Iterator[Refusal]:
+def _refusals(step: _Step) -> Iterator[Refusal]:
     before, after = step.before, step.after
-    flows = {t: _flow(after, t) for t in sorted(temporaries)}
+    flows: dict[str, Flow] = {}
     beyond: dict[str, InstanceSet] = {}
     for new in after.statements:
         own = before.statement_by_id[new.id]
         yield from _another_value(step, own, new)      # statements that did not move count too: rules are shared
-        if new.id in moved:
+        if new.domain is not own.domain:
             beyond[new.id] = analysis_domain(after, new).subtract(analysis_domain(before, own))
             for a in accesses_of(after, new):
+                if a.array in before.temporaries and a.array not in flows:
+                    flows[a.array] = _flow(after, a.array)
                 yield from _outside(step, a, beyond[new.id], flows.get(a.array, {}))
     nodes = {r.accumulator: r for r in before.reductions.values()}
     for t, found in flows.items():
