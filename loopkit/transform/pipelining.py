@@ -13,7 +13,7 @@ from loopkit.analysis.axes import with_axes, with_leading_axis
 from loopkit.analysis.constructors import annotated, reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import identity_pairs
 from loopkit.analysis.instructions import require_operands
-from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, require_legal
+from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.strides import fastest_last
@@ -47,10 +47,9 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     run before the loop, in a loop over ``k_first`` for an iname ``k``. Each temporary gains a leading axis of *stages*,
     subscripted by ``k % stages``, so that no iteration clobbers a value that another one still reads.
 
-    With *registers*, a copy becomes two statements. At the beginning of an iteration each thread loads its elements
-    into a private temporary (``a_next`` for ``a``), and at the end it stores them. One stage needs two barriers around
-    the store, two stages need one. ``l.auto`` boxes are distributed over the ``l`` axes of the loop here, with unrolled
-    rounds, because each thread must store the elements that it loaded.
+    With *registers*, each thread loads its elements into a private temporary (``a_next`` for ``a``) at the beginning of
+    an iteration and stores them at its end. One stage needs two barriers around the store, two stages need one. Here
+    ``l.auto`` boxes are distributed over the ``l`` axes of the loop: each thread must store the elements that it loaded.
 
     With *asynchronous*, copies to shared memory are asynchronous (``cp.async``, since sm_80), *stages* - 1 tiles ahead.
     Waits leave as many commit groups pending as possible; a barrier follows if threads read each other's copies.
@@ -94,19 +93,20 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     """
     count = _require_stages(kernel, iname, stages, registers, asynchronous)
     step, found = f"pipeline({iname}, stages={count})", _found(kernel, iname, temporaries)
-    _require_open_storage(kernel, names := frozenset(found.copies.values()), count)
+    names, allowed = frozenset(found.copies.values()), Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
+    _require_open_storage(kernel, names, count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
     in_registers = not asynchronous and registers is not False
-    kernel = _asynchronous(kernel, found.copies) if asynchronous else kernel
-    if in_registers:
+    if asynchronous:
+        kernel = _asynchronous(kernel, found.copies)
+    elif in_registers:
         kernel = _distributed_over_threads(kernel, found, step, assume=assume, unsafe=unsafe)
     ahead = max(count - 1, 1)
     result = _moved_ahead(_in_stages(kernel, iname, names, count), found, ahead, last=in_registers)
-    result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, ahead)
+    result = _with_prologue(allowed.legal(result, step), found, ahead)
     if in_registers:
-        result = require_legal(_through_registers(result, found), step, assume=assume, unsafe=unsafe)
-    effect = side_effect(before, result, step, Allowed(False, allow_global_storage, allow_launches, assume, unsafe),
-                         names)
+        result = allowed.legal(_through_registers(result, found), step)
+    effect = side_effect(before, result, step, allowed, names)
     if effect is not None:
         raise effect
     return result
