@@ -49,7 +49,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
 
     With *registers*, each thread loads its elements into a private temporary (``a_next`` for ``a``) at the beginning of
     an iteration and stores them at its end. One stage needs two barriers around the store, two stages need one. Here
-    ``l.auto`` boxes are distributed over the ``l`` axes of the loop: each thread must store the elements that it loaded.
+    ``l.auto`` boxes are distributed over the ``l`` axes of the loop, as each thread must store what it loaded.
 
     With *asynchronous*, copies to shared memory are asynchronous (``cp.async``, since sm_80), *stages* - 1 tiles ahead.
     Waits leave as many commit groups pending as possible; a barrier follows if threads read each other's copies.
@@ -59,8 +59,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     :arg registers: hold a tile in registers from its load to its store; default: yes, unless *asynchronous*.
     :arg asynchronous: elements of 4, 8 or 16 bytes without conversion; transposition is possible.
     :arg allow_global_storage: as for :func:`add_prefetch`, of other temporaries; so is *allow_launches*.
-    :raises UnknownNameError, PreconditionError: no such iname or temporary; *iname* has a tag; no copy can be pipelined
-        in the requested way; or both *registers* and *asynchronous*.
+    :raises UnknownNameError, PreconditionError: an unknown name; *iname* has a tag; no copy can be pipelined this way.
     :raises ScheduleError: the copies are in several loops over *iname*, or in an inner loop with other statements.
     :raises StorageError: a temporary's shape and address space were declared, or another one would get more cells.
     :raises IllegalTransformError: an iteration that a copy would run ahead of writes the copied elements, or a value is
@@ -93,8 +92,8 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     """
     count = _require_stages(kernel, iname, stages, registers, asynchronous)
     step, found = f"pipeline({iname}, stages={count})", _found(kernel, iname, temporaries)
-    names, allowed = frozenset(found.copies.values()), Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
-    _require_open_storage(kernel, names, count)
+    allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
+    _require_open_storage(kernel, names := frozenset(found.copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
     in_registers = not asynchronous and registers is not False
     if asynchronous:
