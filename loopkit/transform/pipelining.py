@@ -96,10 +96,8 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     _require_open_storage(kernel, names := frozenset(found.copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
     in_registers = not asynchronous and registers is not False
-    if asynchronous:
-        kernel = _asynchronous(kernel, found.copies)
-    elif in_registers:
-        kernel = _distributed_over_threads(kernel, found, step, assume=assume, unsafe=unsafe)
+    kernel = _asynchronous(kernel, found.copies) if asynchronous else kernel
+    kernel = _distributed_over_threads(kernel, found, step, allowed) if in_registers else kernel
     ahead = max(count - 1, 1)
     result = _moved_ahead(_in_stages(kernel, iname, names, count), found, ahead, last=in_registers)
     result = _with_prologue(allowed.legal(result, step), found, ahead)
@@ -227,8 +225,7 @@ def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int
 
 # {{{ thread distribution
 
-def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, *, assume: str | None, unsafe: bool
-                              ) -> LoopKernel:
+def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, allowed: Allowed) -> LoopKernel:
     """*kernel* where the ``l.auto`` inames of copies are split into inames on the axes of the block and rounds.
 
     The threads are those of the computation; without such threads, loops over the inames remain. Neighbouring threads
@@ -252,7 +249,7 @@ def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, *, a
                                     iname_range(kernel, x)[0])
             tags: dict[str, InameTag] = {name: UnrollTag() if axis is None else LocalTag(axis)
                                          for name, (_, axis) in zip(names, digits, strict=True)}
-            kernel = tagged(kernel, tags, step, assume=assume, unsafe=unsafe)
+            kernel = tagged(kernel, tags, step, assume=allowed.assume, unsafe=allowed.unsafe)
     return kernel
 
 
