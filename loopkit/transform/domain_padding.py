@@ -151,11 +151,10 @@ def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: Collection[
         return map_children(expr, padded)
     read = [kernel.statement_by_id[s].expression for s in moved]
     names = frozenset[str]().union(*map(variables, read), *map(called, read))
-    return rewritten(
-        grown,
-        statements=tuple(replace(s, expression=padded(s.expression)) if s.id in moved else s for s in grown.statements),
-        substitutions={**{k: replace(r, expr=padded(r.expr)) if k in names or names & rules_using(kernel, [k]) else r
-                          for k, r in kernel.substitutions.items()}, **{r.name: r for r in rules.values()}})
+    substitutions = {k: replace(r, expr=padded(r.expr)) if k in names or names & rules_using(kernel, [k]) else r
+                     for k, r in kernel.substitutions.items()}
+    return rewritten(grown, substitutions={**substitutions, **{r.name: r for r in rules.values()}}, statements=tuple(
+        replace(s, expression=padded(s.expression)) if s.id in moved else s for s in grown.statements))
 
 
 def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: Collection[str], fill: complex,

@@ -235,8 +235,7 @@ def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, allo
     block = _block(kernel, frozenset(leaves(found.loop)) - found.copies.keys())
     for c in found.copies:
         s = kernel.statement_by_id[c]
-        auto = fastest_last(kernel, s.expression,
-                            [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)])
+        auto = fastest_last(kernel, s.expression, [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)])
         # parts of several inames on one axis are packed as their loops nest
         kernel = reordered(kernel, ordered(kernel.tree, auto),
                            tags={x: t for x, t in kernel.tags.items() if x not in auto})

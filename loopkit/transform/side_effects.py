@@ -163,12 +163,13 @@ def _is_moved(old: Cells, new: Cells) -> bool:
 
 
 def _in_global_memory(after: LoopKernel, step: str, change: CostChange) -> LoopkitError | None:
-    return next((StorageError(
-        f"{step}: the copy '{name}' would lie in {MEMORIES[cells.space]}, {cells}.", subject=name,
-        hint="tags for its loops and those around it first, other loops around it (fetch_outer_inames), "
-             "temporary_address_space='global', or allow_global_storage=True")
-        for name, cells in change.scratch.items()
-        if not change.adds_launches() and after.temporaries[name].address_space is not AddressSpace.GLOBAL), None)
+    for name, cells in change.scratch.items():
+        if not change.adds_launches() and after.temporaries[name].address_space is not AddressSpace.GLOBAL:
+            return StorageError(
+                f"{step}: the copy '{name}' would lie in {MEMORIES[cells.space]}, {cells}.", subject=name,
+                hint="tags for its loops and those around it first, other loops around it (fetch_outer_inames), "
+                     "temporary_address_space='global', or allow_global_storage=True")
+    return None
 
 
 def _launching(step: str, after: Cost, change: CostChange) -> LoopkitError:
