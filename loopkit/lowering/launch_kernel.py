@@ -19,11 +19,11 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, WholeKernel
 from loopkit.kernel.tags import GroupTag, is_parallel
 from loopkit.kernel.tree import leaves
-from loopkit.lowering.code import converted, with_values
+from loopkit.lowering.code import code_seq, generated, with_values
 from loopkit.lowering.lowered import HostLoop, HostNode, Launch, LaunchBody, Schedule
 from loopkit.poly import codegen
 from loopkit.poly.affine import is_quasi_affine, rounded_once
-from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
+from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.extents import first_value
 from loopkit.poly.relations import at_one_point
 from loopkit.poly.sets import InstanceSet, params_of
@@ -50,18 +50,14 @@ def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
 
 def _looped(knl: LoopKernel, loop: HostLoop, names: list[str], domains: Mapping[str, InstanceSet]) -> Node:
     tree = _code_tree(loop, names)
-    own = {name: domains[name] for name in codegen.leaves(tree)}
-
-    def call(node: CallNode) -> Node:
-        return with_values(Call(node.leaf), own[node.leaf].inames, node.values)
-    return converted(codegen.generate(tree, own, knl.assumptions, knl.fresh_name), call)
+    return generated(knl, tree, {name: domains[name] for name in codegen.leaves(tree)}, knl.assumptions,
+                     lambda name, values: with_values(Call(name), values))
 
 
 def _code_tree(node: HostNode, names: list[str]) -> CodeTree:
     if not isinstance(node, HostLoop):
         return names[node]
-    body = tuple(_code_tree(child, names) for child in node.body)
-    return CodeLoop(node.iname, body[0] if len(body) == 1 else CodeSeq(body))
+    return CodeLoop(node.iname, code_seq([_code_tree(child, names) for child in node.body]))
 
 
 def launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:

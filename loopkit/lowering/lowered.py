@@ -305,6 +305,11 @@ class Launch:
         """Are blocks numbered in the order in which they start, because some wait for earlier ones?"""
         return any(True for _ in between_blocks_in(self.kernel, tuple(self.statements)))
 
+    @property
+    def block_inames(self) -> tuple[str, ...]:
+        """The inames on axes of the grid."""
+        return tuple(x for x in self.coordinates if x not in self.ranges)
+
     @cached_property
     def host_lows(self) -> Mapping[str, int]:
         """The least values of *hosts*, where they are constant."""
