@@ -5,8 +5,9 @@ at every place along it where its target has separate copies, and at coordinate 
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial, reduce
+from typing import cast
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -35,37 +36,38 @@ OnAxis = tuple[str, tuple[str, ...]]
 def bind(schedule: Schedule, storages: Mapping[str, Storage], machine: Machine) -> tuple[Launch, ...]:
     """Bind each launch of *schedule* to the grid and the block of *machine*."""
     knl = schedule.kernel
-    one = len(schedule.launches) == 1
-    return tuple(_launch(launch_kernel(knl, part), part, knl.name if one else f"{knl.name}_{i}", storages,
-                         machine)
-                 for i, part in enumerate(schedule.launches))
+    names = [knl.name] if len(schedule.launches) == 1 else [f"{knl.name}_{i}" for i in range(len(schedule.launches))]
+    return tuple(_launch(launch_kernel(knl, part), part, name, storages, machine)
+                 for name, part in zip(names, schedule.launches, strict=True))
 
 
 def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str, Storage], machine: Machine
             ) -> Launch:
-    tree = part.tree
-    statements = [knl.statement_by_id[s] for s in leaves(tree)]
-    uses = {s.id: {**{f"g.{a}": xs for a, xs in axis_inames(knl, s.inames, GroupTag).items()},
-                   **{f"l.{a}": xs for a, xs in axis_inames(knl, s.inames, LocalTag).items()}} for s in statements}
-    extents: dict[str, Expression] = {}
-    coordinates: dict[str, Expression] = {}
-    packings: dict[str, tuple[str, ...]] = {}
+    statements = [knl.statement_by_id[s] for s in leaves(part.tree)]
+    uses = {s.id: {f"{letter}.{axis}": inames for letter, kind in (("g", GroupTag), ("l", LocalTag))
+                   for axis, inames in axis_inames(knl, s.inames, kind).items()} for s in statements}
     on_axes = tuple(dict.fromkeys(item for use in uses.values() for item in use.items()))
+    _require_one_packing([inames for _, inames in on_axes])
+    coordinates: dict[str, Expression] = {}
+    extents: dict[str, Expression] = {}
     for axis, inames in on_axes:
-        if _require_one_packing(packings, inames):
-            coordinates.update(_unpacked(knl, axis, inames))
+        coordinates.update(_unpacked(knl, axis, inames))
         extents[axis] = _larger(extents.get(axis), _packed_extent(knl, inames))
     for axis in extents:
         users = [s for s in statements if axis in uses[s.id]]
-        if len(users) < len(statements) and not all(_never_empty(knl, s) for s in users):
+        if len(users) < len(statements) and not all(knl.assumptions.is_subset(s.domain.set.params()) for s in users):
             extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0
-    ranges = {x: _thread_range(knl, x, inames, axis, extents) for axis, inames in on_axes if axis in BLOCK
-              for x in inames}
+    ranges: dict[str, tuple[int, int]] = {}
+    for axis, inames in on_axes:
+        for x in inames if axis in BLOCK else ():
+            own = _range_along(knl, x, inames, extents[axis])
+            assert own is not None
+            ranges[x] = own
     on_grid = [(axis, inames) for axis, inames in on_axes if axis in GRID]
     extents, sizes = _without_idle_grids(knl, statements, on_grid, extents)
-    block_ranges = _over_blocks(knl, on_grid, extents, sizes)
+    tree = part.tree
     if all(extents.get(axis, 1) == 1 for axis in BLOCK):
-        tree = _auto_loops_sequential(knl, tree, statements)
+        tree = rewrite(tree, partial(_auto_loops_sequential, knl))
     ways = paths(tree)
     domains: dict[tuple[object, ...], InstanceSet] = {}         # statements that share a set still share one
     bound = {}
@@ -80,7 +82,8 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
             domains[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
         bound[s.id] = BoundStatement(s, domains[key], hardware, auto, alone)
-    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, part.hosts, knl, machine)
+    return Launch(name, tree, bound, extents, coordinates, ranges, _over_blocks(knl, on_grid, extents, sizes),
+                  part.hosts, knl, machine)
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],
@@ -126,10 +129,9 @@ def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[st
     for axis, inames in on_grid:
         follows = _follows(knl, axis, inames, extents)
         for x in inames:
-            # the first one has the rest of the axis, which may be longer than needed
-            lengths = (extents[axis], _packed_extent(knl, inames)) if x == inames[0] else (iname_extent(knl, x),)
-            if all(isinstance(n, int) for n in (*lengths, iname_range(knl, x)[0])):
-                ranges[x] = _thread_range(knl, x, inames, axis, extents)
+            own = _range_along(knl, x, inames, extents[axis])
+            if own is not None:
+                ranges[x] = own
             elif follows and _has_ends(knl, x, sizes):
                 ranges.setdefault(x, None)
     return ranges
@@ -148,11 +150,6 @@ def _has_ends(knl: LoopKernel, iname: str, sizes: Set) -> bool:
     return all(sizes.is_subset(points.where(("==", subtract(p.Variable(iname), end))).set.params()) for end in ends)
 
 
-def _never_empty(knl: LoopKernel, s: Statement) -> bool:
-    """Has *s* an instance for all sizes that the assumptions allow?"""
-    return bool(knl.assumptions.is_subset(s.domain.set.params()))
-
-
 def _replicated(knl: LoopKernel, s: Statement, axis: str, storages: Mapping[str, Storage]) -> bool:
     """Does *s*, which is outside *axis*, run at every place along it?"""
     if axis.startswith("l") and any(isinstance(knl.tags.get(x), AutoLocalTag) for x in s.inames):
@@ -163,11 +160,12 @@ def _replicated(knl: LoopKernel, s: Statement, axis: str, storages: Mapping[str,
     return storage.space is AddressSpace.PRIVATE or axis.startswith("g")
 
 
-def _auto_loops_sequential(knl: LoopKernel, tree: Tree, statements: Sequence[Statement]) -> Tree:
+def _auto_loops_sequential(knl: LoopKernel, node: Tree) -> Tree:
     """In a block of one thread, ``l.auto`` inames are ordinary loops around their statement."""
-    auto = {s.id: tuple(x for x in s.inames if isinstance(knl.tags.get(x), AutoLocalTag)) for s in statements}
-
-    return rewrite(tree, lambda node: nest(auto[node.statement], node) if isinstance(node, Leaf) else node)
+    if not isinstance(node, Leaf):
+        return node
+    inames = knl.statement_by_id[node.statement].inames
+    return nest(tuple(x for x in inames if isinstance(knl.tags.get(x), AutoLocalTag)), node)
 
 
 def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Expression]:
@@ -190,27 +188,20 @@ def _divisor(knl: LoopKernel, iname: str) -> Expression:
     return p.Max((1, extent))
 
 
-def _require_one_packing(packings: dict[str, tuple[str, ...]], inames: tuple[str, ...]) -> bool:
-    """Record the inames that share an axis, the same for all statements; returns whether this packing is new.
-
-    :raises PreconditionError: one of *inames* shares its axis with others elsewhere.
-    """
-    for x in inames:
-        if packings.get(x, inames) != inames:
-            raise PreconditionError(
-                f"'{x}' shares its hardware axis in two ways: as {', '.join(packings[x])} in one statement and as "
-                f"{', '.join(inames)} in another.", subject=x,
-                hint="give the inames of one axis to all statements in the same way, or use another axis")
-    new = inames[0] not in packings
-    packings.update(dict.fromkeys(inames, inames))
-    return new
+def _require_one_packing(packings: Iterable[tuple[str, ...]]) -> None:
+    """:raises PreconditionError: an iname shares its axis with others, and not with the same ones everywhere."""
+    found: dict[str, tuple[str, ...]] = {}
+    for inames in packings:
+        for x in inames:
+            if found.setdefault(x, inames) != inames:
+                raise PreconditionError(
+                    f"'{x}' shares its hardware axis in two ways: as {', '.join(found[x])} in one statement and as "
+                    f"{', '.join(inames)} in another.", subject=x,
+                    hint="give the inames of one axis to all statements in the same way, or use another axis")
 
 
 def _packed_extent(knl: LoopKernel, inames: Sequence[str]) -> Expression:
-    result: Expression = 1
-    for x in inames:
-        result = multiply(result, iname_extent(knl, x))
-    return result
+    return reduce(multiply, (iname_extent(knl, x) for x in inames), cast(Expression, 1))
 
 
 def _larger(a: Expression | None, b: Expression) -> Expression:
@@ -218,21 +209,14 @@ def _larger(a: Expression | None, b: Expression) -> Expression:
         return b
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
-    children = [*(a.children if isinstance(a, p.Max) else (a,))]
+    children = a.children if isinstance(a, p.Max) else (a,)
     return a if b in children else p.Max((*children, b))
 
 
-def _thread_range(knl: LoopKernel, iname: str, inames: tuple[str, ...], axis: str,
-                  extents: Mapping[str, Expression]) -> tuple[int, int]:
-    """The values of *iname* over the threads of the block, whose axis may be longer than *iname*."""
-    low = iname_range(knl, iname)[0]
-    assert isinstance(low, int)
-    if iname != inames[0]:
-        extent = iname_extent(knl, iname)             # a launch may have a constant one, though the kernel has not
-        assert isinstance(extent, int)
-        return low, low + extent - 1
-    inner = _packed_extent(knl, inames[1:])
-    length = extents[axis]
-    assert isinstance(inner, int)
-    assert isinstance(length, int)
-    return low, low + -(-length // inner) - 1
+def _range_along(knl: LoopKernel, iname: str, inames: tuple[str, ...], length: Expression) -> tuple[int, int] | None:
+    """The values of *iname* on an axis of that *length*, which may be longer than it needs; ``None``: not constant."""
+    low, extent = iname_range(knl, iname)[0], iname_extent(knl, iname)
+    if iname == inames[0]:                  # the first one has the rest of the axis
+        inner = _packed_extent(knl, inames[1:])
+        extent = -(-length // inner) if isinstance(length, int) and isinstance(inner, int) else length
+    return (low, low + extent - 1) if isinstance(low, int) and isinstance(extent, int) else None

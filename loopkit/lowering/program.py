@@ -33,7 +33,9 @@ def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
 
 
 def unrolled(body: Block, knl: LoopKernel) -> Block:
-    """*body* with the iterations of unrolled loops written out, except loops of vectors and mma."""
+    """*body*, as an option of *knl* with the iterations of unrolled loops written out, except of vectors and mma."""
+    if not knl.options.textual_unroll:
+        return body
     return simplified(Block((unrolled_loops(body, kept=vector_inames(knl) | mma_inames(knl)),)))
 
 
