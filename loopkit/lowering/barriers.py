@@ -9,7 +9,7 @@ from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import OnAxes, axis_inames
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.witnesses import parameters_of, witness_at
+from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Completion, Scope
 from loopkit.errors import IllegalTransformError
 from loopkit.instructions.table import WAITS
@@ -22,7 +22,7 @@ from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.schedule import separated_by
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import as_points
-from loopkit.poly.relations import carried_at, differing_first_at, in_one_iteration, only_dims, smallest_pair
+from loopkit.poly.relations import carried_at, differing_first_at, in_one_iteration, only_dims
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -95,7 +95,9 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
     """The places for the barriers of a hazard: bodies of the tree, by their paths, and the gaps in each."""
     if h.scope is not Scope.THREAD and (h.source in knl.statement_by_id[h.sink].no_sync_with
                                         or h.sink in knl.statement_by_id[h.source].no_sync_with):
-        raise _nosync_contradicted(knl, h)
+        raise IllegalTransformError(
+            f"nosync= claims that '{h.source}' and '{h.sink}' need no barrier, but threads meet on '{h.array}'.",
+            smallest_witness(knl, h.array, h.kind, h.source, h.sink, h.pairs), ["drop nosync="])
     a, b = ways[h.source], ways[h.sink]
     around = meeting(a, b).loops
     shared = shared_loops(knl, h.source, h.sink, around)
@@ -108,7 +110,7 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
     if carried[-1]:
         common = steps_in_common(a, b)
         if common >= len(a) or a[common].position >= b[common].position:
-            raise at_once(knl, h.array, h.kind, (h.source, h.sink), in_one_iteration(h.pairs, shared))
+            raise at_once(knl, h.array, h.kind, h.source, h.sink, in_one_iteration(h.pairs, shared))
         yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False, h.reason, h, len(around))
 
 
@@ -125,15 +127,7 @@ def _requested(launch: Launch, ways: Mapping[str, Path]) -> Iterator[tuple[Path,
 
 
 def _position(way: Path, level: int) -> int:
-    return way[level].position if level < len(way) and way[level].iname is None else 0
-
-
-def _nosync_contradicted(knl: LoopKernel, h: Hazard) -> IllegalTransformError:
-    a, b = knl.statement_by_id[h.source], knl.statement_by_id[h.sink]
-    params, first, second = smallest_pair(h.pairs, a.inames, b.inames, parameters_of(knl))
-    return IllegalTransformError(
-        f"nosync= claims that '{h.source}' and '{h.sink}' need no barrier, but threads meet on '{h.array}'.",
-        witness_at(knl, h.array, h.kind, params, (h.source, first), (h.sink, second)), ["drop nosync="])
+    return way[level].position if level < len(way) else 0
 
 
 @dataclass(frozen=True)
@@ -161,16 +155,12 @@ class _Placed:
         the body does.
         """
         n = len(self.body)
-        return (steps_in_common(self.body, w.source) == n and self._is_behind(w.source)) or (
-            steps_in_common(self.body, w.sink) == n and self._is_before(w.sink))
+        return (w.source[:n] == self.body and self._is_behind(w.source)) or (
+            w.sink[:n] == self.body and not self._is_behind(w.sink))
 
     def _is_behind(self, way: Path) -> bool:
-        n = steps_in_common(self.body, way)
-        return _position(way, n) <= self.gap if n == len(self.body) else way[n].position < self.body[n].position
-
-    def _is_before(self, way: Path) -> bool:
-        n = steps_in_common(self.body, way)
-        return self.gap < _position(way, n) if n == len(self.body) else self.body[n].position < way[n].position
+        """Does it stand behind the statement at *way* in the text?"""
+        return [step.position for step in way] < [*(step.position for step in self.body), self.gap + 1]
 
     def between(self, launch: Launch, grid: OnAxes, source: Event, sink: Event) -> Map | None:
         """The iterations of two statements, that of *source* first, between which it runs; ``None``: not known.
@@ -189,7 +179,7 @@ class _Placed:
         names = (*blocks, *loops_of(self.body))
         here = Event(self.body, names, as_points(reduce(InstanceSet.union, (d.onto(names) for d in points)).set))
         return source.in_order(here, frozenset(blocks), self._is_behind(source.way)).apply_range(
-            here.in_order(sink, frozenset(blocks), self._is_before(sink.way)))
+            here.in_order(sink, frozenset(blocks), not self._is_behind(sink.way)))
 
 
 def _is_served(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> bool:

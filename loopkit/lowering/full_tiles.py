@@ -18,13 +18,14 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.expr.mappers import subexpressions
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
-from loopkit.kernel.tree import Loop, LoopPlace, Tree, leaves, loop_place, nodes_in
+from loopkit.kernel.tree import LoopPlace, leaves, loop_place
 from loopkit.lowering.guard_folding import Ranges, points_where
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, subtract
 from loopkit.poly.extents import couples, is_endless
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of, universe_params
 from loopkit.poly.tiles import full_box_condition
+from loopkit.transform.trees import loops_in
 
 #: The budget of isl for a version for full tiles.
 VERSION = 2_000_000
@@ -152,8 +153,8 @@ def _places(launch: Launch) -> Set:
 def full_iterations(launch: Launch) -> dict[LoopPlace, Set]:
     """For each innermost tile loop, the condition under which an iteration has a full tile."""
     result: dict[LoopPlace, Set] = {}
-    for loop in reversed(_loops(launch.tree)):
-        inner = _loops(loop.body)
+    for loop in reversed([*loops_in(launch.tree)]):
+        inner = [*loops_in(loop.body)]
         # only the innermost tile loop is split: each one doubles the text
         if not _is_in_tile(launch.kernel, loop.iname) and not any(loop_place(x) in result for x in inner):
             names = {x.iname for x in inner}
@@ -186,7 +187,3 @@ def _box(launch: Launch, bound: BoundStatement, inner: set[str]) -> Ranges:
         elif x in launch.ranges:
             box[x] = launch.ranges[x]
     return box
-
-
-def _loops(tree: Tree) -> list[Loop]:
-    return [node for node in nodes_in(tree) if isinstance(node, Loop)]

@@ -16,7 +16,7 @@ from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.witnesses import parameters_of, witness_at
+from loopkit.analysis.witnesses import smallest_witness
 from loopkit.errors import IllegalTransformError, InternalError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.dependence import Dependence
@@ -27,7 +27,8 @@ from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, seq
 from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, LaunchBody, Schedule, SchedulePoint, Storage
 from loopkit.lowering.storage import common_inames, leaves_its_launch, space_of_flow
 from loopkit.lowering.storage_proof import one_cell_across_blocks, values_in
-from loopkit.poly.relations import in_one_iteration, smallest_pair
+from loopkit.poly.relations import in_one_iteration
+from loopkit.transform.trees import parts_of
 
 
 def schedule(knl: LoopKernel, apart: frozenset[Pair] = frozenset(), *, refused: bool = False) -> Schedule:
@@ -142,7 +143,7 @@ class _Splitter:
 
 def _by_child(tree: Tree) -> tuple[tuple[Tree, ...], dict[str, int]]:
     """The parts of *tree* in sequence, and the number of the part that holds each statement."""
-    children = tree.children if isinstance(tree, Seq) else (tree,)
+    children = parts_of(tree)
     return children, {s: i for i, child in enumerate(children) for s in leaves(child)}
 
 
@@ -240,10 +241,8 @@ def _require_separable(knl: LoopKernel, d: Dependence) -> None:
     if not_separable(knl, d, where, d.relation) is None:
         return
     why = obstacle(knl, d.source, where.loops)
-    a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-    params, source, sink = smallest_pair(d.relation, a.inames, b.inames, parameters_of(knl))
     hints = [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
     raise IllegalTransformError(
-        f"'{a.id}' runs in one block and '{b.id}' in all of them, although the second needs the first.",
-        witness_at(knl, d.array, d.kind, params, (a.id, source), (b.id, sink)),
+        f"'{d.source}' runs in one block and '{d.sink}' in all of them, although the second needs the first.",
+        smallest_witness(knl, d.array, d.kind, d.source, d.sink, d.relation),
         [*hints, "end the sequential loop between the two statements, so that they become two launches"])
