@@ -5,29 +5,35 @@ at every place along it where its target has separate copies, and at coordinate 
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import cast
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import analysis_domain
-from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, iname_span
+from loopkit.analysis.accesses import analysis_domain, data_params
+from loopkit.analysis.constructors import annotated, with_dependences
+from loopkit.analysis.dependences import shared_loops
+from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, iname_span, packing_order
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import known_sizes
 from loopkit.errors import PreconditionError
-from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.kernel import LoopKernel
+from loopkit.expr.mappers import variables
+from loopkit.kernel.data import AddressSpace, ValueArg
+from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.kernel import LoopKernel, WholeKernel
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag, is_parallel
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest, paths, rewrite
-from loopkit.lowering.launch_kernel import launch_kernel
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, LaunchBody, Schedule, Storage
-from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
+from loopkit.poly.affine import add, floor_div, is_quasi_affine, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import first_value
-from loopkit.poly.sets import InstanceSet, Set, at_least
+from loopkit.poly.relations import at_one_point
+from loopkit.poly.sets import InstanceSet, Set, at_least, params_of
 
 #: An axis and the inames that lie on it in some statement, outermost first.
 OnAxis = tuple[str, tuple[str, ...]]
@@ -37,7 +43,7 @@ def bind(schedule: Schedule, storages: Mapping[str, Storage], machine: Machine) 
     """Bind each launch of *schedule* to the grid and the block of *machine*."""
     knl = schedule.kernel
     names = [knl.name] if len(schedule.launches) == 1 else [f"{knl.name}_{i}" for i in range(len(schedule.launches))]
-    return tuple(_launch(launch_kernel(knl, part), part, name, storages, machine)
+    return tuple(_launch(_launch_kernel(knl, part), part, name, storages, machine)
                  for name, part in zip(names, schedule.launches, strict=True))
 
 
@@ -220,3 +226,66 @@ def _range_along(knl: LoopKernel, iname: str, inames: tuple[str, ...], length: E
         inner = _packed_extent(knl, inames[1:])
         extent = -(-length // inner) if isinstance(length, int) and isinstance(inner, int) else length
     return (low, low + extent - 1) if isinstance(low, int) and isinstance(extent, int) else None
+
+
+# {{{ each launch as a kernel
+
+def host_domain(knl: LoopKernel, part: LaunchBody) -> InstanceSet:
+    """The iterations of the host's loops around *part* in which one of its statements may run."""
+    domains = {id(s.domain): s.domain for s in map(knl.statement, leaves(part.tree))}.values()
+    return reduce(InstanceSet.union, (d.without_params(data_params(knl, d)).onto(part.hosts) for d in domains))
+
+
+def _launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:
+    """The statements of *part* as a kernel, each call of which is one iteration of the host's loops; *knl* without such
+    loops.
+    """
+    if not part.hosts:
+        return knl
+    domains: dict[int, InstanceSet] = {}
+
+    def bound(domain: InstanceSet) -> InstanceSet:
+        # statements that share a set still share one
+        return domains.setdefault(id(domain), domain.bound(part.hosts))
+    own = frozenset(leaves(part.tree))
+    launch = with_dependences(
+        knl, partial(_within, knl, own, part.hosts),
+        arguments=(*knl.arguments, *map(ValueArg, part.hosts)), tree=part.tree,
+        statements=tuple(replace(s, domain=bound(s.domain)) for s in knl.statements if s.id in own),
+        assumptions=knl.assumptions.intersect(params_of(host_domain(knl, part))))
+    # places on an axis count from the whole kernel's start, as in the comparisons of places
+    ranges = {x: iname_range(knl, x) for x in launch.inames if is_parallel(knl.tags.get(x))}
+    whole = WholeKernel(packing_order(knl), known_sizes(knl), ranges)
+    shrinking = dict(_shrinking(annotated(launch, whole=whole), part.hosts))
+    return annotated(launch, whole=replace(whole, ranges={**ranges, **shrinking}))
+
+
+def _shrinking(launch: LoopKernel, hosts: tuple[str, ...]) -> Iterator[tuple[str, tuple[Expression, int]]]:
+    """The ``g`` inames whose least value depends on the host's loops: no block is launched below it.
+
+    Only an iname that is alone on its axis of the grid: then equal places are equal values, whatever the start of the
+    count.
+    """
+    on_axis: dict[int, set[tuple[str, ...]]] = {}
+    for s in launch.statements:
+        for axis, inames in axis_inames(launch, s.inames, GroupTag).items():
+            on_axis.setdefault(axis, set()).add(inames)
+    for packings in on_axis.values():
+        inames = next(iter(packings))
+        if len(packings) > 1 or len(inames) > 1:
+            continue
+        low = first_value(iname_span(launch, inames[0]), launch.assumptions)
+        if is_quasi_affine(low) and not variables(low).isdisjoint(hosts):
+            yield inames[0], (low, 0)
+
+
+def _within(knl: LoopKernel, statements: frozenset[str], hosts: tuple[str, ...], found: Sequence[Dependence],
+            _: LoopKernel) -> Iterator[Dependence]:
+    """The dependences of *knl* among *statements*, within one iteration of the loops *hosts*."""
+    for d in found:
+        if d.source in statements and d.sink in statements:
+            relation = at_one_point(d.relation, shared_loops(knl, d.source, d.sink, hosts), hosts)
+            if not relation.is_empty():
+                yield replace(d, relation=relation)
+
+# }}}

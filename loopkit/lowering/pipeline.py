@@ -25,10 +25,9 @@ from loopkit.kernel.tree import leaves, paths
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
 from loopkit.lowering.dead import without_dead_statements
-from loopkit.lowering.launch_kernel import host_order
 from loopkit.lowering.lowered import BLOCK, FINISHED, Launch, Lowered, Stage, Storage
 from loopkit.lowering.mma import with_mma
-from loopkit.lowering.program import generate_loops, unrolled
+from loopkit.lowering.program import generate_loops, host_order, unrolled
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule, without_idle_auto
 from loopkit.lowering.storage import allocate_storage

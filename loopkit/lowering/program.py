@@ -1,4 +1,4 @@
-"""The loops of each launch, their versions for full and partial tiles, and what a launch declares."""
+"""The loops of each launch, their versions for full and partial tiles, what a launch declares, and the host's loops."""
 from __future__ import annotations
 
 from collections import Counter
@@ -9,21 +9,24 @@ from itertools import chain
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import shared_loops, with_assumed
 from loopkit.analysis.legality import iname_range, iname_span
-from loopkit.ast.nodes import Array, Block, Function
+from loopkit.ast.nodes import Array, Block, Call, Function, Node
 from loopkit.ast.simplify import simplified
 from loopkit.ast.unroll import unrolled_loops
 from loopkit.ast.walk import as_block
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, without
-from loopkit.lowering.code import Coder, Level, in_versions, runs_between_barriers
+from loopkit.lowering.binding import host_domain
+from loopkit.lowering.code import Coder, Level, code_seq, generated, in_versions, runs_between_barriers, with_values
 from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
-from loopkit.lowering.lowered import GRID, Launch, Storage
+from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, Schedule, Storage
 from loopkit.lowering.mma import mma_inames
 from loopkit.lowering.vectors import vector_inames
+from loopkit.poly import codegen
+from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import differing
-from loopkit.poly.sets import Set, interval_of, range_condition, range_from
+from loopkit.poly.sets import InstanceSet, Set, interval_of, range_condition, range_from
 
 
 def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
@@ -121,3 +124,32 @@ def _regions(tree: Tree) -> Iterator[Tree]:
     elif isinstance(tree, Seq):
         for part in runs_between_barriers(tree.children):
             yield from _regions(part)
+
+
+# {{{ the host's loops
+
+def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
+    """The host's program: it launches exactly where an instance of the launch may run.
+
+    A launch outside of all loops has no condition.
+    """
+    knl = schedule.kernel
+    names = [launch.name for launch in launches]
+    domains = {names[i]: host_domain(knl, part) for i, part in enumerate(schedule.launches) if part.hosts}
+    nodes = (_looped(knl, node, names, domains) if isinstance(node, HostLoop) else Call(names[node])
+             for node in schedule.order)
+    return Block(tuple(nodes))
+
+
+def _looped(knl: LoopKernel, loop: HostLoop, names: list[str], domains: Mapping[str, InstanceSet]) -> Node:
+    tree = _code_tree(loop, names)
+    return generated(knl, tree, {name: domains[name] for name in codegen.leaves(tree)}, knl.assumptions,
+                     lambda name, values: with_values(Call(name), values))
+
+
+def _code_tree(node: HostNode, names: list[str]) -> CodeTree:
+    if not isinstance(node, HostLoop):
+        return names[node]
+    return CodeLoop(node.iname, code_seq([_code_tree(child, names) for child in node.body]))
+
+# }}}
