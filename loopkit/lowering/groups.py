@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
+from itertools import takewhile
 
 from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Scope
@@ -269,18 +270,13 @@ def _with_pending(tree: Tree, waits: Waits, places: Sequence[_Place], copies: Se
 
     def enough(place: int, number: int | None) -> bool:
         """Would it do to leave so many groups under way there, or not to wait?"""
-        asked = [*leaving[:place], number, *leaving[place + 1:]]
-        return all(waits.left(h, h.scope, asked) is None for h in copies)
+        numbers = [*leaving[:place], number, *leaving[place + 1:]]
+        return all(waits.left(h, h.scope, numbers) is None for h in copies)
     for i in sorted(range(len(places)), key=lambda i: -len(places[i].names)):
         own = leaving[i]
-        if own is None or not enough(i, own):
-            continue
-        if enough(i, None):
-            leaving[i] = None
-            continue
-        while own < MOST_PENDING and enough(i, own + 1):
-            own += 1
-        leaving[i] = own
+        if own is not None and enough(i, own):
+            more = takewhile(partial(enough, i), range(own + 1, MOST_PENDING + 1))
+            leaving[i] = None if enough(i, None) else max(more, default=own)
     numbers = iter(leaving)
 
     def numbered(node: Tree) -> Tree:
