@@ -83,9 +83,7 @@ class _Want:
 
     @property
     def rank(self) -> int:
-        """The priority of the reason: within an iteration flow first, between iterations flow and anti alike, output
-        last.
-        """
+        """The priority of the reason: flow first and output last; between iterations, anti is like flow."""
         h = self.hazard
         kind = "requested" if h is None else h.kind if h.of_value else "cell"
         order = ("flow", "anti", "output", "cell", "explicit", "requested")
@@ -129,10 +127,7 @@ def _position(way: Path, level: int) -> int:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A *barrier* in *gap* of the body at the path *body*.
-
-    :ivar beside: the statements of that body: the barrier runs wherever one of them runs for some thread.
-    """
+    """A *barrier* in *gap* of the body at the path *body*; it runs if a statement *beside* it does for some thread."""
 
     body: Path
     gap: int
@@ -209,7 +204,7 @@ def _separate_all(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> bool:
 
 def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Sequence[_Want]
                    ) -> tuple[Tree, list[_Placed]]:
-    """*tree* with barriers in the gaps of each body, and their places; *here* is the path to *tree*.
+    """*tree*, at the path *here*, with barriers in the gaps of each body, and their places.
 
     The innermost bodies come first: a barrier that an inner loop needs anyway may serve the loops around it too.
     """

@@ -63,14 +63,17 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
         users = [s for s in statements if axis in uses[s.id]]
         if len(users) < len(statements) and not all(knl.assumptions.is_subset(s.domain.set.params()) for s in users):
             extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0
+    extents, sizes = _without_idle_grids(knl, statements, [item for item in on_axes if item[0] in GRID], extents)
     ranges: dict[str, tuple[int, int]] = {}
+    block_ranges: dict[str, tuple[int, int] | None] = {}
     for axis, inames in on_axes:
-        for x in inames if axis in BLOCK else ():
+        for x in inames:
             own = _range_along(knl, x, inames, extents[axis])
-            assert own is not None
-            ranges[x] = own
-    on_grid = [(axis, inames) for axis, inames in on_axes if axis in GRID]
-    extents, sizes = _without_idle_grids(knl, statements, on_grid, extents)
+            if axis in BLOCK:
+                assert own is not None
+                ranges[x] = own
+            elif own is not None or (_follows(knl, inames, extents[axis]) and _has_ends(knl, x, sizes)):
+                block_ranges[x] = own
     tree = part.tree
     if all(extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = rewrite(tree, partial(_auto_loops_sequential, knl))
@@ -88,8 +91,7 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
             domains[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
         bound[s.id] = BoundStatement(s, domains[key], hardware, auto, alone)
-    return Launch(name, tree, bound, extents, coordinates, ranges, _over_blocks(knl, on_grid, extents, sizes),
-                  part.hosts, knl, machine)
+    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, part.hosts, knl, machine)
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],
@@ -104,7 +106,7 @@ def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_gri
         some = at_least(extents.get(axis, 1), 1)
         if some is not None:
             sizes = sizes.intersect(some)
-    idle = [axis for axis, inames in on_grid if _follows(knl, axis, inames, extents)
+    idle = [axis for axis, inames in on_grid if _follows(knl, inames, extents[axis])
             and not all(sizes.is_subset(iname_span(knl, x).set.params()) for x in inames)]
     if not idle:
         return extents, sizes
@@ -118,29 +120,10 @@ def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_gri
     return {**extents, min(idle): p.If(condition, extents[min(idle)], 0)}, runs
 
 
-def _follows(knl: LoopKernel, axis: str, inames: tuple[str, ...], extents: Mapping[str, Expression]) -> bool:
-    """Does *axis* of the grid have exactly the length that *inames* need, for all sizes with blocks?"""
-    extent = extents[axis]
+def _follows(knl: LoopKernel, inames: tuple[str, ...], extent: Expression) -> bool:
+    """Is *extent*, of an axis of the grid, exactly the one that *inames* need, for all sizes with blocks?"""
     return not isinstance(extent, int) \
         and _packed_extent(knl, inames) == (extent.then if isinstance(extent, p.If) else extent)
-
-
-def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[str, Expression], sizes: Set
-                 ) -> dict[str, tuple[int, int] | None]:
-    """The ``g`` inames with a value in every block, and their ranges over the blocks where these are constant.
-
-    :arg sizes: those for which there are blocks.
-    """
-    ranges: dict[str, tuple[int, int] | None] = {}
-    for axis, inames in on_grid:
-        follows = _follows(knl, axis, inames, extents)
-        for x in inames:
-            own = _range_along(knl, x, inames, extents[axis])
-            if own is not None:
-                ranges[x] = own
-            elif follows and _has_ends(knl, x, sizes):
-                ranges.setdefault(x, None)
-    return ranges
 
 
 def _has_ends(knl: LoopKernel, iname: str, sizes: Set) -> bool:
@@ -180,18 +163,12 @@ def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Ex
     stride: Expression = 1
     for x in reversed(inames):
         rest = p.Variable(axis) if stride == 1 else floor_div(p.Variable(axis), stride)
-        extent = _divisor(knl, x)
+        extent = iname_extent(knl, x)
+        if not (isinstance(extent, int) or knl.assumptions.is_subset(iname_span(knl, x).set.params())):
+            extent = p.Max((1, extent))     # blocks may exist for other statements
         result[x] = add(remainder(rest, extent) if x != inames[0] else rest, iname_range(knl, x)[0])
         stride = multiply(stride, extent)
     return dict(reversed(result.items()))
-
-
-def _divisor(knl: LoopKernel, iname: str) -> Expression:
-    """The extent of *iname*, or 1 if it has no values: blocks may exist for other statements."""
-    extent = iname_extent(knl, iname)
-    if isinstance(extent, int) or knl.assumptions.is_subset(iname_span(knl, iname).set.params()):
-        return extent
-    return p.Max((1, extent))
 
 
 def _require_one_packing(packings: Iterable[tuple[str, ...]]) -> None:
@@ -237,9 +214,7 @@ def host_domain(knl: LoopKernel, part: LaunchBody) -> InstanceSet:
 
 
 def _launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:
-    """The statements of *part* as a kernel, each call of which is one iteration of the host's loops; *knl* without such
-    loops.
-    """
+    """The statements of *part* as a kernel, each call of which is one iteration of the host's loops."""
     if not part.hosts:
         return knl
     domains: dict[int, InstanceSet] = {}

@@ -225,8 +225,7 @@ class Coder:
     # {{{ special parts
 
     def _in_versions(self, statements: tuple[str, ...], build: Callable[[Level], Node], level: Level) -> Node:
-        """The result of *build* for a part with a tile's loops only, beside a version for full tiles if there is one.
-        """
+        """The result of *build*, in place with a version for full tiles if such versions are wanted."""
         def full() -> tuple[Set, Callable[[Level], Node]] | None:
             condition = full_tile_here(self.launch, statements, level.known)
             return None if condition is None else (condition, build)
@@ -324,9 +323,7 @@ class Coder:
 
 def in_versions(level: Level, full: Callable[[], tuple[Set, Callable[[Level], Node]] | None],
                 general: Callable[[Level], Node]) -> Node:
-    """The result of *general*, beside a version for full tiles where *full* gives a condition that can hold, and builds
-    it.
-    """
+    """The result of *general*, beside a version for full tiles: *full* gives its condition and builds it."""
     def for_full_tiles() -> tuple[Expression | None, Node] | None:
         found = full()
         if found is None or found[0].intersect(level.context).is_empty():

@@ -61,8 +61,7 @@ def _cost_of(knl: LoopKernel) -> Cost:
 
 
 def _with_types(knl: LoopKernel) -> tuple[LoopKernel, bool]:
-    """*knl* with its dtypes, or where they are not known yet, with ``int32`` for those of temporaries; are they known?
-    """
+    """*knl* with its dtypes, or with ``int32`` for unknown ones of temporaries; are they known?"""
     try:
         return infer_types(knl), True
     except TypeInferenceError:

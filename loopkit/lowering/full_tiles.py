@@ -121,10 +121,7 @@ def _length(knl: LoopKernel, bound: BoundStatement) -> int:
 
 
 def full_tile_here(launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:
-    """The condition under which an iteration of the loops around *statements* is a full tile; ``None``: none needed.
-
-    :arg known: the names that a condition may have.
-    """
+    """The condition, on *known* names, for a full tile in the loops around *statements*; ``None``: none needed."""
     found = [condition for s in statements for condition in _conditions(launch, launch.statements[s], known)]
     return reduce(Set.intersect, found) if found else None
 

@@ -186,8 +186,7 @@ class Waits:
 
 
 def _barriers(tree: Tree, way: Path, body: Tree) -> Iterator[tuple[Barrier, Path, Tree]]:
-    """The places of *tree* that commit groups or wait for them, each with its path and the body of the innermost loop.
-    """
+    """The places that commit groups or wait for them, each with its path and the innermost loop's body."""
     match tree:
         case Barrier():
             if commits(tree.instructions) or pending(tree.instructions) is not None:
@@ -219,8 +218,7 @@ def with_groups(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
 
 
 def _group_by_group(tree: Tree, copies: Sequence[Hazard], waits: Waits) -> frozenset[LoopPlace]:
-    """The loops over copies whose readers stand in different iterations of a loop that waits: each iteration commits.
-    """
+    """The loops over copies to commit in each iteration: a loop that waits has the readers in several iterations."""
     found: set[LoopPlace] = set()
     if waits.blocks is None:
         return frozenset()

@@ -57,8 +57,7 @@ def _plain(condition: Expression) -> Expression:
 
 
 def points_where(points: InstanceSet, condition: Expression, names: frozenset[str]) -> InstanceSet | None:
-    """The points at which an affine *condition* holds; ``None`` for a condition that is affine at single values only.
-    """
+    """The points where an affine *condition* holds; ``None``: it is affine at single values only."""
     return where_holds(points, condition, names) if is_affine_condition(condition, names) else None
 
 

@@ -101,8 +101,7 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
 
 
 def _argument_hazards(launch: Launch, array: str) -> Iterator[Hazard]:
-    """Hazards of an argument: the kernel's dependences, inside one block; without a name: the order that dep= requests.
-    """
+    """Hazards of the dependences on an argument, or of the order that dep= requests (without a name)."""
     for d in dependences(launch.kernel):
         if d.array == array and d.source in launch.statements and d.sink in launch.statements:
             pairs = _other_thread(launch, d.source, d.sink, d.relation)
@@ -142,9 +141,7 @@ def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access
 
 
 def at_once(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> IllegalTransformError:
-    """The error for *pairs* of two threads that access one element at the same time, so that no barrier can separate
-    them.
-    """
+    """The error for *pairs* of threads that access one element at the same time: no barrier separates them."""
     return IllegalTransformError(f"Two threads would access one element of '{array}' at once.",
                                  smallest_witness(knl, array, kind, source, sink, pairs),
                                  ["keep one of the inames sequential"])
@@ -178,9 +175,7 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
 
 
 def _scope(launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
-    """The scope of the barrier that *pairs*, of two threads, need. A warp has threads with neighbouring numbers,
-    ``l.0`` fastest.
-    """
+    """The scope of the barrier that *pairs* need; a warp has threads with neighbouring numbers, ``l.0`` fastest."""
     warp, ends = launch.machine.warp, (launch.statements[source], launch.statements[sink])
     if launch.threads <= warp:
         return Scope.WARP

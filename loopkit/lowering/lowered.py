@@ -192,8 +192,7 @@ class Storage:
         return (*self.leading, *in_order(own, self.temporary.order))
 
     def accessed_cells(self, access: Access) -> Map:
-        """The cells that each instance of *access* accesses; along an axis whose subscript is not affine, all of them.
-        """
+        """The cells that instances of *access* access; all along an axis whose subscript is not affine."""
         return at_coordinates(access.domain.inames, self.leading).flat_range_product(access.relation) if self.lead \
             else access.relation
 

@@ -51,8 +51,7 @@ def _apart(low: Lowered, more: frozenset[Pair]) -> Lowered:
 
 
 def _memory(low: Lowered) -> Lowered:
-    """The fixpoint of the launches and of the temporaries that are alive across launches: these are in global memory.
-    """
+    """The fixpoint of the launches and of the temporaries alive across launches, which are in global memory."""
     while not (scattered := pairs_through_memory(low.scheduled)) <= low.scheduled.apart:
         low = _apart(low, scattered)
     return low

@@ -43,8 +43,7 @@ def unrolled(body: Block, knl: LoopKernel) -> Block:
 
 
 def _in_versions(generic: Coder, level: Level) -> Block:
-    """A version for full tiles beside the general one, if it drops guards: of all of the text, or of parts with guards.
-    """
+    """The text of *generic*, beside a version for full tiles of all of it, or of parts with guards."""
     launch = generic.launch
     if not launch.kernel.options.full_tiles or launch.threads == 1:
         return generic.skeleton(level)

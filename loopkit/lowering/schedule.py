@@ -65,10 +65,7 @@ def separated_by(knl: LoopKernel, barrier: RequestedBarrier) -> Iterator[Pair]:
 
 @dataclass(frozen=True)
 class _Splitter:
-    """Cuts a tree into *launches*, which it fills.
-
-    :ivar refused: the order may be illegal.
-    """
+    """Cuts a tree into *launches*, which it fills. If *refused*, the order may be illegal."""
 
     kernel: LoopKernel
     apart: frozenset[Pair]

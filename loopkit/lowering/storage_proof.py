@@ -175,10 +175,7 @@ def evidently_wrong(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> bo
 
 
 def _written_once_before(v: Values) -> bool:
-    """Is each cell written once, in a launch before all of its reads, which read that value?
-
-    No search for the last write before each read is needed then.
-    """
+    """Is each cell written once, in an earlier launch than its reads? Then no last write need be searched."""
     writers = [a for a in v.accesses if a.is_write]
     if len(writers) != 1 or not is_must_write(writers[0]) or v.places[writers[0].statement].hosts:
         return False

@@ -164,9 +164,7 @@ def _propagate(kernel: LoopKernel, types: dict[str, Type | None], writers: Mappi
 
 
 def _sizes(kernel: LoopKernel) -> frozenset[str]:
-    """The value arguments without a dtype that are integers by their use, or that only a domain without statements
-    mentions.
-    """
+    """The value arguments without a dtype that are integers by their use, or that no statement uses."""
     values = frozenset(x for x in kernel.value_params if kernel.argument_by_name[x].dtype is None)
     used = {x for s in kernel.statements for e in (s.assignee, expanded_expression(kernel, s), *s.predicates)
             for x in variables(e)} if values else set()
