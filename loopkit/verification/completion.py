@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pymbolic.primitives as p
 
+from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Scope
 from loopkit.errors import VerificationError
 from loopkit.instructions.groups import pending
@@ -15,7 +16,7 @@ from loopkit.poly.relations import differing_first_at, subscript_relation, union
 from loopkit.poly.sets import Map
 from loopkit.verification.barrier_separation import PlacedBarrier
 from loopkit.verification.conflicts import Conflicts
-from loopkit.verification.report import Finding, refuted, smallest_witness
+from loopkit.verification.report import Finding, refuted
 
 
 def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.assumed_dependences import without_assumed
 from loopkit.analysis.dependences import dependences
+from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Function, Scope, Sync
 from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
@@ -15,7 +16,7 @@ from loopkit.verification.barrier_separation import TOGETHER
 from loopkit.verification.completion import early_accesses, is_for_completion
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_between
 from loopkit.verification.divergence import divergent_nodes
-from loopkit.verification.report import Check, Finding, Verdict, refuted, smallest_witness, undecided
+from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
 
 
 def races(launches: Iterable[Conflicts]) -> Check:
