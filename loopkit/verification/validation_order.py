@@ -7,7 +7,6 @@ from functools import cached_property
 from itertools import product
 
 import pymbolic.primitives as p
-from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.assumed_dependences import without_assumed
@@ -31,6 +30,7 @@ from loopkit.poly.relations import (
     only_dims,
     out_of_time_order,
     same_element,
+    shared_dims,
     smallest_pair,
     subscript_relation,
 )
@@ -54,9 +54,6 @@ class _Coordinates:
     def points(self) -> Set:
         return projected(self.execution.points, self.execution.coordinates, self.names)
 
-    def shared(self, other: _Coordinates, names: Sequence[str]) -> list[SharedLoop]:
-        return [(self.names.index(x), other.names.index(x)) for x in names]
-
     def equal(self, other: _Coordinates, names: Sequence[str]) -> Map:
         """Pairs that agree in *names*."""
         values = [p.Variable(x) for x in names]
@@ -65,9 +62,10 @@ class _Coordinates:
     @cached_property
     def instances(self) -> tuple[Map, list[int]]:
         """The map to the inames that these coordinates determine, and the places of those inames."""
-        kept = [i for i, value in enumerate(self.execution.instance)
+        own = tuple(self.execution.instance.values())
+        kept = [i for i, value in enumerate(own)
                 if not variables(value) & set(self.execution.coordinates).difference(self.names)]
-        values = [self.execution.instance[i] for i in kept]
+        values = [own[i] for i in kept]
         return piecewise_relation(self.names, values).intersect_domain(self.points), kept
 
 
@@ -83,44 +81,39 @@ class OrderCheck(LaunchCheck):
         def where(source: str, sink: str) -> Meeting | None:
             return meeting(ways[source], ways[sink]) if source in ways and sink in ways else None
         required: dict[Meet, Map] = {}
-        for (source, sink, array), pairs in required_order(self.kernel, self.storages, self.storages, where):
+        for key, pairs in required_order(self.kernel, self.storages, self.storages, where):
+            source, sink, array = key
             if array in self.storages:
                 pairs = without_assumed(self.kernel, array, source, sink, pairs)
-            key = source, sink, array
             required[key] = required[key].union(pairs) if key in required else pairs
         for (source, sink, array), pairs in required.items():
-            for first in self.executions.get(source, ()):
-                for second in self.executions.get(sink, ()):
-                    finding = self._pair(array, first, second, pairs, meeting(ways[source], ways[sink]))
-                    if finding is not None:
-                        yield finding
+            for first, second in product(self.executions.get(source, ()), self.executions.get(sink, ())):
+                finding = self._pair(array, first, second, pairs, meeting(ways[source], ways[sink]))
+                if finding is not None:
+                    yield finding
 
     # {{{ one pair of executions
 
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Mismatch | None:
-        loops, before = program_meeting(first, second)
-        storage = self.storages.get(array)
-        asked = []
-        if not self._keeps_the_order(first, second, where, loops, before):
-            asked.append("order")
-        if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
-            asked.append("lanes" if storage is not None and storage.lanes else "barrier")
         assert isinstance(first.node, Assign)
-        if completion_of(first.node.instructions) is Completion.GROUP:
-            asked.append("group")
-        rough = self._rough(first, second, pairs) if asked else None
+        storage = self.storages.get(array)
+        shared = self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE)
+        warp = storage is not None and storage.lanes
+        kinds = [kind for kind, applies in {
+            "order": not self._keeps_the_order(first, second, where), "lanes": shared and warp,
+            "barrier": shared and not warp,
+            "group": completion_of(first.node.instructions) is Completion.GROUP}.items() if applies]
+        rough = self._rough(first, second, pairs) if kinds else None
         if rough is None:
             return None
-        for kind in asked:
-            for suspect in self._suspects(kind, *rough):
-                broken = self._broken(kind, replace(first, condition=first.condition.intersect(suspect)), second, pairs)
-                if broken is not None:
-                    return self._finding(kind, array, first, second, broken)
-        return None
+        return next((self._finding(kind, array, first, second, broken)
+                     for kind in kinds for suspect in self._suspects(kind, *rough)
+                     if (broken := self._broken(kind, replace(first, condition=first.condition.intersect(suspect)),
+                                                second, pairs)) is not None), None)
 
     def _rough(self, first: Execution, second: Execution, pairs: Map) -> tuple[_Coordinates, _Coordinates, Map] | None:
         """*pairs* without the coordinates of threads, as small sets; ``None``: none."""
-        loops, _ = program_meeting(first, second)
+        loops = meeting(first.path, second.path).loops
         x, y = self._uniform(first, loops), self._uniform(second, loops)
         (source, kept), (sink, other) = x.instances, y.instances
         some = source.apply_range(only_dims(pairs, kept, other)).apply_range(sink.reverse())
@@ -133,10 +126,10 @@ class OrderCheck(LaunchCheck):
         Most pairs have none. The first conditions are single sizes, blocks and iterations, which find an existing
         mismatch fast.
         """
-        loops, before = program_meeting(x.execution, y.execution)
         match kind:
             case "order":
-                left = out_of_time_order(rough, x.shared(y, loops), before)
+                where = meeting(x.execution.path, y.execution.path)
+                left = out_of_time_order(rough, shared_dims(x.names, y.names, where.loops), where.before)
             case "group":
                 left = self._under_way(rough, x, y, self._widest)
             case _:
@@ -154,14 +147,12 @@ class OrderCheck(LaunchCheck):
 
     def _broken(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Map | None:
         """Some of *pairs*, as executions of one block, that run in the wrong order or without a barrier between."""
-        loops, before = program_meeting(first, second)
-        run = piecewise_relation(first.coordinates, first.instance).intersect_domain(first.points).apply_range(
-            pairs).apply_range(piecewise_relation(second.coordinates, second.instance).intersect_domain(
-                second.points).reverse())
-        run = in_one_iteration(run, self._same("g"))
+        run = in_one_iteration(first.relation(first.instance.values()).apply_range(pairs).apply_range(
+            second.relation(second.instance.values()).reverse()), self._same("g"))
         if kind == "order":
-            shared = [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops]
-            return out_of_time_order(in_one_iteration(run, self._same("l")), shared, before)
+            where = meeting(first.path, second.path)
+            shared = shared_dims(first.coordinates, second.coordinates, where.loops)
+            return out_of_time_order(in_one_iteration(run, self._same("l")), shared, where.before)
         if kind == "group":
             return next((early for scope, some in self._by_scope(first, second, run)
                          if (early := self._early(first, second, some, scope)) is not None), None)
@@ -179,12 +170,12 @@ class OrderCheck(LaunchCheck):
         for i, _ in self._same("l"):
             yield from apart_along(pairs, i)
 
-    def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting, loops: Sequence[str], before: bool
-                         ) -> bool:
+    def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting) -> bool:
         """Is the program's order of two statements on one thread that of the kernel, loop by loop?"""
-        own = [_of(first, x) for x in where.loops], [_of(second, x) for x in where.loops]
-        meant = [p.Variable(x) for x in loops]
-        return before == where.before and own[0] == meant and own[1] == meant
+        here = meeting(first.path, second.path)
+        loops = [p.Variable(x) for x in here.loops]
+        return here.before == where.before and all(
+            [e.instance[x] for x in where.loops] == loops for e in (first, second))
 
     def _same(self, kind: str) -> list[SharedLoop]:
         """The dimensions of the block's coordinates (``"g"``) or the thread's (``"l"``) in two executions."""
@@ -259,7 +250,7 @@ class OrderCheck(LaunchCheck):
     def _uniform(self, execution: Execution, also: Sequence[str] = ()) -> _Coordinates:
         """The coordinates that order it among barriers: the block's, the loops with barriers; and *also*."""
         def found() -> _Coordinates:
-            loops = (program_meeting(execution, place)[0] for place in self.places)
+            loops = (meeting(execution.path, place.path).loops for place in self.places)
             names = {*self.grid.along("g"), *also}.union(*loops)
             return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
         return kept(self.memo, (execution, tuple(also)), found)
@@ -274,8 +265,9 @@ class OrderCheck(LaunchCheck):
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
         """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
         def first() -> Map:
-            loops, before = program_meeting(x.execution, y.execution)
-            return in_time_order(x.equal(y, self.grid.along("g")), x.shared(y, loops), before)
+            where = meeting(x.execution.path, y.execution.path)
+            return in_time_order(x.equal(y, self.grid.along("g")), shared_dims(x.names, y.names, where.loops),
+                                 where.before)
         return kept(self.memo, (x, y), first)
 
     def _at(self, place: Execution) -> _Coordinates:
@@ -385,21 +377,3 @@ def _sync(place: Execution) -> Sync:
     assert isinstance(place.node, Sync)
     return place.node
 
-
-def program_meeting(first: Execution, second: Execution) -> tuple[tuple[str, ...], bool]:
-    """The loops that two executions share, outermost first, and whether the first precedes the second in the text."""
-    loops: list[str] = []
-    for a, b in zip(first.path, second.path, strict=False):
-        if a == b:
-            if isinstance(a, str):
-                loops.append(a)
-        else:
-            assert isinstance(a, int)
-            assert isinstance(b, int)
-            return tuple(loops), a < b
-    return tuple(loops), False
-
-
-def _of(execution: Execution, iname: str) -> Expression:
-    assert isinstance(execution.node, Assign)
-    return next(value for (x, _), value in zip(execution.node.instance, execution.instance, strict=True) if x == iname)
