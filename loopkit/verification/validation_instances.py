@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -314,23 +315,17 @@ class InstanceCheck(LaunchCheck):
 
     def _boxes(self) -> Iterator[Mismatch]:
         """Accesses outside an array whose shape in the program differs from its storage."""
-        for array in self.function.arrays:
-            storage = self.storages[array.name]
-            if array.shape == storage.in_memory:
-                continue
-            for s in self.launch.statements:
-                for execution in self.executions.get(s, ()):
-                    yield from self._stray(s, execution, array.name, array.shape)
-
-    def _stray(self, s: str, execution: Execution, array: str, shape: tuple[int, ...]) -> Iterator[Mismatch]:
-        assert isinstance(execution.node, Assign)
-        for expr in (execution.node.target, execution.node.value):
-            for element in elements_of(substitute(expr, execution.names), (array,)):
-                for i, extent in zip(element.index_tuple, shape, strict=True):
+        others = [a for a in self.function.arrays if a.shape != self.storages[a.name].in_memory]
+        for array, s in product(others, self.launch.statements):
+            for e in self.executions.get(s, ()):
+                assert isinstance(e.node, Assign)
+                elements = (x for expr in (e.node.target, e.node.value)
+                            for x in elements_of(substitute(expr, e.names), (array.name,)))
+                for i, extent in ((i, n) for x in elements for i, n in zip(x.index_tuple, array.shape, strict=True)):
                     outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
                     yield from self.at_points(
-                        "box", s, f"'{s}' leaves the {extent} elements along an axis of '{array}'",
-                        execution.points.intersect(points_where(outside, execution.coordinates)), execution.coordinates)
+                        "box", s, f"'{s}' leaves the {extent} elements along an axis of '{array.name}'",
+                        e.where(outside), e.coordinates)
 
     # }}}
 

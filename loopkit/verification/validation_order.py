@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 
 import pymbolic.primitives as p
@@ -33,6 +33,7 @@ from loopkit.poly.relations import (
     shared_dims,
     smallest_pair,
     subscript_relation,
+    union_of_some,
 )
 from loopkit.poly.sets import Map, Set, conjunction, range_from, universe_params
 from loopkit.verification.report import Mismatch
@@ -155,12 +156,11 @@ class OrderCheck(LaunchCheck):
             return out_of_time_order(in_one_iteration(run, self._same("l")), shared, where.before)
         if kind == "group":
             return next((early for scope, some in self._by_scope(first, second, run)
-                         if (early := self._early(first, second, some, scope)) is not None), None)
-        for apart in self._on_two_threads(first, second, run):
-            bare = self._bare(first, second, apart, self.barriers if kind == "barrier" else self._or_instructions)
-            if bare is not None:
-                return bare
-        return None
+                         if (early := self._uniformly(first, second, some, partial(self._under_way, scope=scope)))
+                         is not None), None)
+        barriers = self.barriers if kind == "barrier" else self._or_instructions
+        return next((bare for apart in self._on_two_threads(first, second, run)
+                     if (bare := self._bare(first, second, apart, barriers)) is not None), None)
 
     def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> Iterator[Map]:
         """The *pairs* whose cell two threads may access."""
@@ -184,12 +184,11 @@ class OrderCheck(LaunchCheck):
     def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Mismatch:
         assert isinstance(first.node, Assign)
         assert isinstance(second.node, Assign)
+        a, b = first.node.statement, second.node.statement
         if not self.grid.exact:
             real = self.grid.real(pairs.domain(), first.coordinates)
             if real is None:
-                return Mismatch("undecided", self.launch.name, second.node.statement, "whether "
-                                f"'{second.node.statement}' meets '{first.node.statement}' in a block that exists "
-                                "cannot be told")
+                return self.mismatch("undecided", b, f"whether '{b}' meets '{a}' in a block that exists cannot be told")
             pairs = pairs.intersect_domain(real)
         parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
         what = {"order": "runs behind, although it has to come first",
@@ -198,9 +197,8 @@ class OrderCheck(LaunchCheck):
                 "group": "is asynchronous, with no wait between that is sure to cover it"}[kind]
         on = f"on '{array}'" if array else "by dep="
         at = ", ".join(f"{k} = {v}" for k, v in source.items())
-        return Mismatch("barrier" if kind == "lanes" else kind, self.launch.name, second.node.statement,
-                        f"'{second.node.statement}' meets '{first.node.statement}' {on}, which {what}"
-                        + (f", at {at}" if at else ""), parameters, sink)
+        return Mismatch("barrier" if kind == "lanes" else kind, self.launch.name, b,
+                        f"'{b}' meets '{a}' {on}, which {what}" + (f", at {at}" if at else ""), parameters, sink)
 
     # }}}
 
@@ -208,18 +206,23 @@ class OrderCheck(LaunchCheck):
 
     def _bare(self, first: Execution, second: Execution, pairs: Map, barriers: Sequence[Execution]) -> Map | None:
         """Some of the *pairs*, all on two threads of one block, without one of *barriers* between."""
-        if pairs.is_empty():
-            return None
+        bare = self._uniformly(first, second, pairs, partial(self._bare_of, barriers=self._block_barriers))
+        if bare is None or len(self._block_barriers) == len(barriers):
+            return bare
+        within = self._uniformly(first, second, bare, partial(self._bare_of, barriers=barriers))
+        return union_of_some([self._other_warp(first, second, bare), *(() if within is None else (within,))])
+
+    def _uniformly(self, first: Execution, second: Execution, pairs: Map,
+                   left: Callable[[Map, _Coordinates, _Coordinates], Map | None]) -> Map | None:
+        """Those of *pairs* that *left* leaves of them by their uniform coordinates; ``None``: none."""
         x, y = self._uniform(first), self._uniform(second)
-        left = self._bare_of(_narrowed(pairs, x, y), x, y, self._block_barriers)
-        if left is None:
+        source, sink = ([z.execution.coordinates.index(c) for c in z.names] for z in (x, y))
+        some = left(only_dims(pairs, source, sink), x, y)
+        if some is None:
             return None
-        bare = pairs.intersect(_spread(left, x, y))
-        if len(self._block_barriers) < len(barriers):
-            left = self._bare_of(left, x, y, barriers)
-            apart = self._other_warp(first, second, bare)
-            bare = apart if left is None else apart.union(bare.intersect(_spread(left, x, y)))
-        return None if bare.is_empty() else bare
+        to_x, to_y = (subscript_relation(z.execution.coordinates, tuple(map(p.Variable, z.names))) for z in (x, y))
+        found = pairs.intersect(to_x.apply_range(some).apply_range(to_y.reverse()))
+        return None if found.is_empty() else found
 
     @cached_property
     def barriers(self) -> Sequence[Execution]:
@@ -293,14 +296,8 @@ class OrderCheck(LaunchCheck):
             yield Scope.WARP, apart
             yield Scope.BLOCK, self._other_warp(first, second, apart)
 
-    def _early(self, first: Execution, second: Execution, pairs: Map, scope: Scope) -> Map | None:
-        """Some of the *pairs* of one block whose second may run before the asynchronous first completes."""
-        x, y = self._uniform(first), self._uniform(second)
-        left = self._under_way(_narrowed(pairs, x, y), x, y, scope)
-        return None if left is None else pairs.intersect(_spread(left, x, y))
-
     def _under_way(self, pairs: Map, x: _Coordinates, y: _Coordinates, scope: Scope) -> Map | None:
-        """Some of the *pairs* of executions without a wait between for the group of *x*."""
+        """Some of the *pairs* of executions without a wait between for the group of the asynchronous *x*."""
         for place in self.places:
             left = pending(_sync(place).instructions)
             # a thread's wait covers other threads only behind a barrier with them
@@ -359,18 +356,6 @@ def required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Col
             pairs = in_time_order(pairs, shared_loops(knl, source, sink, met.loops), met.before)
             if not pairs.is_empty():
                 yield meet, pairs
-
-
-def _narrowed(pairs: Map, x: _Coordinates, y: _Coordinates) -> Map:
-    """The *pairs* of executions, by *x* and *y*."""
-    source, sink = ([z.execution.coordinates.index(c) for c in z.names] for z in (x, y))
-    return only_dims(pairs, source, sink)
-
-
-def _spread(pairs: Map, x: _Coordinates, y: _Coordinates) -> Map:
-    """All executions that agree with *pairs* in *x* and *y*."""
-    source, sink = (subscript_relation(z.execution.coordinates, tuple(map(p.Variable, z.names))) for z in (x, y))
-    return source.apply_range(pairs).apply_range(sink.reverse())
 
 
 def _sync(place: Execution) -> Sync:

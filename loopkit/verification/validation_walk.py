@@ -23,7 +23,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, Step
 from loopkit.lowering.lowered import Launch, Storage
 from loopkit.poly.affine import NotAffineError, remainder, subtract
-from loopkit.poly.piecewise import params_where, piecewise_relation, projected
+from loopkit.poly.piecewise import params_where, piecewise_relation, points_where, projected
 from loopkit.poly.sets import Map, Set, lexmin_point
 from loopkit.verification.divergence import divergent_nodes
 from loopkit.verification.report import Mismatch
@@ -66,6 +66,10 @@ class Execution:
     def relation(self, values: Iterable[Expression]) -> Map:
         """From the executions to *values*."""
         return piecewise_relation(self.coordinates, tuple(values)).intersect_domain(self.points)
+
+    def where(self, condition: Expression) -> Set:
+        """The points at which *condition*, in terms of the coordinates, holds."""
+        return self.points.intersect(points_where(condition, self.coordinates))
 
     @property
     def numbers(self) -> Mapping[str, Expression]:
