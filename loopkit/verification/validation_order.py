@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 
 import pymbolic.primitives as p
@@ -33,7 +33,6 @@ from loopkit.poly.relations import (
     shared_dims,
     smallest_pair,
     subscript_relation,
-    union_of_some,
 )
 from loopkit.poly.sets import Map, Set, conjunction, range_from, universe_params
 from loopkit.verification.report import Mismatch
@@ -127,14 +126,9 @@ class OrderCheck(LaunchCheck):
         Most pairs have none. The first conditions are single sizes, blocks and iterations, which find an existing
         mismatch fast.
         """
-        match kind:
-            case "order":
-                where = meeting(x.execution.path, y.execution.path)
-                left = out_of_time_order(rough, shared_dims(x.names, y.names, where.loops), where.before)
-            case "group":
-                left = self._under_way(rough, x, y, self._widest)
-            case _:
-                left = self._bare_of(rough, x, y, self._block_barriers)
+        where = meeting(x.execution.path, y.execution.path)
+        left = self._left(rough, x, y, kind, self._widest) if kind != "order" else \
+            out_of_time_order(rough, shared_dims(x.names, y.names, where.loops), where.before)
         if left is None or left.is_empty():
             return
         for low in (0, 5, 40):
@@ -154,13 +148,8 @@ class OrderCheck(LaunchCheck):
             where = meeting(first.path, second.path)
             shared = shared_dims(first.coordinates, second.coordinates, where.loops)
             return out_of_time_order(in_one_iteration(run, self._same("l")), shared, where.before)
-        if kind == "group":
-            return next((early for scope, some in self._by_scope(first, second, run)
-                         if (early := self._uniformly(first, second, some, partial(self._under_way, scope=scope)))
-                         is not None), None)
-        barriers = self.barriers if kind == "barrier" else self._or_instructions
-        return next((bare for apart in self._on_two_threads(first, second, run)
-                     if (bare := self._bare(first, second, apart, barriers)) is not None), None)
+        return next((left for scope, some in self._by_scope(kind, first, second, run)
+                     if (left := self._uniformly(first, second, some, kind, scope)) is not None), None)
 
     def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> Iterator[Map]:
         """The *pairs* whose cell two threads may access."""
@@ -202,53 +191,54 @@ class OrderCheck(LaunchCheck):
 
     # }}}
 
-    # {{{ barriers
+    # {{{ barriers and waits between
 
-    def _bare(self, first: Execution, second: Execution, pairs: Map, barriers: Sequence[Execution]) -> Map | None:
-        """Some of the *pairs*, all on two threads of one block, without one of *barriers* between."""
-        bare = self._uniformly(first, second, pairs, partial(self._bare_of, barriers=self._block_barriers))
-        if bare is None or len(self._block_barriers) == len(barriers):
-            return bare
-        within = self._uniformly(first, second, bare, partial(self._bare_of, barriers=barriers))
-        return union_of_some([self._other_warp(first, second, bare), *(() if within is None else (within,))])
-
-    def _uniformly(self, first: Execution, second: Execution, pairs: Map,
-                   left: Callable[[Map, _Coordinates, _Coordinates], Map | None]) -> Map | None:
-        """Those of *pairs* that *left* leaves of them by their uniform coordinates; ``None``: none."""
+    def _uniformly(self, first: Execution, second: Execution, pairs: Map, kind: str, scope: Scope) -> Map | None:
+        """:meth:`_left` of *pairs* of executions."""
         x, y = self._uniform(first), self._uniform(second)
         source, sink = ([z.execution.coordinates.index(c) for c in z.names] for z in (x, y))
-        some = left(only_dims(pairs, source, sink), x, y)
-        if some is None:
+        left = self._left(only_dims(pairs, source, sink), x, y, kind, scope)
+        if left is None:
             return None
         to_x, to_y = (subscript_relation(z.execution.coordinates, tuple(map(p.Variable, z.names))) for z in (x, y))
-        found = pairs.intersect(to_x.apply_range(some).apply_range(to_y.reverse()))
+        found = pairs.intersect(to_x.apply_range(left).apply_range(to_y.reverse()))
         return None if found.is_empty() else found
 
-    @cached_property
-    def barriers(self) -> Sequence[Execution]:
-        return [b for b in self._or_instructions if b.node is not TOGETHER]
+    def _left(self, pairs: Map, x: _Coordinates, y: _Coordinates, kind: str, scope: Scope) -> Map | None:
+        """Some of the *pairs* of executions, identified by *x* and *y*, with no place of *scope* between that orders
+        them: a barrier, or for the group of an asynchronous access a wait. ``None``: none.
+        """
+        for place in self._ordering(kind):
+            # a thread's wait covers other threads only behind a barrier with them
+            if _sync(place).scope >= scope and not pairs.is_empty():
+                pairs = pairs.subtract(self._between(x, y, place, kind))
+        return None if pairs.is_empty() else pairs
 
-    @cached_property
-    def _or_instructions(self) -> Sequence[Execution]:
-        """The barriers, and the warp instructions, which order arrays in warp registers only."""
-        return [b for b in self.places if _sync(b).scope is not Scope.THREAD]
+    def _ordering(self, kind: str) -> Sequence[Execution]:
+        """The places that may order pairs: warp instructions order arrays in warp registers only."""
+        if kind == "group":
+            return [b for b in self.places if pending(_sync(b).instructions) is not None]
+        return [b for b in self.places if _sync(b).scope is not Scope.THREAD
+                and (kind == "lanes" or b.node is not TOGETHER)]
 
-    @cached_property
-    def _block_barriers(self) -> Sequence[Execution]:
-        return [b for b in self.barriers if _sync(b).scope >= self._widest]
+    def _by_scope(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Iterator[tuple[Scope, Map]]:
+        """The *pairs* of one block with the scope of the places that order them: those of a group, for which the first
+        one's thread waits, those of two threads, and those of two warps.
+        """
+        wide = all(_sync(place).scope >= self._widest for place in self._ordering(kind))
+        if kind == "group":
+            yield Scope.THREAD, pairs
+            if wide:
+                return
+        for apart in self._on_two_threads(first, second, pairs):
+            yield Scope.WARP, apart
+            if not wide:
+                yield Scope.BLOCK, self._other_warp(first, second, apart)
 
     @cached_property
     def _widest(self) -> Scope:
         """The scope of a barrier for all threads of a block: a warp if the block is one warp."""
         return Scope.WARP if self.launch.threads <= self.launch.machine.warp else Scope.BLOCK
-
-    def _bare_of(self, pairs: Map, x: _Coordinates, y: _Coordinates, barriers: Sequence[Execution]) -> Map | None:
-        """Some of the *pairs* of executions, identified by *x* and *y*, without one of *barriers* between."""
-        for barrier in barriers:
-            if pairs.is_empty():
-                return None
-            pairs = pairs.subtract(self._between(x, y, barrier))
-        return None if pairs.is_empty() else pairs
 
     def _uniform(self, execution: Execution, also: Sequence[str] = ()) -> _Coordinates:
         """The coordinates that order it among barriers: the block's, the loops with barriers; and *also*."""
@@ -258,12 +248,13 @@ class OrderCheck(LaunchCheck):
             return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
         return kept(self.memo, (execution, tuple(also)), found)
 
-    def _between(self, x: _Coordinates, y: _Coordinates, barrier: Execution) -> Map:
-        """Pairs of executions, by *x* and by *y*, with *barrier* between."""
+    def _between(self, x: _Coordinates, y: _Coordinates, place: Execution, kind: str) -> Map:
+        """Pairs of executions, by *x* and by *y*, with *place* between, which for a group waits for that of *x*."""
         def between() -> Map:
-            z = self._at(barrier)
-            return self._first(x, z).intersect_range(z.points).apply_range(self._first(z, y))
-        return kept(self.memo, (x, y, barrier), between)
+            left = pending(_sync(place).instructions) if kind == "group" else None
+            after = self._ended if left is None or commits(_sync(place).instructions) else self._behind
+            return after(x, place, 1 if left is None else left + 1).apply_range(self._first(self._at(place), y))
+        return kept(self.memo, (x, y, place, kind == "group"), between)
 
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
         """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
@@ -286,30 +277,8 @@ class OrderCheck(LaunchCheck):
 
     # {{{ commit groups
 
-    def _by_scope(self, first: Execution, second: Execution, pairs: Map) -> Iterator[tuple[Scope, Map]]:
-        """All *pairs* of one block, for which the first one's thread waits; those of two threads, and of two warps."""
-        yield Scope.THREAD, pairs
-        if all(_sync(place).scope >= self._widest for place in self.places
-               if pending(_sync(place).instructions) is not None):
-            return                           # each wait is for all threads
-        for apart in self._on_two_threads(first, second, pairs):
-            yield Scope.WARP, apart
-            yield Scope.BLOCK, self._other_warp(first, second, apart)
-
-    def _under_way(self, pairs: Map, x: _Coordinates, y: _Coordinates, scope: Scope) -> Map | None:
-        """Some of the *pairs* of executions without a wait between for the group of the asynchronous *x*."""
-        for place in self.places:
-            left = pending(_sync(place).instructions)
-            # a thread's wait covers other threads only behind a barrier with them
-            if left is None or pairs.is_empty() or _sync(place).scope < scope:
-                continue
-            z = self._at(place)
-            waited = (self._ended if commits(_sync(place).instructions) else self._behind)(x, place, left + 1)
-            pairs = pairs.subtract(waited.intersect_range(z.points).apply_range(self._first(z, y)))
-        return None if pairs.is_empty() else pairs
-
     def _ended(self, x: _Coordinates, place: Execution, count: int) -> Map:
-        """Executions of *x* and of *place*, which waits at least for the group committed *count* groups ago."""
+        """Executions of *x* and of *place* behind it, with at least *count* commits up to that of *place*."""
         if count == 1:
             return self._first(x, self._at(place)).intersect_range(self._at(place).points)
         return self._behind(x, place, count - 1)
