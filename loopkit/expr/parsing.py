@@ -28,6 +28,7 @@ from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
+
 class BinaryOperator(NamedTuple):
     """A binary operator: its precedence, that of its right operand, and the node that it makes of its operands."""
 
@@ -124,8 +125,8 @@ class ExpressionParser(Cursor):
     _bound: list[tuple[str, int]] = field(default_factory=list)
 
     def foreign(self, at: int) -> str | None:
-        text = self.tokens.texts[at]
-        if text in ("<", ">") and at and self.tokens.texts[at - 1] == text:
+        text = self.tokens[at].text
+        if text in ("<", ">") and at and self.tokens[at - 1].text == text:
             return _BITS
         return _ELSEWHERE.get(text)
 
@@ -200,7 +201,7 @@ class ExpressionParser(Cursor):
 
     def reference(self, name: str, at: int) -> p.Variable | p.Subscript:
         """The variable or subscript that *name*, the token at *at* and before the current one, begins."""
-        start = self.tokens.starts[at]
+        start = self.tokens[at].start
         if not self.accept("["):
             self.uses.append(NameUse(name, BARE, start))
             return _variable(name)
@@ -214,8 +215,8 @@ class ExpressionParser(Cursor):
         """Expressions up to and over *closer*, at least one."""
         if self.text == closer:
             raise self.error(what)
-        items = [self.expression()]
-        while self.accept(","):
+        items: list[Expression] = []
+        while not items or self.accept(","):
             items.append(self.expression())
         self.take(closer, f"',' or '{closer}'")
         return items
@@ -251,8 +252,7 @@ class ExpressionParser(Cursor):
             self.take(",")
             return self._reduction(operation, at, needed=True)
         if name == "cast":
-            dtype = self.dtype_name()
-            return TypeCast(dtype, self._last_argument())
+            return TypeCast(self.dtype_name(), self._last_argument())
         arguments = [] if self.accept(")") else self._list(")", "an argument")
         if name in self.known.rules:
             self._check_rule(name, len(arguments), at)
@@ -273,7 +273,7 @@ class ExpressionParser(Cursor):
         return value
 
     def _check_rule(self, name: str, given: int, at: int) -> None:
-        self.uses.append(NameUse(name, RULE, self.tokens.starts[at]))
+        self.uses.append(NameUse(name, RULE, self.tokens[at].start))
         self._check_arity("substitution rule", name, self.known.rules[name], given, at)
 
     def _check_arity(self, kind: str, name: str, needed: int, given: int, at: int) -> None:
@@ -282,9 +282,8 @@ class ExpressionParser(Cursor):
             raise self.error(counted, at=at, message=f"The {kind} '{name}' takes {counted}, not {given}.")
 
     def _unknown(self, kind: str, name: str, known: Collection[str], at: int) -> UnknownNameError:
-        source = self.tokens.source
         where = "the kernel" if kind == "iname" else "the kernel language"
-        where += f" (line {source.line_of(self.tokens.starts[at])})"
+        where += f" (line {self.source.line_of(self.tokens[at].start)})"
         return UnknownNameError(kind, name, difflib.get_close_matches(name, list(known), n=2), where=where)
 
     def dtype_name(self) -> str:
@@ -314,14 +313,14 @@ class ExpressionParser(Cursor):
         if self.text == "[" or self._at_name_tuple():
             inames = self._iname_list()
             first = self.at - 1
-            operand = self._last_argument()
+            arguments = [self._last_argument()]
+        else:
+            arguments = self._list(")", "an argument")
+            bare = arguments[0].name if isinstance(arguments[0], p.Variable) else None
+            inames = (bare,) if bare is not None and bare in self.known.inames and len(arguments) == 2 else ()
+        if inames:
             self._bind(inames, first, uses, bound)
-            return Reduction(operation, inames, operand)
-        arguments = self._list(")", "an argument")
-        bare = arguments[0].name if isinstance(arguments[0], p.Variable) else None
-        if bare is not None and bare in self.known.inames and len(arguments) == 2:
-            self._bind((bare,), first, uses, bound)
-            return Reduction(operation, (bare,), arguments[1])
+            return Reduction(operation, inames, arguments[-1])
         if operation in _MINMAX and not needed:
             if len(arguments) < 2:
                 raise self.error(f"two values, or an iname and an expression, for {operation}", at=at)
@@ -332,13 +331,12 @@ class ExpressionParser(Cursor):
 
     def _at_name_tuple(self) -> bool:
         """Are the next tokens ``(i, j),``?"""
-        texts, kinds, at = self.tokens.texts, self.tokens.kinds, self.at
-        if texts[at] != "(" or kinds[at + 1] != "name":
+        tokens, end = self.tokens, self.at + 2
+        if self.text != "(" or tokens[self.at + 1].kind != "name":
             return False
-        end = at + 2
-        while texts[end] == "," and kinds[end + 1] == "name":
+        while tokens[end].text == "," and tokens[end + 1].kind == "name":
             end += 2
-        return end > at + 2 and texts[end] == ")" and texts[end + 1] == ","
+        return end > self.at + 2 and tokens[end].text == ")" and tokens[end + 1].text == ","
 
     def _iname_list(self) -> tuple[str, ...]:
         """``[i, j]`` or ``(i, j)``."""
@@ -359,13 +357,11 @@ class ExpressionParser(Cursor):
         """The text of a domain and its inames."""
         if self.known.read_domain is None:
             raise self.error("an iname")
-        start, depth = self.tokens.starts[self.at], 0
-        while True:
+        first, start, depth = self.at, self.tokens[self.at].start, 0
+        while depth or self.at == first:
             depth += {"{": 1, "}": -1}.get(self.text, 0)
             self.at += 1
-            if not depth:
-                break
-        text = self.tokens.source.text[start:self.tokens.starts[self.at - 1] + 1]
+        text = self.source.text[start:self.tokens[self.at - 1].start + 1]
         return text, self.known.read_domain(text, start)
 
     def _bind(self, inames: tuple[str, ...], at: int, uses: int, bound: int) -> None:
@@ -424,7 +420,8 @@ def parse_expression(text: str, *, inames: Collection[str] = (), rules: Mapping[
     :raises ParseError: *text* is no expression.
     :raises UnknownNameError: it calls an unknown function.
     """
-    parser = ExpressionParser(tokenize(Source(text, what)), known=KnownNames(inames, rules or {}))
+    source = Source(text, what)
+    parser = ExpressionParser(source, tokenize(source), known=KnownNames(inames, rules or {}))
     value = parser.expression()
     parser.end("an operator or the end")
     return value
