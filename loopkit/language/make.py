@@ -19,11 +19,10 @@ from loopkit.kernel.options import Options
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
 from loopkit.language.assumptions import read_assumptions
 from loopkit.language.domains import Domains, domain_texts, read_domains
-from loopkit.language.ids import number_statements
-from loopkit.language.inherited import inherited
+from loopkit.language.inherited import inames_of_parts
 from loopkit.language.iterations import require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
-from loopkit.language.program import ParsedProgram
+from loopkit.language.program import ParsedProgram, number_statements
 from loopkit.language.reductions import Made
 from loopkit.language.rules import read_rules
 from loopkit.language.statements import StatementMaker
@@ -116,7 +115,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     maker = StatementMaker(
         domains, _affine_names(domains, arguments, temporaries),
         {*names, *domains.order, *domains.inline_inames, *operations}, number_statements(program), made, rules,
-        inherited(program, temporaries, rules))
+        inames_of_parts(program, temporaries, rules))
     tree = maker.make(program.body)
     kernel = LoopKernel(
         name=name, arguments=arguments, temporaries={**known, **made.temporaries},

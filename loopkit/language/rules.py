@@ -14,7 +14,7 @@ from loopkit.expr.parsing import InlineReduction
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language.domains import Domains
-from loopkit.language.program import Assignment, ParsedProgram, Rule
+from loopkit.language.program import ParsedProgram, Rule
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,6 @@ class Rules:
                 return walk(substitute(rule.expr, dict(zip(rule.arguments, e.parameters, strict=True))))
             return e
         return walk(expr)
-
-    def mentioned(self, node: Assignment) -> frozenset[str]:
-        """The inames that *node* mentions, in its text, in its rules and in ``{inames=}``."""
-        free = (self.free_inames(self.without_reducing(e, node.start)) for e in node.parts)
-        return frozenset(pattern.text for pattern in node.options.inames or ()).union(*free)
 
     def free_inames(self, expr: Expression) -> frozenset[str]:
         """The inames that *expr* mentions outside of reductions over them, and those that its reductions' domains
