@@ -125,7 +125,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
                                      "declared reorderable") for o in operations.values() if o.reorderable),
         substitutions={rule_name: r.rule for rule_name, r in rules.kept.items()},
         assumptions=_assumptions(assumptions, arguments), options=options, history=history)
-    shaped = {d.name for d in declared.items if isinstance(d, TemporaryVariable) and d.shape is not None}
+    shaped = {name for name, d in declared.items.items() if isinstance(d, TemporaryVariable) and d.shape is not None}
     require_one_meaning(kernel, made.opened, made.final)
     return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))

@@ -168,7 +168,7 @@ class Ids:
 
 
 def number_statements(program: ParsedProgram) -> Ids:
-    """Give every assignment an id: ``id=``, else ``insn``, ``insn_0``, ...; :raises ParseError: an id is given twice."""
+    """Give each assignment an id: ``id=``, else ``insn``, ``insn_0``, ...; :raises ParseError: an id is given twice."""
     every, taken = assignments(program.body), set[str]()
     for node in every:
         given = node.options.id
