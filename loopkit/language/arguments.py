@@ -254,9 +254,10 @@ class _Uses:
 
     def temporary(self, temporary: TemporaryVariable, is_bound: bool) -> TemporaryVariable:
         """*temporary*, which is a parameter of a domain if *is_bound*, completed from the text."""
-        name, shape = temporary.name, self._shape(temporary)
+        name = temporary.name
         if name not in self.written and (name in self.ranks or is_bound):
             raise PreconditionError(f"The temporary '{name}' is read and never written.", subject=name)
+        shape = self._shape(temporary)
         if is_bound and (shape != () or not _may_be_integer(temporary.dtype)):
             raise PreconditionError(f"The temporary '{name}' bounds a domain and is no integer scalar.", subject=name,
                                     hint=f"<int32> {name} = ...")
