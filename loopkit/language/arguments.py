@@ -206,7 +206,7 @@ class _Uses:
                                   ("value argument", values, "<> {}_new = ... declares a temporary"),
                                   ("size parameter", self.sizes, "<int32> {} = ... declares a temporary that may bound "
                                                                  "a loop")):
-            for name in self.written.keys() & known:
+            for name in (x for x in self.written if x in known):
                 raise self.source.error(self.written[name], f"The {what} '{name}' is written.",
                                         "an array or a temporary", hint=hint and hint.format(name))
         self._require_scalars("value argument", values)
