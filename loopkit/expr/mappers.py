@@ -106,10 +106,8 @@ def subexpressions(expr: Expression) -> Iterator[Expression]:
 
 def elements_of(expr: Expression, arrays: Collection[str]) -> Iterator[p.Subscript]:
     """The elements of *arrays* in *expr*."""
-    if isinstance(expr, p.Subscript) and isinstance(expr.aggregate, p.Variable) and expr.aggregate.name in arrays:
-        yield expr
-    for child in children(expr):
-        yield from elements_of(child, arrays)
+    return (e for e in subexpressions(expr) if isinstance(e, p.Subscript) and isinstance(e.aggregate, p.Variable)
+            and e.aggregate.name in arrays)
 
 
 @lru_cache(maxsize=16384)

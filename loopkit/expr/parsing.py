@@ -69,10 +69,9 @@ BARE, RULE = -1, -2
 
 @dataclass(frozen=True, slots=True)
 class NameUse:
-    """One mention of a name in the text.
+    """One mention of a name, at the place *start* of the text.
 
     :ivar rank: the number of its subscripts, :data:`BARE` for a bare name, :data:`RULE` for a substitution rule.
-    :ivar start: its place in the text.
     """
 
     name: str
@@ -215,30 +214,27 @@ class ExpressionParser(Cursor):
         """Expressions up to and over *closer*, at least one."""
         if self.text == closer:
             raise self.error(what)
-        items: list[Expression] = []
-        while not items or self.accept(","):
+        items = [self.expression()]
+        while self.accept(","):
             items.append(self.expression())
         self.take(closer, f"',' or '{closer}'")
         return items
 
     def _keyword(self, word: str, floor: int) -> Expression:
-        if word in _VALUES:
-            self.at += 1
+        if self.accept(*_VALUES):
             return _VALUES[word]
-        if word == "not":
-            if floor >= _NOT:
-                raise self.error("an expression", hint="put parentheses around the 'not'")
-            self.at += 1
+        if word == "not" and floor >= _NOT:
+            raise self.error("an expression", hint="put parentheses around the 'not'")
+        if self.accept("not"):
             return p.LogicalNot(self.expression(_NOT - 1))
-        if word == "if":
-            start = self.at
-            self.at += 1
-            self.take("(", "'(': if(condition, a, b)")
-            parts = self._list(")", "a condition")
-            if len(parts) != 3:
-                raise self.error("three arguments: if(condition, a, b)", at=start)
-            return p.If(*parts)
-        raise self.error("an expression")
+        start = self.at
+        if not self.accept("if"):
+            raise self.error("an expression")
+        self.take("(", "'(': if(condition, a, b)")
+        parts = self._list(")", "a condition")
+        if len(parts) != 3:
+            raise self.error("three arguments: if(condition, a, b)", at=start)
+        return p.If(*parts)
 
     def _call(self, name: str, at: int) -> Expression:
         """The call of *name*, the token at *at*, from behind its parenthesis."""
@@ -288,12 +284,11 @@ class ExpressionParser(Cursor):
 
     def dtype_name(self) -> str:
         """Step over ``float32`` or ``np.float32``; numpy's name of it."""
-        word, at = self.name("a dtype, such as float32"), self.at - 1
-        if word in ("np", "numpy") and self.text == ".":
-            self.at += 1
-            word, at = self.name("a dtype, such as float32"), self.at - 1
+        word = self.name("a dtype, such as float32")
+        if word in ("np", "numpy") and self.accept("."):
+            word = self.name("a dtype, such as float32")
         if word not in DTYPE_NAMES:
-            raise self._unknown("dtype", word, DTYPE_NAMES, at)
+            raise self._unknown("dtype", word, DTYPE_NAMES, self.at - 1)
         return named_dtype(DTYPE_NAMES[word]).name
 
     # }}}
@@ -399,13 +394,9 @@ def read_number(text: str) -> int | float | complex | TypeCast | str:
         return "integers have 64 bits at most"
     if value == math.inf:
         return "the largest float64 is 1.797e308"
-    if not suffix:
-        return value
-    if suffix in ("j", "J"):
-        return value * 1j
     if suffix in LITERAL_SUFFIXES:
         return TypeCast(LITERAL_SUFFIXES[suffix], value)
-    return f"a product is written {digits}*{suffix}"
+    return value if not suffix else value * 1j if suffix in ("j", "J") else f"a product is written {digits}*{suffix}"
 
 
 def parse_expression(text: str, *, inames: Collection[str] = (), rules: Mapping[str, int] | None = None,
