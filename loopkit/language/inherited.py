@@ -114,8 +114,7 @@ class _PartCollector:
     def __init__(self, rules: Rules, temporaries: Collection[str]) -> None:
         self.rules = rules
         self.temporaries = frozenset(temporaries)
-        self.bounds = {x: self.temporaries.intersection(d.points.params) for d in rules.domains.domains
-                       for x in d.inames}
+        self.bounds = {x: self.temporaries.intersection(d.params) for d in rules.domains.domains for x in d.inames}
 
     def parts(self, nodes: Iterable[Node], around: frozenset[str], opened: frozenset[str],
               above: tuple[ProgramPart, ...]) -> Iterator[ProgramPart]:
@@ -151,7 +150,7 @@ class _PartCollector:
         if not has_reduction(expr):
             yield from ((name, around) for name in variables(expr) & self.temporaries)
         elif isinstance(expr, Reduction):
-            bounding = self.rules.domains.inline(expr.domain_text).points.params if isinstance(expr, InlineReduction) \
+            bounding = self.rules.domains.inline[expr.domain_text].params if isinstance(expr, InlineReduction) \
                 else [name for x in expr.inames for name in self.bounds.get(x, ())]
             yield from ((name, around) for name in self.temporaries.intersection(bounding))
             yield from self._reads(expr.expr, around.union(expr.inames))

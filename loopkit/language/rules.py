@@ -35,7 +35,7 @@ class Rules:
         """Add *rule*, which calls only rules that were added before."""
         name, arguments = rule.rule.name, rule.rule.arguments
         for e in subexpressions(rule.rule.expr):
-            for bound in self.domains.inline(e.domain_text).points.params if isinstance(e, InlineReduction) else ():
+            for bound in self.domains.inline[e.domain_text].params if isinstance(e, InlineReduction) else ():
                 if bound in arguments:
                     raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
                                             "bounds in parameters and inames")
@@ -82,7 +82,7 @@ class Rules:
             return variables(expr).intersection(order)
         match expr:
             case InlineReduction():
-                needed = self.domains.inline(expr.domain_text).points.params
+                needed = self.domains.inline[expr.domain_text].params
                 found = self.free_inames(expr.expr).union(x for x in needed if x in order or x in expr.inames)
                 # an inline iname of a reduction around this one is no iname of the kernel and falls out there
                 return self.domains.ancestors(found.difference(expr.inames))

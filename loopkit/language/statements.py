@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import has_reduction
+from loopkit.expr.mappers import has_reduction, update_of
 from loopkit.expr.text import to_text
 from loopkit.expr.tokens import Source
-from loopkit.expr.updates import update_of
 from loopkit.kernel.kernel import unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq

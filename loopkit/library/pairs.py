@@ -129,8 +129,9 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
     knl = lk.add_dtypes(knl, {"x,y,z,q,phi": known})
     knl = lk.split_iname(knl, "k", threads, outer_tag="g.0", inner_tag="l.0")
     # a block has a piece of the bodies, a thread some of them
-    knl = lk.split_levels(knl, "i", {"i_outer": None, "i_item": bodies, "i_thread": across},
-                          tags={"i_outer": "g.0", "i_item": "unr", "i_thread": "l.1"})
+    knl = lk.split_iname(knl, "i", together, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", across, outer_iname="i_item", inner_iname="i_thread", outer_tag="unr",
+                         inner_tag="l.1")
     # a block copies the other bodies tile by tile; a thread copies all components of a body
     knl = lk.prioritize_loops(knl, "p, t, i_item")
     knl = lk.precompute(knl, "of", ["j"], within="partial", temporary_name="others", default_tag=None,
