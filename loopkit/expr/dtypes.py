@@ -105,8 +105,6 @@ def literal_type(value: object) -> Type:
             raise TypeError(f"{value!r} is no number of the kernel language")
 
 
-# {{{ promotion
-
 @lru_cache(maxsize=1024)
 def join(a: Type, b: Type) -> Type:
     """The common type of two values, as of the branches of an ``if``.
@@ -178,10 +176,6 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
     """float32 for complex64, float64 for complex128, else *dtype*."""
     return {COMPLEX64: FLOAT32, COMPLEX128: FLOAT64}.get(dtype, dtype)
 
-# }}}
-
-
-# {{{ expressions
 
 def type_of(expr: Expression, lookup: Lookup) -> Type | None:
     """The type of an expression, weak or not; ``None`` if it depends on a name whose type is not known yet.
@@ -282,5 +276,3 @@ def _no_complex(expr: Expression, found: Type | None) -> Type | None:
 
 _WORDS: Mapping[type, str] = {p.Min: "minimum", p.Max: "maximum", p.FloorDiv: "floor division",
                               p.Remainder: "remainder"}
-
-# }}}

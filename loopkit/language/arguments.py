@@ -36,8 +36,6 @@ class Declared:
     rest_at: int | None
 
 
-# {{{ declarations
-
 def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterable[TemporaryVariable]) -> Declared:
     """kernel_data with dtypes and shapes in normal form.
 
@@ -99,11 +97,6 @@ def _shape(name: str, shape: object) -> tuple[Expression, ...] | None:
                  int(a) if isinstance(a, int | np.integer) else a for a in listed)
 
 
-# }}}
-
-
-# {{{ mentions
-
 def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collection[str]) -> dict[str, NameUse]:
     """The first mention of every array and scalar; :raises ParseError: another one contradicts it."""
     error = program.source.error
@@ -132,8 +125,6 @@ def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collec
 
 def _ranked(rank: int) -> str:
     return "without subscripts" if rank == BARE else "with one subscript" if rank == 1 else f"with {rank} subscripts"
-
-# }}}
 
 
 def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, TemporaryVariable]:

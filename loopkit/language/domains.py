@@ -22,8 +22,6 @@ _TUPLE = re.compile(r"\s*\[(?P<dims>[^\[\]]*)\]\s*(?P<colon>:)?")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-# {{{ reading
-
 def read_domain(source: Source, text: str, start: int) -> InstanceSet:
     """The domain *text* at the position *start* of *source*.
 
@@ -89,8 +87,6 @@ def _place(text: str, name: str) -> int:
     """The place of *name* in the braces of the domain *text*."""
     match = re.compile(rf"\b{name}\b").search(text, text.index("{"))
     return match.start() if match else 0
-
-# }}}
 
 
 @dataclass

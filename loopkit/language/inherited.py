@@ -64,8 +64,6 @@ def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules:
     return {part.start: part.mentioned | gained[part] for part in parts}
 
 
-# {{{ the largest solution
-
 #: Stands among the inames of a value for which no bound was found yet.
 _UNBOUND = ""
 
@@ -103,10 +101,6 @@ def _inames_of_values(writers: Sequence[ProgramPart], gained: Gains) -> frozense
     each = [w.own.union(*(gained[part] for part in (w, *w.above))) - w.subscripts for w in writers]
     return frozenset.intersection(*each) if each else _NONE
 
-# }}}
-
-
-# {{{ the parts of the text
 
 class _PartCollector:
     """Collects the parts of the program from the tree of the text."""
@@ -157,8 +151,6 @@ class _PartCollector:
         else:
             for child in children(expr):
                 yield from self._reads(child, around)
-
-# }}}
 
 
 def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writers, gained: Gains) -> ParseError:

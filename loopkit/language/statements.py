@@ -87,8 +87,6 @@ class StatementMaker(Hoister):
                     items.extend(self._if(node, context))
         return items
 
-    # {{{ loops
-
     def _nest(self, mentioned: frozenset[str], context: Context) -> tuple[str, ...]:
         """The inames of a statement that mentions *mentioned*, outermost first."""
         every = self.domains.ancestors(mentioned | context.mentions)
@@ -118,10 +116,6 @@ class StatementMaker(Hoister):
         inner = replace(context, order=order, opened=len(order), mentions=context.mentions.union(order))
         body = nest(order[len(context.order):], group(self._items(node.body, inner)))
         return Item(context.order[context.opened:], body)
-
-    # }}}
-
-    # {{{ conditions
 
     def _if(self, node: IfBlock, context: Context) -> list[Item]:
         condition = self.rules.expanded(node.condition, node.start)
@@ -160,10 +154,6 @@ class StatementMaker(Hoister):
         while all(len(n) > shared and n[shared] == nests[0][shared] for n in nests):
             shared += 1
         return nests[0][:shared]
-
-    # }}}
-
-    # {{{ assignments
 
     def _assignment(self, node: Assignment, context: Context) -> Item:
         self._require_inames(node.options.inames or ())
@@ -251,5 +241,3 @@ class StatementMaker(Hoister):
         final = replace(statement, assignee=assignee, expression=without(statement.expression, place),
                         predicates=predicates)
         return final, seq(*trees, Leaf(final.id))
-
-    # }}}

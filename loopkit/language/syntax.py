@@ -120,8 +120,6 @@ class _StatementParser(ExpressionParser):
         if self.kind not in ("newline", "end"):
             raise self.error(expected)
 
-    # {{{ blocks
-
     def _for(self) -> ForBlock:
         start = self.at
         self.at += 1
@@ -164,10 +162,6 @@ class _StatementParser(ExpressionParser):
             found.append(Pattern(self.name(expected), start))
         return tuple(found)
 
-    # }}}
-
-    # {{{ substitution rules
-
     def _rule(self) -> Rule:
         start = self.at
         name = self._new_name("a name for the substitution rule")
@@ -202,10 +196,6 @@ class _StatementParser(ExpressionParser):
         if self.kind == "name" and (fault := names.fault(name)) is not None:
             raise self.error(expected, message=f"'{name}' {fault}.")
         return self.name(expected)
-
-    # }}}
-
-    # {{{ assignments
 
     def _assignment(self) -> Assignment:
         start = self.at
@@ -267,8 +257,6 @@ class _StatementParser(ExpressionParser):
                 raise self.error("a name or a pattern")
             patterns.append(Pattern(self.source.text[start:self.tokens[self.at].start].strip(), start))
         return tuple(patterns)
-
-    # }}}
 
 
 #: The options with a value, by name.
