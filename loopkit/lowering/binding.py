@@ -26,7 +26,8 @@ from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, Launch
 from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import first_value
-from loopkit.poly.sets import InstanceSet, Set, at_least
+from loopkit.poly.piecewise import at_least
+from loopkit.poly.sets import InstanceSet, Set
 
 #: An axis and the inames that lie on it in some statement, outermost first.
 OnAxis = tuple[str, tuple[str, ...]]

@@ -13,7 +13,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting
 from loopkit.lowering.lowered import Launch, Lowered
-from loopkit.poly.piecewise import as_points, piecewise_relation
+from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import (
     only_dims,
     other_instance,
@@ -21,7 +21,7 @@ from loopkit.poly.relations import (
     same_element,
     smallest_pair,
 )
-from loopkit.poly.sets import InstanceSet, Map, lexmin_point
+from loopkit.poly.sets import InstanceSet, Map, as_points, lexmin_point
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_order import program_meeting, required_order
 from loopkit.verification.validation_walk import Execution, host_executions
