@@ -13,7 +13,6 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting
 from loopkit.lowering.lowered import Launch, Lowered
-from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import (
     only_dims,
     other_instance,
@@ -22,7 +21,7 @@ from loopkit.poly.relations import (
     shared_dims,
     smallest_pair,
 )
-from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_order import required_order
 from loopkit.verification.validation_walk import Execution, host_executions

@@ -22,9 +22,9 @@ from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.enumerated import where_holds
 from loopkit.poly.limits import kept
-from loopkit.poly.piecewise import as_points, piecewise_relation, points_where, projected
+from loopkit.poly.piecewise import piecewise_relation, points_where, projected
 from loopkit.poly.relations import other_instance, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_walk import Execution, LaunchCheck
 
