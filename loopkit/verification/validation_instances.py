@@ -35,7 +35,7 @@ class InstanceCheck(LaunchCheck):
 
     def findings(self) -> Iterator[Mismatch]:
         for s, bound in self.launch.statements.items():
-            if any(not _says(e, bound.statement) for e in self.executions.get(s, ())):
+            if any(not _has_instance(e, bound.statement) for e in self.executions.get(s, ())):
                 yield self.mismatch("undecided", s, f"the program does not say which instances of '{s}' run where")
                 continue
             try:
@@ -58,10 +58,10 @@ class InstanceCheck(LaunchCheck):
         names = (*axes, *map(_own_name, s.inames))
         wanted = self._wanted(bound, axes)
         own = names[len(axes):]
-        sure = wanted.intersect(self.grid.onto(names, self.grid.must_exist(bound.hardware)))
-        lost = self._domain(s).subtract(projected(sure, names, own))
-        if not lost.is_empty():
-            real = self.grid.without_place(lost, own, wanted, names)
+        existing = wanted.intersect(self.grid.onto(names, self.grid.must_exist(bound.hardware)))
+        unplaced = self._domain(s).subtract(projected(existing, names, own))
+        if not unplaced.is_empty():
+            real = self.grid.without_place(unplaced, own, wanted, names)
             if real is None:
                 yield self.mismatch("undecided", s.id, f"whether each instance of '{s.id}' has a thread cannot be told")
             else:
@@ -147,8 +147,8 @@ class InstanceCheck(LaunchCheck):
 
     def _once(self, bound: BoundStatement, axes: tuple[str, ...], execution: Execution, relation: Map) -> bool:
         """Is each instance executed at most once here?"""
-        told = {e.name for e in execution.instance.values() if isinstance(e, p.Variable)}
-        return (not bound.auto and told.issuperset(execution.loops)) or self._by_numbers(axes, execution) \
+        identified = {e.name for e in execution.instance.values() if isinstance(e, p.Variable)}
+        return (not bound.auto and identified.issuperset(execution.loops)) or self._by_numbers(axes, execution) \
             or bool(relation.is_injective())
 
     def _by_numbers(self, axes: tuple[str, ...], execution: Execution) -> bool:
@@ -238,9 +238,9 @@ class InstanceCheck(LaunchCheck):
             value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
         if node.combine != combine:
             yield self.mismatch("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
-        if (asked := instructions_of(s, node.target, node.value, self.storages)) != node.instructions:
+        if (expected := instructions_of(s, node.target, node.value, self.storages)) != node.instructions:
             has, needs = (", ".join(title for i in own for title in i.titles) or "plain"
-                          for own in (node.instructions, asked))
+                          for own in (node.instructions, expected))
             yield self.mismatch("value", s.id, f"'{s.id}' is {has} instead of {needs}")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
             if substitute(in_storage(own, self.storages), dict(node.instance)) == expr:
@@ -335,7 +335,7 @@ def _own_name(iname: str) -> str:
     return f"'{iname}"
 
 
-def _says(execution: Execution, statement: Statement) -> bool:
+def _has_instance(execution: Execution, statement: Statement) -> bool:
     """Does an assignment give the value of each iname of its statement?"""
     return isinstance(execution.node, Assign) and tuple(x for x, _ in execution.node.instance) == statement.inames
 

@@ -196,8 +196,8 @@ class _Walk:
         """Bounds of *statement* that are read from memory; none if its conditions read the same values."""
         s = self.kernel.statement_by_id[statement]
         data = frozenset(data_params(self.kernel, s.domain))
-        asked = frozenset[str]().union(*map(variables, s.predicates))
-        return data if data.isdisjoint(asked) else frozenset()
+        conditions = frozenset[str]().union(*map(variables, s.predicates))
+        return data if data.isdisjoint(conditions) else frozenset()
 
 
 @dataclass(frozen=True, eq=False)
