@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from loopkit.analysis.witnesses import parameters_of, witness_at
-from loopkit.errors import ENTRY_POINTS, LoopkitError, UndecidedError, Witness
+from loopkit.errors import ENTRY_POINTS, LoopkitError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.relations import smallest_pair
 from loopkit.poly.sets import InstanceSet, Map, lexmin_point
@@ -57,11 +57,6 @@ def refuted(error: LoopkitError) -> Finding:
 def undecided(text: str) -> Finding:
     """The finding for a question that the analysis cannot decide."""
     return Finding(Verdict.UNDECIDED, text)
-
-
-def gave_up(error: UndecidedError) -> Finding:
-    """The finding for a question beyond isl's budget."""
-    return undecided(f"{error.message} {error.reason}")
 
 
 def smallest_witness(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> Witness:

@@ -105,25 +105,22 @@ class InstanceCheck(LaunchCheck):
         """The instances at which the affine conditions of the statement hold."""
         def domain() -> Set:
             points = as_points(s.domain.intersect_params(self.kernel.assumptions).set)
-            conditions = (as_points(points_where(c, s.inames)) for c in self._own_conditions(s)[0])
-            return reduce(Set.intersect, conditions, points)
+            return reduce(Set.intersect, map(as_points, self._own_conditions(s)[0]), points)
         return kept(self.memo, s.id, domain)
 
-    def _own_conditions(self, s: Statement) -> tuple[list[Expression], list[Expression]]:
+    def _own_conditions(self, s: Statement) -> tuple[list[Set], list[Expression]]:
         """The conditions for an instance of *s* to run: the affine ones in inames and sizes, and those on data."""
-        affine: list[Expression] = []
-        others: list[Expression] = []
-        for predicate in s.predicates:
-            for condition in _conjuncts(expand_rules(predicate, self.kernel.substitutions)):
-                try:
-                    if not variables(condition) <= self.kernel.value_params.union(s.inames):
-                        raise NotAffineError(str(condition))
-                    points_where(condition, s.inames)
-                except NotAffineError:
-                    others.append(condition)
-                else:
-                    affine.append(condition)
-        return affine, others
+        conditions = {c: self._where(c, s.inames) for predicate in s.predicates
+                      for c in _conjuncts(expand_rules(predicate, self.kernel.substitutions))}
+        return ([points for points in conditions.values() if points is not None],
+                [c for c, points in conditions.items() if points is None])
+
+    def _where(self, condition: Expression, dims: tuple[str, ...]) -> Set | None:
+        """The points at which *condition* holds; ``None``: it is not affine in *dims* and sizes."""
+        if variables(condition) <= self.kernel.value_params.union(dims):
+            with suppress(NotAffineError):
+                return points_where(condition, dims)
+        return None
 
     def _axes(self, bound: BoundStatement) -> tuple[str, ...]:
         """The coordinates that distinguish executions of one instance: all that the box is not distributed over."""
@@ -222,13 +219,9 @@ class InstanceCheck(LaunchCheck):
 
     def _holds(self, execution: Execution, condition: Expression, holds: bool) -> bool:
         """Is *condition* affine at *execution*, with the instances being exactly those at which it has this truth?"""
-        if not variables(condition) <= self.kernel.value_params.union(execution.coordinates):
-            return False
-        try:
-            points = points_where(condition, execution.coordinates)
-        except NotAffineError:
-            return False
-        return bool(execution.points.is_disjoint(points) if not holds else execution.points.is_subset(points))
+        points = self._where(condition, execution.coordinates)
+        return points is not None and bool(
+            execution.points.is_subset(points) if holds else execution.points.is_disjoint(points))
 
     def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         s, node = bound.statement, execution.node
@@ -260,14 +253,10 @@ class InstanceCheck(LaunchCheck):
         if a == b:
             return None
         points = execution.points if points is None else points
-        known = self.kernel.value_params.union(execution.coordinates)
-        if variables(a) | variables(b) <= known:
-            try:
-                apart = points.intersect(points_where(p.Comparison(a, "!=", b), execution.coordinates))
-            except NotAffineError:
-                pass
-            else:
-                return None if apart.is_empty() else (a, b, apart)
+        apart = self._where(p.Comparison(a, "!=", b), execution.coordinates)
+        if apart is not None:
+            apart = points.intersect(apart)
+            return None if apart.is_empty() else (a, b, apart)
         if isinstance(b, p.If) and (meant := self._branch(execution, b, points)) is not None:
             # the program may have the branch alone, a choice itself, or the branch inside the choice
             if self._of_one_type(meant, b) and self._difference(execution, a, meant, points) is None:
@@ -291,11 +280,8 @@ class InstanceCheck(LaunchCheck):
 
     def _branches(self, execution: Execution, condition: Expression, points: Set) -> tuple[Set, Set, Set]:
         """The points of a condition and of its branches, as far as they can be separated."""
-        if variables(condition) <= self.kernel.value_params.union(execution.coordinates):
-            with suppress(NotAffineError):
-                holds = points_where(condition, execution.coordinates)
-                return points, points.intersect(holds), points.subtract(holds)
-        return points, points, points
+        holds = self._where(condition, execution.coordinates)
+        return (points, points, points) if holds is None else (points, points.intersect(holds), points.subtract(holds))
 
     def _branch(self, execution: Execution, choice: p.If, points: Set) -> Expression | None:
         """The branch of *choice* that is taken at all of *points*, if it is always the same one."""
