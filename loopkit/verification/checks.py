@@ -63,8 +63,7 @@ CHECKS: dict[str, Checker] = {
 
 def report_of(subject: Subject, *, full: bool = False) -> Report:
     """All checks of *subject*; a question beyond isl's budget is undecided."""
-    return Report(subject.kernel.name, tuple(
-        _made(subject, name) for name in CHECKS if full or name != "program"))
+    return Report(subject.kernel.name, tuple(_made(subject, name) for name in CHECKS if full or name != "program"))
 
 
 def _made(subject: Subject, name: str) -> Check:

@@ -309,9 +309,8 @@ class InstanceCheck(LaunchCheck):
                             for x in elements_of(substitute(expr, e.names), (array.name,)))
                 for i, extent in ((i, n) for x in elements for i, n in zip(x.index_tuple, array.shape, strict=True)):
                     outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
-                    yield from self.at_points(
-                        "box", s, f"'{s}' leaves the {extent} elements along an axis of '{array.name}'",
-                        e.where(outside), e.coordinates)
+                    text = f"'{s}' leaves the {extent} elements along an axis of '{array.name}'"
+                    yield from self.at_points("box", s, text, e.where(outside), e.coordinates)
 
     # }}}
 

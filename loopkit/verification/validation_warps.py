@@ -86,9 +86,8 @@ class WarpRegisterCheck(LaunchCheck):
         pairs = pairs.subtract(equal_coordinates(e.coordinates, [meant, warps], f.coordinates, [number, warps]))
         assert isinstance(e.node, Assign)
         s = e.node.statement
-        yield from self.at_points(
-            "lane", s, f"'{s}' looks for an element of '{array.name}' in a lane that holds another", pairs.domain(),
-            e.coordinates)
+        text = f"'{s}' looks for an element of '{array.name}' in a lane that holds another"
+        yield from self.at_points("lane", s, text, pairs.domain(), e.coordinates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,9 +195,8 @@ class ProductCheck(LaunchCheck):
         same = [p.Variable(c) for c in e.coordinates if c not in self.grid.along("l")]
         sources = equal_coordinates(e.coordinates, [*same, source], e.coordinates, [*same, number])
         pairs = places(read, at).subtract(sources.apply_range(places(given, {})))
-        yield from self.at_points(
-            "product", statement, f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}",
-            pairs.domain(), e.coordinates)
+        text = f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}"
+        yield from self.at_points("product", statement, text, pairs.domain(), e.coordinates)
 
     # }}}
 
