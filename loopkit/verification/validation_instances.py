@@ -12,7 +12,6 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
 from loopkit.analysis.dependences import dependences
-from loopkit.ast.nodes import Assign
 from loopkit.expr.dtypes import WEAK_INT, Type, type_of
 from loopkit.expr.mappers import children, elements_of, head_of, replaced, substitute, variables
 from loopkit.kernel.data import AddressSpace
@@ -35,7 +34,7 @@ class InstanceCheck(LaunchCheck):
 
     def findings(self) -> Iterator[Mismatch]:
         for s, bound in self.launch.statements.items():
-            if any(not _has_instance(e, bound.statement) for e in self.executions.get(s, ())):
+            if any(tuple(x for x, _ in e.assign.instance) != bound.statement.inames for e in self.executions.get(s, ())):
                 yield self.mismatch("undecided", s, f"the program does not say which instances of '{s}' run where")
                 continue
             try:
@@ -224,8 +223,7 @@ class InstanceCheck(LaunchCheck):
             execution.points.is_subset(points) if holds else execution.points.is_disjoint(points))
 
     def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
-        s, node = bound.statement, execution.node
-        assert isinstance(node, Assign)
+        s, node = bound.statement, execution.assign
         value, combine = expanded_expression(self.kernel, s), s.combine
         if combine is not None and combine in self.kernel.operations:
             value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
@@ -304,8 +302,7 @@ class InstanceCheck(LaunchCheck):
         others = [a for a in self.function.arrays if a.shape != self.storages[a.name].in_memory]
         for array, s in product(others, self.launch.statements):
             for e in self.executions.get(s, ()):
-                assert isinstance(e.node, Assign)
-                elements = (x for expr in (e.node.target, e.node.value)
+                elements = (x for expr in (e.assign.target, e.assign.value)
                             for x in elements_of(substitute(expr, e.names), (array.name,)))
                 for i, extent in ((i, n) for x in elements for i, n in zip(x.index_tuple, array.shape, strict=True)):
                     outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
@@ -318,11 +315,6 @@ class InstanceCheck(LaunchCheck):
 def _own_name(iname: str) -> str:
     """The dimension of a statement's *iname*, distinct from a coordinate of the same name."""
     return f"'{iname}"
-
-
-def _has_instance(execution: Execution, statement: Statement) -> bool:
-    """Does an assignment give the value of each iname of its statement?"""
-    return isinstance(execution.node, Assign) and tuple(x for x, _ in execution.node.instance) == statement.inames
 
 
 def _conjuncts(condition: Expression) -> Iterator[Expression]:

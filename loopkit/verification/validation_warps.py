@@ -44,8 +44,7 @@ class WarpRegisterCheck(LaunchCheck):
         own: list[tuple[Execution, Map]] = []
         others: list[tuple[Execution, Map]] = []
         for e in (e for some in self.executions.values() for e in some):
-            node = e.node
-            assert isinstance(node, Assign)
+            node = e.assign
             for element in dict.fromkeys(x for part in (node.target, node.value)
                                          for x in elements_of(part, (array.name,))):
                 index = [substitute(i, e.names) for i in element.index_tuple[-array.lanes:]]
@@ -84,8 +83,7 @@ class WarpRegisterCheck(LaunchCheck):
         pairs = cells.apply_range(theirs.reverse())
         warps = floor_div(number, self.launch.machine.warp)
         pairs = pairs.subtract(equal_coordinates(e.coordinates, [meant, warps], f.coordinates, [number, warps]))
-        assert isinstance(e.node, Assign)
-        s = e.node.statement
+        s = e.assign.statement
         text = f"'{s}' looks for an element of '{array.name}' in a lane that holds another"
         yield from self.at_points("lane", s, text, pairs.domain(), e.coordinates)
 
