@@ -18,7 +18,8 @@ from loopkit.errors import ParseError
 from loopkit.expr.tokens import Cursor, Source, Token
 
 FUNCTIONS = frozenset({"floor", "ceil", "floord", "ceild", "min", "max"})
-KEYWORDS = FUNCTIONS | {"and", "or", "not", "exists", "mod", "true", "false", "implies"}
+_NO_FUNCTIONS = frozenset({"and", "or", "not", "exists", "mod", "true", "false", "implies"})
+KEYWORDS = FUNCTIONS | _NO_FUNCTIONS
 #: isl ignores the case of its keywords.
 _WORDS_OF_ISL = KEYWORDS | {"infty", "infinity", "nan", "rat"}
 
@@ -26,8 +27,6 @@ _TOKEN = re.compile(r"(?P<number>\d+)|(?P<name>[A-Za-z_]\w*)|(?P<op>->|<=|>=|==|
                     r"|(?P<other>\S)", re.ASCII)
 _RELATIONS = frozenset({"<", "<=", ">", ">=", "=", "==", "!="})
 _JUNCTIONS = frozenset({"and", "or", "implies", "&&", "||"})
-
-
 _NAME = re.compile(r"\d+|([A-Za-z_]\w*)", re.ASCII)
 _EXISTS = re.compile(r"\bexists\s*\(?([^:]*):")
 
@@ -142,12 +141,7 @@ class _DomainParser(Cursor):
             if not self.term():
                 raise self.error("a condition")
             return True
-        if self.accept("true", "false"):
-            return True
-        if self.accept("exists"):
-            self.exists()
-            return True
-        if self.text == "(" and self.parenthesised_condition():
+        if self.accept("true", "false") or self.exists() or self.parenthesised_condition():
             return True
         self.forms()
         if self.text not in _RELATIONS:
@@ -162,7 +156,9 @@ class _DomainParser(Cursor):
             self.forms()
         return True
 
-    def exists(self) -> None:
+    def exists(self) -> bool:
+        if not self.accept("exists"):
+            return False
         opened = self.accept("(")
         while self.text != ":":
             if self.kind != "name":
@@ -176,19 +172,20 @@ class _DomainParser(Cursor):
         self.condition()
         if opened:
             self.take(")", "'and', 'or' or ')'")
+        return True
 
     def parenthesised_condition(self) -> bool:
         """Step over ``( condition )``, unless the parentheses enclose a form."""
-        start, depth, at = self.at, 0, self.at
-        while True:
-            text = self.tokens[at].text
+        depth = 0
+        for _, text, _ in self.tokens[self.at:]:
             depth += {"(": 1, ")": -1}.get(text, 0)
+            if not depth:
+                return False
             if text in _RELATIONS | _JUNCTIONS | {"not", "exists", "true", "false"}:
                 break
-            if not depth or not text:
-                return False
-            at += 1
-        self.at = start + 1
+        else:
+            return False
+        self.take("(")
         self.condition()
         self.take(")", "'and', 'or' or ')'")
         return True
@@ -222,7 +219,7 @@ class _DomainParser(Cursor):
             elif self.accept("/", "//", "%", "mod"):
                 if not self.factor():
                     raise self.error("a constant divisor", at=operator, message=f"{self.subject} divides by a name.")
-            elif constant and ((self.kind == "name" and self.text not in KEYWORDS - FUNCTIONS) or self.text == "("):
+            elif constant and ((self.kind == "name" and self.text not in _NO_FUNCTIONS) or self.text == "("):
                 constant = self.factor()
             else:
                 return constant
@@ -235,9 +232,8 @@ class _DomainParser(Cursor):
             self.take(")", "an operator or ')'")
             return constant
         if self.text.isdigit():
-            self.at += 1
-            return True
-        if self.kind != "name" or (self.text in KEYWORDS - FUNCTIONS and self.text != "mod"):
+            return self.accept(self.text)
+        if self.kind != "name" or self.text in _NO_FUNCTIONS - {"mod"}:
             raise self.error("an affine form")
         return self.named()
 

@@ -34,11 +34,10 @@ class Rules:
     def add(self, rule: Rule) -> None:
         """Add *rule*, which calls only rules that were added before."""
         name, arguments = rule.rule.name, rule.rule.arguments
-        for e in subexpressions(rule.rule.expr):
-            for bound in self.domains.inline[e.domain_text].params if isinstance(e, InlineReduction) else ():
-                if bound in arguments:
-                    raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
-                                            "bounds in parameters and inames")
+        texts = [e.domain_text for e in subexpressions(rule.rule.expr) if isinstance(e, InlineReduction)]
+        for bound in (x for text in texts for x in self.domains.inline[text].params if x in arguments):
+            raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
+                                    "bounds in parameters and inames")
         body = self.without_reducing(rule.rule.expr, rule.start)
         rule = replace(rule, rule=SubstitutionRule(name, arguments, body))
         (self.reducing if has_reduction(body) else self.kept)[name] = rule
@@ -61,22 +60,20 @@ class Rules:
 
         def walk(e: Expression) -> Expression:
             e = map_children(e, walk)
-            if isinstance(e, p.Call) and isinstance(e.function, p.Variable) and e.function.name in rules:
-                rule = rules[e.function.name].rule
-                captured = bound_inames(rule.expr) & frozenset().union(*map(variables, e.parameters))
-                if captured:
-                    iname = min(captured)
-                    raise self.source.error(
-                        start, f"An argument of '{rule.name}' uses the iname '{iname}', over which '{rule.name}' "
-                        "reduces.", f"an argument without '{iname}'")
-                return walk(substitute(rule.expr, dict(zip(rule.arguments, e.parameters, strict=True))))
-            return e
+            if not (isinstance(e, p.Call) and isinstance(e.function, p.Variable) and e.function.name in rules):
+                return e
+            rule = rules[e.function.name].rule
+            captured = bound_inames(rule.expr) & frozenset().union(*map(variables, e.parameters))
+            if captured:
+                iname = min(captured)
+                raise self.source.error(
+                    start, f"An argument of '{rule.name}' uses the iname '{iname}', over which '{rule.name}' reduces.",
+                    f"an argument without '{iname}'")
+            return walk(substitute(rule.expr, dict(zip(rule.arguments, e.parameters, strict=True))))
         return walk(expr)
 
     def free_inames(self, expr: Expression) -> frozenset[str]:
-        """The inames that *expr* mentions outside of reductions over them, and those that its reductions' domains
-        need.
-        """
+        """The inames that *expr* mentions outside of reductions over them, and that its reductions' domains need."""
         order = self.domains.order
         if not has_reduction(expr) and self._inames.keys().isdisjoint(called(expr)):
             return variables(expr).intersection(order)

@@ -110,7 +110,9 @@ class _StatementParser(ExpressionParser):
             else:
                 nodes.append(self._assignment())
 
-    def _filled_block(self, opened_at: int) -> tuple[Node, ...]:
+    def _filled_block(self, opened_at: int, expected: str) -> tuple[Node, ...]:
+        """The end of a line, in place of which *expected* is allowed, and the statements behind it."""
+        self._line_end(expected)
         body = self.block(opened_at)
         if not body:
             raise self.error("a statement", message=f"Nothing stands before this '{self.text}'.")
@@ -124,8 +126,7 @@ class _StatementParser(ExpressionParser):
         start = self.at
         self.at += 1
         inames = self.patterns("an iname", ",")
-        self._line_end("',' or the end of the line")
-        body = self._filled_block(start)
+        body = self._filled_block(start, "',' or the end of the line")
         self._end(f"'{self.text}' belongs to no 'if'.")
         return ForBlock(self.tokens[start].start, inames, body)
 
@@ -136,14 +137,12 @@ class _StatementParser(ExpressionParser):
         self.uses = []
         condition = self.expression()
         uses = tuple(self.uses)
-        self._line_end("an operator or the end of the line")
-        then = self._filled_block(start)
+        then = self._filled_block(start, "an operator or the end of the line")
         otherwise: tuple[Node, ...] = ()
         if self.text == "elif":
             otherwise = (self._if(),)
         elif self.accept("else"):
-            self._line_end("the end of the line")
-            otherwise = self._filled_block(start)
+            otherwise = self._filled_block(start, "the end of the line")
             self._end(f"'{self.text}' stands behind an 'else'.")
         else:
             self._end()
