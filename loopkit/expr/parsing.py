@@ -19,10 +19,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import UnknownNameError
-from loopkit.expr.build import negated, onto
 from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES
 from loopkit.expr.kinds import named_dtype
-from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast
+from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast, negated, onto
 from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)

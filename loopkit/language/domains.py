@@ -68,11 +68,9 @@ def _dims(source: Source, shape: re.Match[str], start: int) -> tuple[str, ...]:
                 if ":" in name or len(name.split()) > 1:
                     raise find_fault(source, shape[0], start)
                 raise source.error(place, f"'{name}' is no name for an iname.", "the name of an iname")
-            fault = names.fault(name)
+            fault = names.fault(name) or ("is named twice" if name in dims else None)
             if fault is not None:
                 raise source.error(place, f"The iname '{name}' {fault}.", "another name")
-            if name in dims:
-                raise source.error(place, f"The iname '{name}' is named twice.", "another name")
             dims.append(name)
         if found is not None and tuple(dims) != found:
             raise source.error(start + at + match.start("dims"), "The pieces of a union have different inames.",
