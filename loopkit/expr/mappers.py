@@ -165,10 +165,8 @@ def update_of(target: Expression, expression: Expression) -> tuple[str, Expressi
     """The reduction operation and its operand, if *expression* is *target* combined with an operand; else ``None``.
 
     >>> h, w = map(p.Variable, "hw")
-    >>> update_of(h, p.Sum((h, w, 1)))
-    ('sum', Sum((Variable('w'), 1)))
-    >>> update_of(h, 2*w) is None
-    True
+    >>> update_of(h, p.Sum((h, w, 1))), update_of(h, 2*w)
+    (('sum', Sum((Variable('w'), 1))), None)
     """
     name, operands = _REDUCTIONS.get(type(expression)), list(children(expression))
     if name is None or target not in operands:

@@ -80,10 +80,7 @@ class NameUse:
 
 @p.expr_dataclass()
 class InlineReduction(Reduction):
-    """A reduction over a domain of its own, ``sum({[k]: 0<=k<i}, expr)``; it lives in ``language`` only.
-
-    :ivar domain_text: the domain as written.
-    """
+    """A reduction over a domain of its own, ``sum({[k]: 0<=k<i}, expr)``; it lives in ``language`` only."""
 
     domain_text: str
 
@@ -112,10 +109,7 @@ class KnownNames:
 
 @dataclass
 class ExpressionParser(Cursor):
-    """A position in a list of tokens, with the meanings of the names in them.
-
-    :ivar uses: every mention of a name so far, except those of inames inside reductions that bind them.
-    """
+    """A position in tokens with known names, and the *uses* of all names so far, but of inames that reductions bind."""
 
     known: KnownNames = field(default_factory=KnownNames)
     uses: list[NameUse] = field(default_factory=list)
@@ -373,12 +367,8 @@ class ExpressionParser(Cursor):
 def read_number(text: str) -> int | float | complex | TypeCast | str:
     """The value of a literal, or (a string) what would be right instead of it.
 
-    >>> read_number("1e-3"), read_number("0x1f"), read_number("2j")
-    (0.001, 31, 2j)
-    >>> read_number("1.5f")
-    TypeCast('float32', 1.5)
-    >>> read_number("3x")
-    'a product is written 3*x'
+    >>> [read_number(text) for text in ("1e-3", "0x1f", "2j", "1.5f", "3x")]
+    [0.001, 31, 2j, TypeCast('float32', 1.5), 'a product is written 3*x']
     """
     match = _NUMBER.fullmatch(text)
     assert match is not None

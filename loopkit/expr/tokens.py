@@ -54,10 +54,7 @@ class Token(NamedTuple):
 
 
 def tokenize(source: Source) -> list[Token]:
-    """The tokens of *source*, the last of kind ``"end"``. Line ends within brackets are none.
-
-    :raises ParseError: its brackets do not match.
-    """
+    """The tokens of *source*, without line ends in brackets; :raises ParseError: its brackets do not match."""
     tokens: list[Token] = []
     opened: list[Token] = []
     match, at, text = _TOKEN.match, 0, source.text
@@ -89,10 +86,7 @@ def tokenize(source: Source) -> list[Token]:
 
 @dataclass
 class Cursor:
-    """A position in the tokens of *source*.
-
-    :ivar at: the index of the current token.
-    """
+    """The position *at* in the tokens of *source*, the last of which has the kind ``"end"``."""
 
     source: Source
     tokens: Sequence[Token]

@@ -18,12 +18,11 @@ from loopkit.poly.relations import differing
 
 
 def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str]) -> LoopKernel:
-    """*kernel*, just made, with an axis of each temporary for each iname over which it is written in one loop and read
-    in another.
+    """*kernel* with an axis of each temporary for each iname over which one loop writes and another reads it.
 
-    Such an iname is one that all writers of the temporary have and do not use in its subscript. Within one loop, the
-    textual order decides the value of a read. In another loop or a reduction over the same iname, the read gets the
-    value of the same iteration.
+    All writers of the temporary have such an iname and do not use it in its subscript. Within one loop, the textual
+    order decides the value of a read; in another loop or a reduction over the iname, a read gets the value of the same
+    iteration.
 
     :arg declared: the temporaries with a declared shape.
     :raises PreconditionError: a temporary cannot have such an axis, or is read as if it had none.

@@ -47,7 +47,6 @@ class Evaluation:
 class Made:
     """The parts of a kernel that its statements make.
 
-    :ivar reductions: by name.
     :ivar temporaries: those of reductions and of conditions.
     :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
     :ivar final: the statements with ``{inames=}``, which inherit none.

@@ -59,10 +59,7 @@ def group(items: Iterable[Item], depth: int = 0) -> Tree:
 
 @dataclass
 class StatementMaker(Hoister):
-    """Makes the statements of one kernel.
-
-    :ivar inames: the inames that each assignment or condition mentions or inherits, by its place.
-    """
+    """Makes the statements of one kernel. *inames* are those that each part mentions or inherits, by its place."""
 
     rules: Rules
     inames: Mapping[int, frozenset[str]]

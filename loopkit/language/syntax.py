@@ -61,11 +61,7 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
 
 @dataclass
 class _StatementParser(ExpressionParser):
-    """Statements from the parser's place on.
-
-    :ivar rules: those read so far.
-    :ivar rule_starts: the tokens at which rules begin.
-    """
+    """Statements from the parser's place on, and the rules read so far, which begin at the tokens *rule_starts*."""
 
     rules: list[Rule] = field(default_factory=list)
     rule_starts: set[int] = field(default_factory=set)
