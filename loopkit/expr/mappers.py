@@ -13,11 +13,7 @@ from loopkit.expr.nodes import COMBINED, REDUCTIONS, Neutral, Reduction, TypeCas
 
 
 def children(expr: Expression) -> tuple[Expression, ...]:
-    """The direct subexpressions of *expr*, the function of a call left out.
-
-    >>> children(p.Sum((p.Variable("x"), 1)))
-    (Variable('x'), 1)
-    """
+    """The direct subexpressions of *expr*, the function of a call left out."""
     match expr:
         case p.Variable() | Neutral():
             return ()
@@ -111,11 +107,7 @@ def elements_of(expr: Expression, arrays: Collection[str]) -> Iterator[p.Subscri
 
 @lru_cache(maxsize=16384)
 def variables(expr: Expression) -> frozenset[str]:
-    """The free names of *expr*: arrays, scalars and inames; a reduction binds its inames, functions do not count.
-
-    >>> sorted(variables(p.Subscript(p.Variable("a"), p.Variable("i"))))
-    ['a', 'i']
-    """
+    """The free names of *expr*: arrays, scalars and inames; a reduction binds its inames, functions do not count."""
     if isinstance(expr, p.Variable):
         return frozenset((expr.name,))
     found: frozenset[str] = frozenset().union(*map(variables, children(expr)))

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pymbolic.primitives as p
@@ -94,25 +94,19 @@ class Rules:
 
 def read_rules(program: ParsedProgram, domains: Domains) -> Rules:
     """The rules of *program*; :raises ParseError: one calls itself, or its argument bounds a domain."""
-    rules = Rules(program.source, domains)
-    for rule in _in_calling_order(program.source, program.rules):
-        rules.add(rule)
-    return replace(rules, kept={r.rule.name: rules.kept[r.rule.name] for r in program.rules
-                                if r.rule.name in rules.kept})
-
-
-def _in_calling_order(source: Source, rules: Sequence[Rule]) -> list[Rule]:
-    """*rules* with every rule after those that it calls; :raises ParseError: one calls itself."""
-    by_name = {r.rule.name: r for r in rules}
+    by_name = {r.rule.name: r for r in program.rules}
     calls = {name: sorted(called(r.rule.expr) & by_name.keys()) for name, r in by_name.items()}
+    rules = Rules(program.source, domains)
     try:
-        return [by_name[name] for name in graphlib.TopologicalSorter(calls).static_order()]
+        for name in graphlib.TopologicalSorter(calls).static_order():
+            rules.add(by_name[name])
     except graphlib.CycleError as err:
         *cycle, _ = reversed(err.args[1])
         at = cycle.index(min(cycle, key=list(by_name).index))
         chain = [*cycle[at:], *cycle[:at + 1]]
-        raise source.error(by_name[chain[0]].start, f"The substitution rule '{chain[0]}' calls itself "
-                           f"({' -> '.join(chain)}).", "a rule that ends") from None
+        raise program.source.error(by_name[chain[0]].start, f"The substitution rule '{chain[0]}' calls itself "
+                                   f"({' -> '.join(chain)}).", "a rule that ends") from None
+    return replace(rules, kept={name: rules.kept[name] for name in by_name if name in rules.kept})
 
 
 def bound_inames(expr: Expression) -> frozenset[str]:
