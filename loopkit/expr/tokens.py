@@ -63,7 +63,8 @@ def tokenize(source: Source) -> list[Token]:
         assert found is not None
         kind = found.lastgroup
         assert kind is not None
-        token, at = Token(kind, found[kind], found.start(kind)), found.end()
+        start, at = found.span(kind)
+        token = Token(kind, text[start:at], start)
         if kind == "end":
             break
         if kind == "newline":
