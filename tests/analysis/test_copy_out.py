@@ -97,6 +97,7 @@ def test_what_the_step_makes_is_proven(buffered: tuple[lk.LoopKernel, lk.LoopKer
     require_buffered(*buffered, "y", "y_buf", "the step")
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("which", ["init_y", "store_y"])
 def test_one_element_less(buffered: tuple[lk.LoopKernel, lk.LoopKernel], which: str) -> None:
     before, after = buffered
@@ -154,7 +155,7 @@ def without(array: str, *kinds: str) -> Callable[[Callable[..., Iterable[Depende
 
 
 def one_load_less(right: Callable[..., lk.LoopKernel]) -> Callable[..., lk.LoopKernel]:
-    return lambda self, points: right(self, buffering.Points(None, points.store))
+    return lambda self, load, store: right(self, None, store)
 
 
 def short_copies(right: Callable[..., Statement]) -> Callable[..., Statement]:
@@ -171,7 +172,7 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
     "a short box": (staging, "swept_interval", lambda right: lambda *args: replace(
         right(*args), extent=max(right(*args).extent - 1, 1))),
     "short copies": (buffering.Buffer, "_copy", short_copies),
-    "no load": (buffering.Buffer, "put_in", one_load_less),
+    "no load": (buffering.Buffer, "with_copies", one_load_less),
     "no flow": (buffering, "values_in", without("y_buf", "flow")),
     "no anti": (buffering.Buffer, "dependences", without("y", "anti")),
     "no flow between fillings": (buffering.Buffer, "dependences", without("y", "flow")),
@@ -184,6 +185,7 @@ HARMLESS = {("accumulation", "no flow between fillings"), ("accumulation", "no o
             ("whole boxes", "no output")}
 
 
+@pytest.mark.deep(every=36)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_by_its_own_step(kernel: str, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
