@@ -244,7 +244,7 @@ def function_type(name: str, argument: Type | None) -> Type | None:
                                  hint="apply it to real(z), imag(z) or abs(z)")
     if kind == "float":
         return as_float(argument)
-    return WEAK_INT if argument == BOOL else real_part(argument) if kind in ("magnitude", "part") else argument
+    return WEAK_INT if argument == BOOL else real_part(argument) if kind == "real" else argument
 
 
 def reduction_type(operation: Operation, operand: Type) -> np.dtype:

@@ -122,8 +122,6 @@ class ExpressionParser(Cursor):
             return _BITS
         return _ELSEWHERE.get(text)
 
-    # {{{ operators
-
     def expression(self, floor: int = 0) -> Expression:
         """The longest expression from here whose operators bind tighter than *floor*."""
         if self._depth == _MOST_DEPTH:
@@ -172,10 +170,6 @@ class ExpressionParser(Cursor):
             value = self.expression(_UNARY - 1)
             return negated(value) if text == "-" else value
         raise self.error("an expression")
-
-    # }}}
-
-    # {{{ names
 
     def _word(self, word: str, floor: int) -> Expression:
         if word in KEYWORDS:
@@ -284,10 +278,6 @@ class ExpressionParser(Cursor):
             raise self._unknown("dtype", word, DTYPE_NAMES, self.at - 1)
         return named_dtype(DTYPE_NAMES[word]).name
 
-    # }}}
-
-    # {{{ reductions
-
     def _reduction(self, operation: str, at: int, *, needed: bool = False) -> Expression:
         """The arguments of a reduction, or of ``min`` and ``max`` of values."""
         first, uses, bound = self.at, len(self.uses), len(self._bound)
@@ -360,8 +350,6 @@ class ExpressionParser(Cursor):
                                  message=f"The reduction over '{name}' stands in one over '{name}'.")
         self._bound.extend((name, at) for name in inames)
         self.uses[uses:] = [u for u in self.uses[uses:] if u.rank != BARE or u.name not in inames]
-
-    # }}}
 
 
 def read_number(text: str) -> int | float | complex | TypeCast | str:

@@ -71,8 +71,6 @@ class _DomainParser(Cursor):
     def subject(self) -> str:
         return "An assumption" if self.source.what == "the assumptions" else "A domain"
 
-    # {{{ sets
-
     def domain(self) -> None:
         if self.text == "[":
             self.names("a parameter")
@@ -123,9 +121,7 @@ class _DomainParser(Cursor):
             raise self.error("',' or ']'", message="The ']' behind the names is missing.", hint="{ [i, j] : ... }")
         self.take("]", "',' or ']'")
 
-    # }}}
-
-    # {{{ conditions: every method returns whether it read a condition (True) or a form (False)
+    # Conditions: every method returns whether it read a condition (True) or a form (False)
 
     def condition(self) -> None:
         while True:
@@ -190,9 +186,7 @@ class _DomainParser(Cursor):
         self.take(")", "'and', 'or' or ')'")
         return True
 
-    # }}}
-
-    # {{{ affine forms: every method returns whether the form is constant
+    # Affine forms: every method returns whether the form is constant
 
     def forms(self) -> None:
         self.form()
@@ -260,5 +254,3 @@ class _DomainParser(Cursor):
             constant = self.form() and constant
         self.take(")", "',' or ')'")
         return constant
-
-    # }}}

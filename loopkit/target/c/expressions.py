@@ -375,7 +375,7 @@ class CText(CBase):
             dtype = resolve(as_float(self._joined(arguments)))
             call = replace(self._of_floats(name, arguments, dtype), dtype=BOOL, c_dtype=BOOL, unrounded=False)
             return replace(call, c_dtype=INT32) if self.dialect.functions.int_predicates else call
-        if kind in ("magnitude", "part", "complex", "preserve"):
+        if kind in ("real", "complex"):
             return self._part(name, arguments[0], own)
         return self._of_floats(name, arguments, own)
 
