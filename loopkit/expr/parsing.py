@@ -201,9 +201,7 @@ class ExpressionParser(Cursor):
         """Expressions up to and over *closer*, at least one."""
         if self.text == closer:
             raise self.error(what)
-        items = [self.expression()]
-        while self.accept(","):
-            items.append(self.expression())
+        items = self.separated(self.expression)
         self.take(closer, f"',' or '{closer}'")
         return items
 

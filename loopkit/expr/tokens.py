@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from loopkit.errors import ParseError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,13 @@ class Cursor:
             return False
         self.at += 1
         return True
+
+    def separated(self, read: Callable[[], T], separator: str = ",") -> list[T]:
+        """The results of *read*, which is called once or several times, with *separator* between."""
+        found = [read()]
+        while self.accept(separator):
+            found.append(read())
+        return found
 
     def name(self, expected: str) -> str:
         """Step over a name that is no keyword."""

@@ -79,9 +79,7 @@ class _DomainParser(Cursor):
                     "'->'", hint="parameters stand before an arrow, and inames in braces: [n] -> { [i] : ... }")
         if not self.accept("{"):
             raise self.error("'{'", hint="a domain stands in braces: { [i] : 0 <= i < n }")
-        self.piece()
-        while self.accept(";"):
-            self.piece()
+        self.separated(self.piece, ";")
         if self.text in ("", "]", ")"):
             raise self.error("'and', 'or', an operator or '}'", message="The '}' that ends the domain is missing.")
         self.take("}", "'and', 'or', an operator or '}'")
@@ -139,7 +137,7 @@ class _DomainParser(Cursor):
             return True
         if self.accept("true", "false") or self.exists() or self.parenthesised_condition():
             return True
-        self.forms()
+        self.separated(self.form)
         if self.text not in _RELATIONS:
             return False
         while (relation := self.text) in _RELATIONS:
@@ -149,7 +147,7 @@ class _DomainParser(Cursor):
             self.at += 1
             if relation == "=" and self.text in ("<", ">"):
                 raise self.error("an affine form", hint=f"{self.text}=")
-            self.forms()
+            self.separated(self.form)
         return True
 
     def exists(self) -> bool:
@@ -187,11 +185,6 @@ class _DomainParser(Cursor):
         return True
 
     # Affine forms: every method returns whether the form is constant
-
-    def forms(self) -> None:
-        self.form()
-        while self.accept(","):
-            self.form()
 
     def form(self) -> bool:
         constant = self.product()
@@ -249,8 +242,6 @@ class _DomainParser(Cursor):
             raise self.error("one of " + ", ".join(sorted(FUNCTIONS)), at=start,
                              message=f"{self.subject} cannot call '{name}'.")
         self.at += 1
-        constant = self.form()
-        while self.accept(","):
-            constant = self.form() and constant
+        constant = all(self.separated(self.form))
         self.take(")", "',' or ')'")
         return constant

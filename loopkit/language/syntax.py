@@ -151,11 +151,8 @@ class _StatementParser(ExpressionParser):
 
     def patterns(self, expected: str, separator: str) -> tuple[Pattern, ...]:
         """Names with *separator* between them."""
-        found: list[Pattern] = []
-        while not found or self.accept(separator):
-            start = self.tokens[self.at].start
-            found.append(Pattern(self.name(expected), start))
-        return tuple(found)
+        at, found = self.at, self.separated(lambda: self.name(expected), separator)
+        return tuple(Pattern(name, self.tokens[at + 2*k].start) for k, name in enumerate(found))
 
     def _rule(self) -> Rule:
         start = self.at
@@ -240,29 +237,26 @@ class _StatementParser(ExpressionParser):
         instructions = tuple(found.pop(name) for name in STATEMENT_INSTRUCTIONS if name in found)
         return InstructionOptions(condition=found.pop("if", None), instructions=instructions, **found)
 
-    def read_globs(self) -> tuple[Pattern, ...]:
-        """``a:b_*:c`` up to the ``,`` or ``}`` that ends it."""
-        patterns: list[Pattern] = []
-        while not patterns or self.accept(":"):
-            first, start, depth = self.at, self.tokens[self.at].start, 0
-            while depth or self.text not in (",", "}", ":"):
-                depth += {"[": 1, "]": -1}.get(self.text, 0)
-                self.at += 1
-            if self.at == first:
-                raise self.error("a name or a pattern")
-            patterns.append(Pattern(self.source.text[start:self.tokens[self.at].start].strip(), start))
-        return tuple(patterns)
+    def read_glob(self) -> Pattern:
+        """``b_*`` up to the ``:``, ``,`` or ``}`` that ends it."""
+        first, start, depth = self.at, self.tokens[self.at].start, 0
+        while depth or self.text not in (",", "}", ":"):
+            depth += {"[": 1, "]": -1}.get(self.text, 0)
+            self.at += 1
+        if self.at == first:
+            raise self.error("a name or a pattern")
+        return Pattern(self.source.text[start:self.tokens[self.at].start].strip(), start)
 
 
 #: The options with a value, by name.
 _OPTION_READERS: Mapping[str, Callable[[_StatementParser], object]] = {
     "id": lambda parser: parser.name("a statement id"),
-    "dep": _StatementParser.read_globs,
+    "dep": lambda parser: tuple(parser.separated(parser.read_glob, ":")),
     # nothing: only the inames that the statement mentions
     "inames": lambda parser: () if parser.text in (",", "}") else parser.patterns("a name", ":"),
     "if": lambda parser: parser.expression(),
     "tags": lambda parser: frozenset(pattern.text for pattern in parser.patterns("a name", ":")),
-    "nosync": _StatementParser.read_globs}
+    "nosync": lambda parser: tuple(parser.separated(parser.read_glob, ":"))}
 
 
 def _assignment_hint(name: str, operator: str) -> str | None:
