@@ -13,11 +13,7 @@ from loopkit.expr.nodes import COMBINED, REDUCTIONS, Neutral, Reduction, TypeCas
 
 
 def children(expr: Expression) -> tuple[Expression, ...]:
-    """The direct subexpressions of *expr*, the function of a call left out.
-
-    >>> children(p.Sum((p.Variable("x"), 1)))
-    (Variable('x'), 1)
-    """
+    """The direct subexpressions of *expr*, the function of a call left out."""
     match expr:
         case p.Variable() | Neutral():
             return ()
@@ -111,11 +107,7 @@ def elements_of(expr: Expression, arrays: Collection[str]) -> Iterator[p.Subscri
 
 @lru_cache(maxsize=16384)
 def variables(expr: Expression) -> frozenset[str]:
-    """The free names of *expr*: arrays, scalars and inames; a reduction binds its inames, functions do not count.
-
-    >>> sorted(variables(p.Subscript(p.Variable("a"), p.Variable("i"))))
-    ['a', 'i']
-    """
+    """The free names of *expr*: arrays, scalars and inames; a reduction binds its inames, functions do not count."""
     if isinstance(expr, p.Variable):
         return frozenset((expr.name,))
     found: frozenset[str] = frozenset().union(*map(variables, children(expr)))
@@ -165,10 +157,8 @@ def update_of(target: Expression, expression: Expression) -> tuple[str, Expressi
     """The reduction operation and its operand, if *expression* is *target* combined with an operand; else ``None``.
 
     >>> h, w = map(p.Variable, "hw")
-    >>> update_of(h, p.Sum((h, w, 1)))
-    ('sum', Sum((Variable('w'), 1)))
-    >>> update_of(h, 2*w) is None
-    True
+    >>> update_of(h, p.Sum((h, w, 1))), update_of(h, 2*w)
+    (('sum', Sum((Variable('w'), 1))), None)
     """
     name, operands = _REDUCTIONS.get(type(expression)), list(children(expression))
     if name is None or target not in operands:

@@ -120,9 +120,7 @@ def _entries(pattern: str, entry: str | Sequence[str | int]) -> Iterator[Express
     parser = ExpressionParser(source, tokenize(source))
     parser.take("[", "'[', as in \"[t, 0, i]\"")
     if not parser.accept("]"):
-        yield parser.expression()
-        while parser.accept(","):
-            yield parser.expression()
+        yield from parser.separated(parser.expression)
         parser.take("]", "',', ']' or an operator")
     parser.end()
 
