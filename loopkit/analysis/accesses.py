@@ -1,7 +1,7 @@
 """Access relations: the elements of each array that each statement instance reads or writes."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -14,7 +14,7 @@ from loopkit.expr.mappers import children, map_children, subexpressions, substit
 from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.affine import NotAffineError, is_quasi_affine, names_in
+from loopkit.poly.affine import NotAffineError, add, affine_difference, is_quasi_affine, names_in
 from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
 from loopkit.poly.limits import kept
 from loopkit.poly.relations import cells, restrict
@@ -355,3 +355,24 @@ def _branch(condition: Expression, where: InstanceSet, allowed: frozenset[str], 
             return narrowed if holds is all_hold else where, unknown[0]
         case _:
             return where, condition
+
+
+def fastest_last(knl: LoopKernel, loaded: Expression, inames: Sequence[str]) -> tuple[str, ...]:
+    """*inames* with the one of the smallest stride in global memory last, over the subscripts that *loaded* reads.
+
+    The order stays if *loaded* has no such subscript, or if subscripts disagree. Strides of several elements count
+    too: vectors have them.
+    """
+    arrays = {p.Variable(name) for name in knl.array_args}
+    rows = {e.index_tuple[-1] for e in subexpressions(expand_rules(loaded, knl.substitutions))
+            if isinstance(e, p.Subscript) and e.aggregate in arrays}
+    found = {_fastest(subscript, inames) for subscript in rows} - {None}
+    return tuple(sorted(inames, key=found.__contains__)) if len(found) == 1 else tuple(inames)
+
+
+def _fastest(subscript: Expression, inames: Sequence[str]) -> str | None:
+    """The one of *inames* with the smallest stride in *subscript*, if one has a stride."""
+    steps = {x: affine_difference(substitute(subscript, {x: add(p.Variable(x), 1)}), subscript)
+             for x in inames if x in variables(subscript)}
+    lengths = {x: abs(step) for x, step in steps.items() if step}
+    return min(lengths, key=lengths.__getitem__, default=None)

@@ -21,7 +21,7 @@ from loopkit.lowering.hazards import Hazard, at_once, hazards, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.schedule import separated_by
 from loopkit.poly.limits import affordable
-from loopkit.poly.relations import carried_at, differing_first_at, in_one_iteration, only_dims, smallest_pair
+from loopkit.poly.relations import by_first_difference, differing_first_at, in_one_iteration, only_dims, smallest_pair
 from loopkit.poly.sets import InstanceSet, Map, as_points
 
 
@@ -98,7 +98,7 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
     a, b = ways[h.source], ways[h.sink]
     around = meeting(a, b).loops
     shared = shared_loops(knl, h.source, h.sink, around)
-    carried = carried_at(h.pairs, shared)
+    carried = [not pairs.is_empty() for pairs in by_first_difference(h.pairs, shared)]
     loops = [i for i, step in enumerate(a) if step.iname is not None][:len(around)]
     for loop, level in enumerate(loops):
         if carried[loop]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
+from types import MappingProxyType
 from typing import cast
 
 import islpy as isl
@@ -116,7 +117,7 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     ast = affordable(lambda: _ast(tree, domains, context), otherwise=None, budget=LOOPS) if is_bounded \
         else _ast(tree, domains, context)
     if ast is not None and not (any(has_unknowns(d.set) for d in domains.values()) and _lacks_loops(ast)):
-        return convert.node(ast, {})
+        return convert.node(ast)
     if not is_bounded:
         raise InternalError(f"The loops around {', '.join(domains)} have strides that isl cannot make loops of.")
 
@@ -125,7 +126,7 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
         condition = condition_expression(params_of(domains[call.leaf]), known)
         values = dict(zip(domains[call.leaf].inames, call.values, strict=True))
         return call if condition is None else _if(_replaced(condition, values), call, None)
-    return _each_call(convert.node(_ast(tree, wide, context), {}), inside)
+    return _each_call(convert.node(_ast(tree, wide, context)), inside)
 
 
 def _ast(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set) -> isl.AstNode:
@@ -233,10 +234,6 @@ def _kind(node: isl.AstNode) -> isl.ast_node_type:
     return cast(isl.ast_node_type, node.get_type())      # islpy's stub says int, here and below
 
 
-def _expr_kind(expr: isl.AstExpr) -> isl.ast_expr_type:
-    return cast(isl.ast_expr_type, expr.get_type())
-
-
 @dataclass(frozen=True)
 class _Conversion:
     """Converts isl's nodes to loopkit's.
@@ -249,11 +246,7 @@ class _Conversion:
     fresh_name: Callable[[str], str]
     context: isl.Set
 
-    @cached_property
-    def inames(self) -> frozenset[str]:
-        return frozenset(x for loops in self.loops.values() for x in loops)
-
-    def node(self, node: isl.AstNode, names: Mapping[str, p.Variable]) -> Node:
+    def node(self, node: isl.AstNode, names: Mapping[str, p.Variable] = MappingProxyType({})) -> Node:
         """*node*; *names* gives the variable for each of isl's iterators."""
         kind = _kind(node)
         if kind == _AST.block:
@@ -280,7 +273,7 @@ class _Conversion:
         variable = self.loops[_identifier(calls[0].get_op_arg(0))][level]
         step = to_int(node.for_get_inc().get_val())
         # without a stride a leaf runs where its iname is the iterator, though isl may print that as another form
-        if any(not _is_iterator(value, iterator) and (step > 1 or _mentions(value, iterator))
+        if any(from_ast_expr(value) != p.Variable(iterator) and (step > 1 or _mentions(value, iterator))
                for value in (call.get_op_arg(1 + level) for call in calls)):
             variable = self.fresh_name(f"{variable}_base")
         inner = {**names, iterator: p.Variable(variable)}
@@ -300,7 +293,9 @@ class _Conversion:
     def _value(self, expr: isl.AstExpr, level: int, names: Mapping[str, p.Variable]) -> Expression:
         """The value of a leaf's iname: that of its loop, in whatever form isl found it, unless the loop is shifted."""
         variable = names.get(f"{_ITERATOR}{level}")
-        return _named(expr, names) if variable is None or variable.name not in self.inames else variable
+        if variable is not None and any(variable.name in loops for loops in self.loops.values()):
+            return variable
+        return _named(expr, names)
 
 
 def _calls(node: isl.AstNode) -> list[isl.AstExpr]:
@@ -314,14 +309,10 @@ def _calls(node: isl.AstNode) -> list[isl.AstExpr]:
     return calls
 
 
-def _is_iterator(expr: isl.AstExpr, iterator: str) -> bool:
-    return _expr_kind(expr) == isl.ast_expr_type.id and _identifier(expr) == iterator
-
-
 def _mentions(expr: isl.AstExpr, iterator: str) -> bool:
-    if _expr_kind(expr) == isl.ast_expr_type.op:
+    if cast(isl.ast_expr_type, expr.get_type()) == isl.ast_expr_type.op:
         return any(_mentions(expr.get_op_arg(i), iterator) for i in range(expr.get_op_n_arg()))
-    return _is_iterator(expr, iterator)
+    return from_ast_expr(expr) == p.Variable(iterator)
 
 
 def plus(expr: Expression, constant: int, context: isl.Set) -> Expression:

@@ -38,12 +38,6 @@ def subscript_relation(inames: tuple[str, ...], subscripts: tuple[Expression, ..
     return isl.Map.from_multi_aff(isl.MultiAff.from_aff_list(space, affs))
 
 
-@lru_cache(maxsize=4096)
-def any_element(inames: tuple[str, ...], rank: int) -> isl.Map:
-    """``{ [inames] -> [anything] }``: an access whose subscripts are unknown."""
-    return isl.Map.universe(isl.Space.from_domain(set_space((), inames)).add_dims(DIM.out, rank))
-
-
 def restrict(relation: isl.Map, domain: InstanceSet) -> isl.Map:
     """*relation* on the points of *domain* only."""
     return relation.intersect_domain(domain.set)
@@ -71,17 +65,25 @@ def identity_on(source: InstanceSet, sink: InstanceSet, shared: Sequence[str]) -
 
 # {{{ time
 
+def by_first_difference(pairs: isl.Map, shared: Sequence[SharedLoop]) -> Iterator[isl.Map]:
+    """For each of the *shared* loops, outermost first: the *pairs* that agree in those around it and whose source is
+    earlier in it. The last entry: the pairs within one iteration of all.
+    """
+    for a, b in shared:
+        yield pairs.order_lt(DIM.in_, a, DIM.out, b)
+        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
+    yield pairs
+
+
 def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map:
     """The *pairs* whose source runs before their sink.
 
     :arg shared: the loops around both, outermost first.
     :arg before: in one iteration of these, the source is textually before the sink.
     """
-    result = isl.Map.empty(pairs.get_space())
-    for a, b in shared:
-        result = result.union(pairs.order_lt(DIM.in_, a, DIM.out, b))
-        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
-    return coalesced(result.union(pairs) if before else result)
+    *earlier, within = by_first_difference(pairs, shared)
+    return coalesced(reduce(isl.Map.union, [*earlier, *([within] if before else [])],
+                            isl.Map.empty(pairs.get_space())))
 
 
 def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map | None:
@@ -129,16 +131,6 @@ def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[s
     for (a, _), name in sorted(zip(shared, names, strict=True), key=lambda item: -item[0][0]):
         pairs = to_param(pairs, a, name, DIM.in_)
     return pairs
-
-
-def carried_at(pairs: isl.Map, shared: Sequence[SharedLoop]) -> list[bool]:
-    """For each shared loop: does it carry one of *pairs*? The last entry: is one within an iteration?"""
-    result = []
-    for a, b in shared:
-        result.append(not pairs.order_lt(DIM.in_, a, DIM.out, b).is_empty())
-        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
-    result.append(not pairs.is_empty())
-    return result
 
 # }}}
 
@@ -197,10 +189,9 @@ def pairs_in_order(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...
     """The pairs from :func:`smallest_pair` on, each the smallest of those behind the one before it."""
     n, m = len(source), len(sink)
     flat = pairs.move_dims(DIM.in_, n, DIM.out, 0, m).domain()
-    names = tuple(f"s{i}" for i in range(n)) + tuple(f"t{i}" for i in range(m))
-    for params, values in points_in_order(flat, names, parameters):
-        yield (params, {x: values[f"s{i}"] for i, x in enumerate(source)},
-               {x: values[f"t{i}"] for i, x in enumerate(sink)})
+    for params, values in points_in_order(flat, tuple(map(str, range(n + m))), parameters):
+        point = tuple(values.values())
+        yield params, dict(zip(source, point[:n], strict=True)), dict(zip(sink, point[n:], strict=True))
 
 
 def points_as_pairs(points: isl.Set) -> isl.Map:
@@ -258,8 +249,7 @@ _LARGE = 1000
 
 
 def _at_large_sizes(relation: isl.Map) -> isl.Map:
-    names = [str(relation.get_dim_name(DIM.param, i)) for i in range(relation.dim(DIM.param))]
-    return fix_params(relation, dict.fromkeys(names, _LARGE))
+    return fix_params(relation, dict.fromkeys(relation.get_var_names_not_none(DIM.param), _LARGE))
 
 
 def _at_given(relation: isl.Map, given: Sequence[int]) -> isl.Map:

@@ -9,7 +9,7 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, fastest_last
 from loopkit.analysis.axes import with_axes
 from loopkit.analysis.constructors import reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import identity_pairs
@@ -17,7 +17,6 @@ from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.strides import fastest_last
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
 from loopkit.expr.mappers import map_children
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy

@@ -4,8 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from loopkit.analysis.accesses import Access, why_undecided
-from loopkit.analysis.assumed_dependences import without_assumed
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.ast.nodes import Function, Scope, Sync
 from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
