@@ -16,7 +16,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, add, affine_difference, is_quasi_affine, names_in
 from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept, kept_by_kernel
 from loopkit.poly.relations import cells, restrict
 from loopkit.poly.sets import InstanceSet, Map
 
@@ -151,15 +151,14 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
 _USE = "<use>"
 
 
+@kept_by_kernel
 def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:
     """All accesses of the kernel, by array, in textual order."""
-    def by_array() -> Mapping[str, tuple[Access, ...]]:
-        lists: dict[str, list[Access]] = {}
-        for statement in knl.statements:
-            for access in accesses_of(knl, statement):
-                lists.setdefault(access.array, []).append(access)
-        return {k: tuple(v) for k, v in lists.items()}
-    return kept(knl.memo, "accesses_by_array", by_array)
+    lists: dict[str, list[Access]] = {}
+    for statement in knl.statements:
+        for access in accesses_of(knl, statement):
+            lists.setdefault(access.array, []).append(access)
+    return {k: tuple(v) for k, v in lists.items()}
 
 
 def data_params(knl: LoopKernel, domain: InstanceSet) -> tuple[str, ...]:
@@ -309,12 +308,9 @@ def integer_names(knl: LoopKernel, statement: Statement) -> frozenset[str]:
     return knl.value_params.union(statement.inames) - maybe_real(knl)
 
 
+@kept_by_kernel
 def maybe_real(knl: LoopKernel) -> frozenset[str]:
     """The value arguments without a dtype that no use shows to be integers: a call may pass 0.5."""
-    return kept(knl.memo, "maybe_real", lambda: _maybe_real(knl))
-
-
-def _maybe_real(knl: LoopKernel) -> frozenset[str]:
     untyped = {a.name for a in knl.arguments if isinstance(a, ValueArg) and a.dtype is None}
     untyped = untyped.difference(InstanceSet((), knl.assumptions).params, *(s.domain.params for s in knl.statements))
     if untyped:

@@ -29,7 +29,7 @@ from loopkit.kernel.tree import Meeting, Path, meeting
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.limits import affordable, kept
+from loopkit.poly.limits import affordable, kept, kept_by_kernel
 from loopkit.poly.relations import SharedLoop, cells, identity_on, in_time_order, same_element
 from loopkit.poly.sets import Map, Set
 
@@ -43,12 +43,11 @@ Pair = tuple[str, str]
 FOLLOWING = 500_000
 
 
+@kept_by_kernel
 def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:
     """The dependences that bind *knl*, between its current instances."""
-    def binding() -> tuple[Dependence, ...]:
-        every = with_assumed(knl)
-        return tuple(d for d in every if not d.assumed) if knl.obligations else every
-    return kept(knl.memo, "dependences", binding)
+    every = with_assumed(knl)
+    return tuple(d for d in every if not d.assumed) if knl.obligations else every
 
 
 def with_assumed(knl: LoopKernel) -> tuple[Dependence, ...]:
@@ -320,12 +319,10 @@ def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Acces
 # A refuted pair (unsafe=True) accesses one element in either order, so that its read may find any value. An undecided
 # pair (assume=) never accesses one element. Lowering and its checks rely on these claims alone.
 
+@kept_by_kernel
 def assumed_dependences(knl: LoopKernel, array: str) -> tuple[Dependence, ...]:
     """The assumed dependences of the temporary *array*."""
-    if not knl.obligations:
-        return ()
-    found = kept(knl.memo, "assumed_dependences", lambda: tuple(d for d in with_assumed(knl) if d.assumed))
-    return tuple(d for d in found if d.array == array)
+    return tuple(d for d in with_assumed(knl) if d.assumed and d.array == array) if knl.obligations else ()
 
 
 def without_assumed(knl: LoopKernel, array: str, source: str, sink: str, pairs: Map) -> Map:

@@ -8,17 +8,18 @@ from typing import TypeVar
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import InameTag, VecTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Meeting, Path, Step, meeting
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept_by_kernel
 
 T = TypeVar("T")
 
 
+@kept_by_kernel
 def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
     """The path to each statement through its *sequential* loops.
 
     Leaves out parallel loops; ``ilp`` and ``vec`` loops are innermost.
     """
-    return kept(knl.memo, "execution_paths", lambda: {s: _sequential(path, knl.tags) for s, path in knl.paths.items()})
+    return {s: _sequential(path, knl.tags) for s, path in knl.paths.items()}
 
 
 def _sequential(path: Path, tags: Mapping[str, InameTag]) -> Path:

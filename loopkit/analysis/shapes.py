@@ -17,7 +17,7 @@ from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import axis_extent, constant_extent, leaves_a_margin, missed, outside, reached_within
-from loopkit.poly.limits import affordable, kept
+from loopkit.poly.limits import affordable, kept_by_kernel
 from loopkit.poly.sets import Set, range_from
 
 #: isl's budget, in operations, for deciding whether an output is written everywhere.
@@ -30,6 +30,7 @@ Shape = tuple[Expression | None, ...]
 MOST_CONSTANT = 12288
 
 
+@kept_by_kernel
 def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     """The shape of every array argument and temporary: declared, or the smallest that holds all accesses.
 
@@ -41,10 +42,6 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
 
     :raises ShapeError: an array is subscripted with different numbers of subscripts.
     """
-    return kept(knl.memo, "array_shapes", lambda: _shapes(knl))
-
-
-def _shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     by_array = accesses_by_array(knl)
     cache: dict[object, Expression | None] = {}
     shapes: dict[str, Shape] = {}
@@ -100,13 +97,13 @@ def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:
     return {a.name: a.shape_like for a in knl.array_args.values() if a.shape_like is not None}
 
 
+@kept_by_kernel
 def filled_outputs(knl: LoopKernel) -> frozenset[str]:
     """The array arguments of which the kernel writes every element, for all sizes and data.
 
     Leaves out an array if isl's budget ends before it is decided; such an output is initialized with zeros.
     """
-    return kept(knl.memo, "filled_outputs", lambda: frozenset(
-        name for name in knl.array_args if name in knl.written_names and _filled(knl, name)))
+    return frozenset(name for name in knl.array_args if name in knl.written_names and _filled(knl, name))
 
 
 def _filled(knl: LoopKernel, name: str) -> bool:

@@ -18,7 +18,7 @@ from loopkit.kernel.dependence import Dependence, writing_ends
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.limits import kept
-from loopkit.poly.relations import SmallestPair, element_at, pairs_in_order, points_as_pairs, smallest_pair
+from loopkit.poly.relations import SmallestPair, element_at, pairs_in_order, smallest_pair
 from loopkit.poly.sets import Map, Set, range_from
 
 #: The key by which pairs of instances are compared.
@@ -66,7 +66,7 @@ class BrokenPairs:
     def of_points(cls, knl: LoopKernel, source: str, sink: str, points: Set, array: str, kind: str = "missing",
                   element: Element | None = None) -> BrokenPairs:
         """Single instances of *sink* that have no value from *source*."""
-        return cls(knl, source, sink, points_as_pairs(points), array, kind, element, alone=True)
+        return cls(knl, source, sink, Map.from_range(points), array, kind, element, alone=True)
 
     @property
     def smallest(self) -> SmallestPair:

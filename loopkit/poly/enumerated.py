@@ -54,7 +54,7 @@ def where_holds(domain: InstanceSet, condition: Expression, names: Collection[st
         return None
 
 
-# the kernels of a pipeline ask the same again, as do the analyses of each
+# the kernels of a pipeline, and the analyses of each, evaluate the same conditions
 @kept_results
 def _holding(domain: InstanceSet, condition: Expression, names: frozenset[str]) -> isl.Set:
     if is_affine_condition(condition, names):

@@ -194,11 +194,6 @@ def pairs_in_order(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...
         yield params, dict(zip(source, point[:n], strict=True)), dict(zip(sink, point[n:], strict=True))
 
 
-def points_as_pairs(points: isl.Set) -> isl.Map:
-    """``{ [] -> [x] : points(x) }``, for functions of pairs."""
-    return isl.Map.from_domain_and_range(isl.Set.universe(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, 0)), points)
-
-
 def at_point(relation: isl.Map, kind: isl.dim_type, point: Sequence[int]) -> isl.Map:
     """*relation* with its domain (``DIM.in_``) or its range (``DIM.out``) fixed to *point*."""
     for i, value in enumerate(point):

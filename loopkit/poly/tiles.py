@@ -56,8 +56,8 @@ def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> 
     if known.n_basic_set() > _FEW:          # a superset will do
         known = plain_hull(known)
     context = params_of(around.named(known)).intersect(assumptions)
-    told = affordable(lambda: points.set.gist_params(points.set.params()), otherwise=points.set)
-    return condition_expression(params_of(points.named(told)), context)
+    simplified = affordable(lambda: points.set.gist_params(points.set.params()), otherwise=points.set)
+    return condition_expression(params_of(points.named(simplified)), context)
 
 
 #: The number of pieces up to which isl finds implications fast.
