@@ -25,9 +25,9 @@ from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, add
 from loopkit.poly.domains import is_affine_condition
 from loopkit.poly.enumerated import where_holds
-from loopkit.poly.extents import couples, is_endless
+from loopkit.poly.extents import couples
 from loopkit.poly.piecewise import params_where
-from loopkit.poly.sets import InstanceSet, Set, range_condition
+from loopkit.poly.sets import InstanceSet, Set, param_range, range_condition
 from loopkit.poly.tiles import full_box_condition
 
 Ranges = Mapping[str, tuple[int, int]]
@@ -83,7 +83,7 @@ def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Ranges,
         for side in (holds, domain.subtract(holds)):
             found = full_box_condition(side.set, side.inames, box, involving=(), free_of=free_of)
             if found is not None and (coupled or not couples(found, blocks)) \
-                    and all(is_endless(found, x) for x in blocks):
+                    and all(param_range(found, x)[1] is None for x in blocks):
                 yield found
                 break
 

@@ -6,7 +6,7 @@ becomes the plain nodes below with the inames as loop variables.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from types import MappingProxyType
 from typing import cast
@@ -111,22 +111,22 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
         return guarded(domain.set.params(), context, CallNode(tree, ()))
     if isinstance(tree, CodeSeq) and all(isinstance(c, str) for c in tree.children):
         return block(*(generate(c, domains, context, fresh_name) for c in tree.children))
-    convert = _Conversion({leaf: domain.inames for leaf, domain in domains.items()}, fresh_name, context)
+    loops = {leaf: domain.inames for leaf, domain in domains.items()}
     wide = {name: domain.named(in_polyhedra(domain.set, context)) for name, domain in domains.items()}
     is_bounded = all(d.set.is_bounded() for d in wide.values())
     ast = affordable(lambda: _ast(tree, domains, context), otherwise=None, budget=LOOPS) if is_bounded \
         else _ast(tree, domains, context)
     if ast is not None and not (any(has_unknowns(d.set) for d in domains.values()) and _lacks_loops(ast)):
-        return convert.node(ast)
+        return _Conversion(loops, fresh_name, context, lambda call: call).node(ast)
     if not is_bounded:
         raise InternalError(f"The loops around {', '.join(domains)} have strides that isl cannot make loops of.")
 
     def inside(call: CallNode) -> Node:
         known = context.intersect(params_of(wide[call.leaf]))
         condition = condition_expression(params_of(domains[call.leaf]), known)
-        values = dict(zip(domains[call.leaf].inames, call.values, strict=True))
+        values = dict(zip(loops[call.leaf], call.values, strict=True))
         return call if condition is None else _if(_replaced(condition, values), call, None)
-    return _each_call(convert.node(_ast(tree, wide, context)), inside)
+    return _Conversion(loops, fresh_name, context, inside).node(_ast(tree, wide, context))
 
 
 def _ast(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set) -> isl.AstNode:
@@ -146,18 +146,6 @@ def _lacks_loops(node: isl.AstNode) -> bool:
     """Is a coordinate of some leaf a form without its loop's variable?"""
     return any(not _mentions(call.get_op_arg(1 + k), f"{_ITERATOR}{k}")
                for call in _calls(node) for k in range(call.get_op_n_arg() - 1))
-
-
-def _each_call(node: Node, f: Callable[[CallNode], Node]) -> Node:
-    match node:
-        case CallNode():
-            return f(node)
-        case ForNode():
-            return replace(node, body=_each_call(node.body, f))
-        case IfNode(condition, then, otherwise):
-            return IfNode(condition, _each_call(then, f), None if otherwise is None else _each_call(otherwise, f))
-        case BlockNode(children):
-            return block(*(_each_call(c, f) for c in children))
 
 
 def guarded(condition: isl.Set, context: isl.Set, body: Node) -> Node:
@@ -240,11 +228,13 @@ class _Conversion:
 
     :ivar loops: the inames of the loops around each leaf, outermost first.
     :ivar context: facts about the parameters.
+    :ivar placed: from a call of a leaf to the node in its place.
     """
 
     loops: Mapping[str, tuple[str, ...]]
     fresh_name: Callable[[str], str]
     context: isl.Set
+    placed: Callable[[CallNode], Node]
 
     def node(self, node: isl.AstNode, names: Mapping[str, p.Variable] = MappingProxyType({})) -> Node:
         """*node*; *names* gives the variable for each of isl's iterators."""
@@ -263,7 +253,7 @@ class _Conversion:
             call = node.user_get_expr()
             leaf = _identifier(call.get_op_arg(0))
             values = tuple(self._value(call.get_op_arg(1 + i), i, names) for i in range(call.get_op_n_arg() - 1))
-            return CallNode(leaf, values)
+            return self.placed(CallNode(leaf, values))
         raise ValueError(f"isl AST node {kind}")
 
     def _for(self, node: isl.AstNode, names: Mapping[str, p.Variable]) -> ForNode:

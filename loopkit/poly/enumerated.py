@@ -9,9 +9,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import NotAffineError, add, floor_div, multiply, names_in, remainder, subtract
-from loopkit.poly.domains import is_affine_condition
+from loopkit.poly.domains import constrained, is_affine_condition
 from loopkit.poly.limits import coalesced, kept_results
-from loopkit.poly.piecewise import piecewise, points_where
+from loopkit.poly.piecewise import piecewise
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet, condition_set, constant_max, constant_min
 
@@ -58,8 +58,7 @@ def where_holds(domain: InstanceSet, condition: Expression, names: Collection[st
 @kept_results
 def _holding(domain: InstanceSet, condition: Expression, names: frozenset[str]) -> isl.Set:
     if is_affine_condition(condition, names):
-        points = domain.set.intersect(points_where(condition, domain.inames))
-        return coalesced(points) if points.n_basic_set() > 1 else points
+        return constrained(domain, (condition,)).set
     match condition:
         case p.Comparison(left=left, operator=operator, right=right) if (names_in(left) | names_in(right)) <= names:
             difference = subscripts_on(domain, (subtract(left, right),))

@@ -26,7 +26,7 @@ from loopkit.poly.affine import (
 )
 from loopkit.poly.limits import coalesced
 from loopkit.poly.piecewise import at_least, piecewise
-from loopkit.poly.sets import InstanceSet, constant_max
+from loopkit.poly.sets import InstanceSet
 
 
 def first_value(points: InstanceSet, context: isl.Set) -> Expression:
@@ -59,11 +59,6 @@ def extent_from(points: InstanceSet, low: Expression, context: isl.Set) -> Expre
 
 def _of_params(value: Expression) -> isl.PwAff:
     return piecewise(value, ()).project_domain_on_params()
-
-
-def is_endless(params: isl.Set, name: str) -> bool:
-    """Has the parameter *name* no greatest value in *params* that holds for all others?"""
-    return constant_max(InstanceSet((), params).onto((name,)).set, 0) is None
 
 
 def couples(params: isl.Set, names: Collection[str]) -> bool:

@@ -236,9 +236,9 @@ def _constant_end(points: isl.Set, dim: int, end: Callable[[isl.Set, int], isl.V
     return to_int(value) if value.is_int() else None
 
 
-def least_value(params: isl.Set, name: str) -> int | None:
-    """The smallest value of the parameter *name* in a parameter set, or ``None`` where there is none."""
-    return constant_min(InstanceSet((), params).onto((name,)).set, 0)
+def param_range(params: isl.Set, name: str) -> tuple[int | None, int | None]:
+    """The smallest and largest value of the parameter *name* in a parameter set, where it is bounded."""
+    return InstanceSet((), params).onto((name,)).constant_range(name)
 
 
 #: Each comparison of two forms, as a set of points.

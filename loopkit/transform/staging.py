@@ -15,7 +15,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_as
 from loopkit.analysis.constructors import with_dependences
-from loopkit.analysis.moved_dependences import Moved
+from loopkit.analysis.dependences import Moved
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
