@@ -81,7 +81,7 @@ def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
     if any((x in source) != (x in sink) for x in axes):
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-    apart, places = not_to_later_blocks(knl, d), _places(knl, d)
+    apart, places = not_to_later_blocks(knl, d), _places_on(knl, source, sink, axes)
     if places is not None:                  # else any two may be in different blocks
         apart = apart.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
@@ -116,10 +116,9 @@ def _in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
     if d.source != d.sink or d.reorderable:
         return None
     inames = knl.statement_by_id[d.source].inames
-    elements = [x for x in inames if isinstance(knl.tags.get(x), VecTag)]
-    if not elements:
+    others = [x for x in inames if not isinstance(knl.tags.get(x), VecTag)]
+    if len(others) == len(inames):
         return None
-    others = [x for x in inames if x not in elements]
     sequential = [x for x in others if not is_parallel(knl.tags.get(x))]
     pairs = in_one_iteration(d.relation, shared_loops(knl, d.source, d.sink, sequential))
     if d.kind != "flow":
@@ -154,12 +153,12 @@ def to_later_blocks(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
 
 def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> OnAxes:
     """The *inames* on each axis of *kind*, outermost first, as their loops nest."""
-    result: dict[int, tuple[str, ...]] = {}
-    for x in sorted(inames, key=packing_order(knl).__getitem__) if len(inames) > 1 else inames:
-        tag = knl.tags.get(x)
-        if isinstance(tag, kind):
-            assert isinstance(tag, GroupTag | LocalTag)
-            result[tag.axis] = (*result.get(tag.axis, ()), x)
+    result: OnAxes = {}
+    own = [x for x in inames if isinstance(knl.tags.get(x), kind)]
+    for x in sorted(own, key=packing_order(knl).__getitem__) if len(own) > 1 else own:
+        tag = knl.tags[x]
+        assert isinstance(tag, GroupTag | LocalTag)
+        result[tag.axis] = (*result.get(tag.axis, ()), x)
     return result
 
 

@@ -72,24 +72,21 @@ def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Acce
 
 def _inferred(knl: LoopKernel, accesses: Sequence[Access], cache: dict[object, Expression | None],
               temporary: bool) -> Shape:
+    rank = len(accesses[0].subscripts)
+    if not all(a.affine for a in accesses):
+        return (None,)*rank
     extents: list[Expression | None] = []
-    for axis in range(len(accesses[0].subscripts)):
-        extent = _extent(knl, accesses, axis, cache)
+    for axis in range(rank):
+        uses = [(a.domain, a.subscripts[axis]) for a in accesses]
+        key = tuple(sorted({(id(domain), subscript) for domain, subscript in uses}, key=repr))
+        if key not in cache:
+            cache[key] = axis_extent(uses, knl.assumptions)
+        extent = cache[key]
         if temporary and extent is not None and not isinstance(extent, int):
-            most = constant_extent([(a.domain, a.subscripts[axis]) for a in accesses])
+            most = constant_extent(uses)
             extent = most if most is not None and most <= MOST_CONSTANT else extent
         extents.append(extent)
     return tuple(extents)
-
-
-def _extent(knl: LoopKernel, accesses: Sequence[Access], axis: int,
-            cache: dict[object, Expression | None]) -> Expression | None:
-    if not all(a.affine for a in accesses):
-        return None
-    key = tuple(sorted({(id(a.domain), a.subscripts[axis]) for a in accesses}, key=repr))
-    if key not in cache:
-        cache[key] = axis_extent([(a.domain, a.subscripts[axis]) for a in accesses], knl.assumptions)
-    return cache[key]
 
 
 def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:

@@ -260,7 +260,8 @@ def accesses_at(knl: LoopKernel, statement: Statement, array: str, point: Mappin
     """
     if data_params(knl, statement.domain):
         return None
-    holds = [known_value(expand_rules(e, knl.substitutions), point) for e in statement.predicates]
+    predicates = [expand_rules(e, knl.substitutions) for e in statement.predicates]
+    holds = [known_value(e, point) for e in predicates]
     if 0 in holds or None in holds:
         return frozenset() if 0 in holds else None
 
@@ -274,9 +275,8 @@ def accesses_at(knl: LoopKernel, statement: Statement, array: str, point: Mappin
         return runs and (None if value is None else bool(value) is wanted)
     start: bool | None = True
     found = set[EvaluatedAccess]()
-    for e in (*statement.predicates, expanded_expression(knl, statement), *statement.subscripts):
-        found |= {(element(at) if runs else None, False)
-                  for name, at, runs in references(expand_rules(e, knl.substitutions), start, branch)
+    for e in (*predicates, expanded_expression(knl, statement), *statement.subscripts):
+        found |= {(element(at) if runs else None, False) for name, at, runs in references(e, start, branch)
                   if name == array and runs is not False}
     if statement.written == array:
         own = element(statement.subscripts)

@@ -20,22 +20,17 @@ from loopkit.poly.sets import InstanceSet, constant_max, constant_min
 
 def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:
     """The least constant extent that holds every subscript at all sizes; ``None``: there is none."""
-    accessed = _accessed(accesses)
-    last = None if accessed is None else constant_max(accessed, 0)
+    last = constant_max(_accessed(accesses), 0)
     return None if last is None else last + 1
 
 
-def _accessed(accesses: Sequence[tuple[InstanceSet, Expression]]) -> isl.Set | None:
-    images = [domain.set.apply(subscripts_on(domain, (subscript,))) for domain, subscript in accesses]
-    return reduce(isl.Set.union, images) if images else None
+def _accessed(accesses: Sequence[tuple[InstanceSet, Expression]]) -> isl.Set:
+    return reduce(isl.Set.union, [domain.set.apply(subscripts_on(domain, (s,))) for domain, s in accesses])
 
 
 def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions: isl.Set) -> Expression | None:
     """The least extent that holds every subscript; ``None``: there is no bound."""
-    accessed = _accessed(accesses)
-    if accessed is None:
-        return None
-    accessed = accessed.intersect_params(assumptions)
+    accessed = _accessed(accesses).intersect_params(assumptions)
     if accessed.is_empty():
         return 0
     if not accessed.dim_has_upper_bound(DIM.set, 0):
@@ -49,7 +44,7 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
 
 def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
     """Does *subscript* start above 0, so that no access uses the first elements along its axis?"""
-    low = constant_min(domain.set.apply(subscripts_on(domain, (subscript,))), 0)
+    low = constant_min(_accessed([(domain, subscript)]), 0)
     return low is not None and low > 0
 
 
