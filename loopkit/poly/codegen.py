@@ -1,7 +1,7 @@
 """Loops, bounds and guards from a tree of loops, by ``isl.AstBuild``.
 
-One conversion, no callbacks: the tree becomes a schedule tree in isl's text form, isl builds its AST, and the AST
-becomes the plain nodes below with the inames as loop variables.
+One conversion, no callbacks: the tree becomes isl's schedule tree, isl builds its AST, and the AST becomes the plain
+nodes below with the inames as loop variables.
 """
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from loopkit.errors import InternalError
 from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr, to_int
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
-from loopkit.poly.pieces import has_unknowns, in_polyhedra
-from loopkit.poly.sets import InstanceSet, params_of
+from loopkit.poly.sets import InstanceSet, has_unknowns, in_polyhedra, params_of
 
 # {{{ input: the order, by names of leaves
 

@@ -13,9 +13,8 @@ from pymbolic.typing import Expression
 from loopkit.poly.affine import DIM, NotAffineError, add, affine_difference, from_pw_aff, is_quasi_affine, names_in
 from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.limits import affordable, coalesced
-from loopkit.poly.pieces import has_unknowns, in_few_pieces
 from loopkit.poly.piecewise import piecewise
-from loopkit.poly.sets import InstanceSet, constant_max, constant_min
+from loopkit.poly.sets import InstanceSet, constant_max, constant_min, has_unknowns, in_few_pieces
 
 
 def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:

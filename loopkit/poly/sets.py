@@ -14,7 +14,6 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, set_space, to_aff, to_int
 from loopkit.poly.limits import affordable, coalesced, gave_up, kept, kept_results, without_empty_pieces
-from loopkit.poly.pieces import in_few_pieces, plain_hull
 
 Set = isl.Set
 Map = isl.Map
@@ -371,3 +370,49 @@ def _parsed(text: str) -> isl.Set:
         # the sentence of isl's error, without islpy's additions
         lines = str(err).splitlines() or ["isl refuses this text"]
         raise ValueError(next((x.strip() for x in lines if ":" in x and "isl_" not in x), lines[0])) from None
+
+
+# {{{ pieces
+
+def in_few_pieces(points: isl.Set) -> isl.Set:
+    """*points* with pieces joined; if there are many, with equalities detected first, by which isl joins more."""
+    return coalesced(points.detect_equalities() if points.n_basic_set() > _FEW else points)
+
+
+def plain_hull(points: T) -> T:
+    """A polyhedron without unknowns around *points*, from their constraints: not the least, but fast."""
+    hull: T = type(points)(points.remove_divs().simple_hull())
+    return hull
+
+
+def in_polyhedra(points: isl.Set, context: isl.Set) -> isl.Set:
+    """A polyhedron without unknowns around *points*, or several if one would be unbounded."""
+    hull = plain_hull(points.intersect_params(context))
+    return hull if hull.is_bounded() else points.remove_divs()
+
+
+def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
+    """*points*, or a polyhedron around them if they are a union with strides.
+
+    The bounds of such a union are many forms of the parameters, one for each remainder: isl takes minutes to find
+    them, and they are unreadable. The polyhedron begins and ends some values beyond.
+
+    :arg context: facts about the parameters.
+    """
+    if points.n_basic_set() == 1 or not has_unknowns(points):
+        return points
+    around = plain_hull(points.intersect_params(context))
+    bounded = all(around.dim_has_lower_bound(DIM.set, i) and around.dim_has_upper_bound(DIM.set, i)
+                  for i in range(around.dim(DIM.set)))
+    return around if bounded else points
+
+
+def has_unknowns(points: isl.Set) -> bool:
+    """Do the conditions on *points* have existentially quantified integers?"""
+    return any(piece.dim(DIM.div) for piece in points.get_basic_sets())
+
+
+#: Pieces that are joined as they are: knowing their equalities changes how extents are written.
+_FEW = 8
+
+# }}}

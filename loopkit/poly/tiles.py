@@ -11,9 +11,8 @@ from loopkit.poly.affine import DIM, NotAffineError, add, floor_div, from_pw_aff
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import affordable, coalesced
-from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import cells, same_element
-from loopkit.poly.sets import InstanceSet, Set, condition_set, params_of
+from loopkit.poly.sets import InstanceSet, Set, condition_set, params_of, plain_hull
 
 
 def padded_to_tiles(domain: InstanceSet, iname: str, length: int) -> InstanceSet:

@@ -23,13 +23,13 @@ from loopkit.expr.mappers import map_children
 from loopkit.expr.text import to_text
 from loopkit.poly.affine import TruncatedQuotient, add, from_pw_aff
 from loopkit.poly.extents import extent_from, first_value
-from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.sets import (
     InstanceSet,
     Set,
     constant_max,
     constant_min,
     fix_params,
+    in_plain_bounds,
     parse_assumptions,
     universe_params,
 )
