@@ -215,8 +215,7 @@ def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str
     names = variables(expr)
     if data := [x for x in names if x in knl.temporaries or x in knl.array_args]:
         return f"is {origin(knl, data)}"
-    other = sorted(names.difference(allowed) & knl.argument_by_name.keys())
-    if other:
+    if other := sorted(names.difference(allowed) & knl.argument_by_name.keys()):
         argument = knl.argument_by_name[other[0]]
         return f"depends on '{other[0]}', which {'may not be' if argument.dtype is None else 'is not'} an integer"
     return "compares real numbers" if any(isinstance(e, float | p.Quotient) for e in subexpressions(expr)) \
@@ -226,11 +225,8 @@ def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str
 def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
     """The instances of *statement* under the kernel's assumptions, without bounds that depend on data."""
     def both() -> tuple[InstanceSet, InstanceSet]:
-        domain = statement.domain
-        unknown = data_params(knl, domain)
-        if unknown:
-            domain = domain.without_params(unknown)
-        return statement.domain, domain.intersect_params(knl.assumptions)    # the first keeps its id alive
+        known = statement.domain.without_params(data_params(knl, statement.domain))
+        return statement.domain, known.intersect_params(knl.assumptions)     # the first keeps its id alive
     return kept(knl.memo.setdefault("analysis_domain", {}), id(statement.domain), both)[1]
 
 
@@ -243,7 +239,7 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     def access(name: str, subscripts: tuple[Expression, ...], where: _Where, *, is_write: bool = False,
                update: str | None = None) -> Access:
         domain, doubt = where
-        known = (True,)*len(subscripts) if not subscripts or is_known(domain, allowed, *subscripts) \
+        known = (True,)*len(subscripts) if is_known(domain, allowed, *subscripts) \
             else tuple(is_quasi_affine(s, domain.inames, allowed) for s in subscripts)
         return Access(statement.id, name, subscripts, is_write, domain, known, doubt, update)
 

@@ -247,8 +247,7 @@ def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
 def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
     """The distinct instance sets, not empty, of the statements with *iname*, without bounds that depend on data."""
     found = {id(s.domain): s.domain for s in knl.statements if iname in s.inames}
-    return [d.without_params(data) if (data := data_params(knl, d)) else d
-            for d in found.values() if not with_known_sizes(knl, d).is_empty()]
+    return [d.without_params(data_params(knl, d)) for d in found.values() if not with_known_sizes(knl, d).is_empty()]
 
 
 def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsafe: bool = False) -> LoopKernel:

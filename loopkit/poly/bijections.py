@@ -51,7 +51,7 @@ def affine_ends(points: InstanceSet, context: isl.Set) -> tuple[Expression, Expr
     values = points.set.intersect_params(context)
     if values.is_empty():
         return 0, 0
-    if not (values.dim_has_lower_bound(DIM.set, 0) and values.dim_has_upper_bound(DIM.set, 0)):
+    if not values.dim_is_bounded(DIM.set, 0):
         return None
     ends = [coalesced(end).get_pieces() for end in (values.dim_min(0), values.dim_max(0))]
     if any(len(pieces) != 1 for pieces in ends):

@@ -230,7 +230,7 @@ def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:
 def _filled(points: isl.Set) -> isl.Set:
     """*points* with all points between two of them along the last dimension."""
     hull, whole = isl.Set.from_basic_set(points.simple_hull()), coalesced(points)
-    if whole.n_basic_set() == 1 and not any(piece.dim(DIM.div) for piece in whole.get_basic_sets()):
+    if whole.n_basic_set() == 1 and not has_unknowns(whole):
         return hull
     last = points.dim(DIM.set) - 1
     along = isl.Map.identity(points.get_space().map_from_set()).drop_constraints_involving_dims(DIM.out, last, 1)

@@ -120,7 +120,7 @@ class InstanceSet:
         for name in names:
             if (i := points.find_dim_by_name(DIM.param, name)) >= 0:
                 points = points.project_out(DIM.param, i, 1)
-        return self.named(points)
+        return self if points is self.set else self.named(points)
 
     def bound(self, inames: Collection[str]) -> InstanceSet:
         """Turn the dimensions *inames* into parameters of the same names (hardware inames)."""
@@ -402,9 +402,7 @@ def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
     if points.n_basic_set() == 1 or not has_unknowns(points):
         return points
     around = plain_hull(points.intersect_params(context))
-    bounded = all(around.dim_has_lower_bound(DIM.set, i) and around.dim_has_upper_bound(DIM.set, i)
-                  for i in range(around.dim(DIM.set)))
-    return around if bounded else points
+    return around if all(around.dim_is_bounded(DIM.set, i) for i in range(around.dim(DIM.set))) else points
 
 
 def has_unknowns(points: isl.Set) -> bool:

@@ -37,9 +37,8 @@ def _between_ends(domain: InstanceSet, iname: str, length: int, others: list[str
         return None
     try:
         top = from_pw_aff(coalesced(values.set.dim_max(0)))
-        end = multiply(length, floor_div(add(top, length), length))
-        if isinstance(top, int):
-            end = top // length * length + length
+        end = top // length * length + length if isinstance(top, int) else \
+            multiply(length, floor_div(add(top, length), length))
         return restricted(domain, others).onto(domain.inames).where(
             (">=", add(p.Variable(iname), -(low // length * length))), ("<", subtract(p.Variable(iname), end)))
     except NotAffineError:
