@@ -19,7 +19,7 @@ from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.analysis.ranges import constant_range, with_known_sizes
 from loopkit.analysis.values_preserved import clobbered_flows
-from loopkit.analysis.witnesses import Violation, smallest_violation, witness_of
+from loopkit.analysis.witnesses import Violation, smallest_violation
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import update_of
 from loopkit.kernel.dependence import Dependence
@@ -325,7 +325,7 @@ def _assumed(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str
     for v in found:
         d = v.dependence
         what = "value may be lost" if v.reason == "lost" else "order does not matter"
-        claim = (f"this {what}: {witness_of(knl, v)}" if d.exact
+        claim = (f"this {what}: {v.witness(knl)}" if d.exact
                  else f"'{d.source}' and '{d.sink}' never meet on '{d.array}' against their order")
         obligations[Obligation(step, claim, None if d.exact else assume)] = None
 

@@ -40,7 +40,11 @@ def element_of_source(relation: Map) -> Element:
 
 def shared_element(knl: LoopKernel, array: str, kind: str, source: str, sink: str) -> Element:
     """The element of *array* that two instances of statements of *knl* both access."""
-    return lambda params, first, second: witness_at(knl, array, kind, params, (source, first), (sink, second)).element
+    def element(params: dict[str, int], first: dict[str, int], second: dict[str, int]) -> tuple[int, ...] | None:
+        own, other = (_elements(knl, s, at, array, is_write, params) for s, at, is_write in zip(
+            (source, sink), (first, second), writing_ends(kind), strict=True))
+        return next((e for e in own if e in other), None)
+    return element
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,9 @@ class Violation:
         """Is each of the pairs really broken?"""
         return self.dependence.exact and self.placed
 
+    def witness(self, knl: LoopKernel) -> Witness:
+        return self.broken(knl).witness
+
     def broken(self, knl: LoopKernel) -> BrokenPairs:
         d = self.dependence
         return BrokenPairs(knl, d.source, d.sink, self.pairs, d.array, d.kind,
@@ -221,39 +228,24 @@ def _names(knl: LoopKernel, s: Statement) -> frozenset[str]:
     return frozenset().union(*map(variables, (s.assignee, expanded_expression(knl, s), *s.predicates)))
 
 
-def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
-    """The witness of the smallest pair of a violation."""
-    return smallest_violation(knl, (violation,))[1]
-
-
 def smallest_witness(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> Witness:
     """The smallest of *pairs*, from instances of the statement *source* to those of *sink*.
 
     The smallest is the first by parameters in the order of the arguments, then by inames.
     """
-    a, b = knl.statement_by_id[source], knl.statement_by_id[sink]
-    params, first, second = smallest_pair(pairs, a.inames, b.inames, parameters_of(knl))
-    return witness_at(knl, array, kind, params, (source, first), (sink, second))
+    return BrokenPairs(knl, source, sink, pairs, array, kind, shared_element(knl, array, kind, source, sink)).witness
 
 
-def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],
-               sink: tuple[str, dict[str, int]]) -> Witness:
-    """The witness of two instances, with the element of *array* that both access."""
-    first, second = (_elements(knl, instance, array, is_write, params)
-                     for instance, is_write in zip((source, sink), writing_ends(kind), strict=True))
-    return Witness(params, source, sink, array, next((e for e in first if e in second), None), kind)
-
-
-def _elements(knl: LoopKernel, instance: tuple[str, dict[str, int]], array: str, is_write: bool,
+def _elements(knl: LoopKernel, statement: str, point: dict[str, int], array: str, is_write: bool,
               params: dict[str, int]) -> list[tuple[int, ...]]:
-    statement, point = knl.statement_by_id[instance[0]], instance[1]
     # a parameter without a value does not matter
     at = {**dict.fromkeys(knl.value_params, 0), **params, **point}
-    found = accesses_at(knl, statement, array, at)
+    found = accesses_at(knl, knl.statement_by_id[statement], array, at)
     if found is not None:
         return sorted(element for element, written in found if written is is_write and element is not None)
     return [element_at(a.subscript_relation, params, tuple(point.values()))
-            for a in accesses_to(knl, statement.id, array, is_write=is_write) if a.affine]
+            for a in accesses_to(knl, statement, array, is_write=is_write) if a.affine]
+
 
 #: An element (``None``: it depends on data), and whether it is written.
 EvaluatedAccess = tuple[tuple[int, ...] | None, bool]

@@ -137,24 +137,32 @@ def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[s
 
 # {{{ coordinates
 
-def at_coordinates(inames: tuple[str, ...], coordinates: Sequence[Expression]) -> isl.Map:
-    """``{ [inames] -> [coordinates] }``; one that is counted from the least value of a union may have cases."""
+def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:
+    """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once.
+
+    A coordinate that is counted from the least value of a union may have cases.
+    """
+    known = tuple(c for c in coordinates if c is not None)
     try:
-        return subscript_relation(inames, tuple(coordinates))
+        relation = subscript_relation(inames, known)
     except NotAffineError:
-        return piecewise_relation(inames, coordinates)
+        relation = piecewise_relation(inames, known)
+    for i, c in enumerate(coordinates):
+        if c is None:
+            relation = relation.insert_dims(DIM.out, i, 1)
+    return relation
 
 
 def equal_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
                       sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
     """Pairs of instances at which the two lists of coordinates agree."""
-    return same_element(at_coordinates(source_inames, source), at_coordinates(sink_inames, sink))
+    return same_element(cells(source_inames, source), cells(sink_inames, sink))
 
 
 def smaller_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
                         sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
     """Pairs of instances of which the first's coordinates are lexicographically less than the second's."""
-    first, second = at_coordinates(source_inames, source), at_coordinates(sink_inames, sink)
+    first, second = cells(source_inames, source), cells(sink_inames, sink)
     order = isl.Map.lex_lt(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(source)))
     return first.apply_range(order).apply_range(second.reverse())
 
@@ -251,15 +259,6 @@ def _at_given(relation: isl.Map, given: Sequence[int]) -> isl.Map:
     """*relation* with its dimensions *given* as parameters: isl need not compare them then."""
     for i in sorted(set(given), reverse=True):
         relation = to_param(relation, i, f"given{i}'", DIM.in_)
-    return relation
-
-
-def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:
-    """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once."""
-    relation = at_coordinates(inames, [c for c in coordinates if c is not None])
-    for i, c in enumerate(coordinates):
-        if c is None:
-            relation = relation.insert_dims(DIM.out, i, 1)
     return relation
 
 
