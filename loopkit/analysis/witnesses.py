@@ -174,7 +174,7 @@ class Violation:
 _MOST_TRIED = 64
 
 
-def smallest_violation(knl: LoopKernel, found: Sequence[Violation], doubtful: Sequence[Violation] = ()
+def smallest_violation(knl: LoopKernel, found: Sequence[Violation], doubtful: Sequence[Violation]
                        ) -> tuple[Violation, Witness]:
     """The violation with the smallest pair of instances, and its witness.
 

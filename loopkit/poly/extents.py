@@ -20,6 +20,7 @@ from loopkit.poly.affine import (
     add,
     arithmetic,
     from_pw_aff,
+    integer_factor,
     multiply,
     ordered,
     subtract,
@@ -162,7 +163,7 @@ def _shaped(expr: Expression, known: isl.Set) -> Expression:
     inner = [q.expression(known) for q in shaped]
     if not shaped:
         return ordered(rest)
-    return add(*sorted((*inner, *outer), key=_is_negative), constant)
+    return add(*sorted((*inner, *outer), key=lambda term: integer_factor(term) < 0), constant)
 
 
 def _rounding_down(expr: Expression, known: isl.Set) -> Expression:
@@ -216,9 +217,5 @@ def _linear(expr: Expression) -> tuple[dict[str, int], int] | None:
             case _:
                 return None
     return coefficients, constant
-
-
-def _is_negative(term: Expression) -> bool:
-    return isinstance(term, p.Product) and isinstance(term.children[0], int) and term.children[0] < 0
 
 # }}}

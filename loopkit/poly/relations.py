@@ -1,7 +1,7 @@
 """Access and dependence relations between anonymous instance spaces, and the order of time."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 
 import islpy as isl
@@ -15,6 +15,9 @@ from loopkit.poly.sets import InstanceSet, fix_params, points_in_order, to_param
 
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
+
+#: A function that restricts pairs to those with an order of two of their dimensions.
+Order = Callable[[isl.Map, isl.dim_type, int, isl.dim_type, int], isl.Map]
 
 #: Values of the parameters, of the source's inames, and of the sink's.
 SmallestPair = tuple[dict[str, int], dict[str, int], dict[str, int]]
@@ -65,12 +68,13 @@ def identity_on(source: InstanceSet, sink: InstanceSet, shared: Sequence[str]) -
 
 # {{{ time
 
-def by_first_difference(pairs: isl.Map, shared: Sequence[SharedLoop]) -> Iterator[isl.Map]:
+def by_first_difference(pairs: isl.Map, shared: Sequence[SharedLoop], order: Order = isl.Map.order_lt
+                        ) -> Iterator[isl.Map]:
     """For each of the *shared* loops, outermost first: the *pairs* that agree in those around it and whose source is
-    earlier in it. The last entry: the pairs within one iteration of all.
+    earlier in it, or in another *order*. The last entry: the pairs within one iteration of all.
     """
     for a, b in shared:
-        yield pairs.order_lt(DIM.in_, a, DIM.out, b)
+        yield order(pairs, DIM.in_, a, DIM.out, b)
         pairs = pairs.equate(DIM.in_, a, DIM.out, b)
     yield pairs
 
@@ -88,13 +92,8 @@ def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) ->
 
 def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map | None:
     """The *pairs* whose source does not run before their sink; ``None`` if there are none."""
-    found: list[isl.Map] = []
-    for a, b in shared:
-        found.append(pairs.order_gt(DIM.in_, a, DIM.out, b))
-        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
-        if pairs.is_empty():
-            break
-    return union_of_some([*found, *(() if before else (pairs,))])
+    *later, within = by_first_difference(pairs, shared, isl.Map.order_gt)
+    return union_of_some([*later, *([] if before else [within])])
 
 
 def union_of_some(relations: Sequence[isl.Map]) -> isl.Map | None:
@@ -192,7 +191,7 @@ def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...]
     return next(pairs_in_order(pairs, source, sink, parameters))
 
 
-def pairs_in_order(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str] = ()
+def pairs_in_order(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str]
                    ) -> Iterator[SmallestPair]:
     """The pairs from :func:`smallest_pair` on, each the smallest of those behind the one before it."""
     n, m = len(source), len(sink)

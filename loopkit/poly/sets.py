@@ -102,7 +102,10 @@ class InstanceSet:
             if dims[at:at + 1] == [x]:
                 continue
             if x in dims:
-                points = _moved_to(points, dims.index(x), at)
+                # isl moves a dimension through the parameters only
+                last = points.dim(DIM.param)
+                points = points.move_dims(DIM.param, last, DIM.set, dims.index(x), 1)
+                points = points.move_dims(DIM.set, at, DIM.param, last, 1)
                 dims.remove(x)
             elif (position := points.find_dim_by_name(DIM.param, x)) >= 0:
                 points = points.move_dims(DIM.set, at, DIM.param, position, 1)
@@ -212,12 +215,6 @@ def to_param(points: T, dim: int, name: str, kind: isl.dim_type = DIM.set) -> T:
     return points.set_dim_name(kind, dim, name).move_dims(DIM.param, at, kind, dim, 1)
 
 
-def _moved_to(points: isl.Set, source: int, target: int) -> isl.Set:
-    """Move set dimension *source* to position *target*; isl does so through the parameters only."""
-    at = points.dim(DIM.param)
-    return points.move_dims(DIM.param, at, DIM.set, source, 1).move_dims(DIM.set, target, DIM.param, at, 1)
-
-
 def constant_min(points: isl.Set, dim: int) -> int | None:
     """The smallest value of a dimension over all parameters, or ``None`` where there is none."""
     return _constant_end(points, dim, isl.Set.dim_min_val)
@@ -309,7 +306,7 @@ def lexmin_point(points: isl.Set, inames: Sequence[str], parameters: Sequence[st
     return next(points_in_order(points, inames, parameters), None)
 
 
-def points_in_order(points: isl.Set, inames: Sequence[str], parameters: Sequence[str] = ()
+def points_in_order(points: isl.Set, inames: Sequence[str], parameters: Sequence[str]
                     ) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
     """The points from :func:`lexmin_point` on, each the smallest of those behind the one before it."""
     if points.is_empty():
