@@ -14,12 +14,12 @@ from loopkit.poly.affine import DIM, NotAffineError, add, affine_difference, fro
 from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import piecewise
-from loopkit.poly.sets import InstanceSet, constant_max, constant_min, has_unknowns, in_few_pieces
+from loopkit.poly.sets import InstanceSet, constant_range, has_unknowns, in_few_pieces
 
 
 def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:
     """The least constant extent that holds every subscript at all sizes; ``None``: there is none."""
-    last = constant_max(_accessed(accesses), 0)
+    last = constant_range(_accessed(accesses), 0)[1]
     return None if last is None else last + 1
 
 
@@ -43,7 +43,7 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
 
 def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
     """Does *subscript* start above 0, so that no access uses the first elements along its axis?"""
-    low = constant_min(_accessed([(domain, subscript)]), 0)
+    low = constant_range(_accessed([(domain, subscript)]), 0)[0]
     return low is not None and low > 0
 
 

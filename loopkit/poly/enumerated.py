@@ -13,7 +13,7 @@ from loopkit.poly.domains import constrained, is_affine_condition
 from loopkit.poly.limits import coalesced, kept_results
 from loopkit.poly.piecewise import piecewise
 from loopkit.poly.relations import subscript_relation
-from loopkit.poly.sets import InstanceSet, condition_set, constant_max, constant_min
+from loopkit.poly.sets import InstanceSet, condition_set, constant_range
 
 #: The greatest number of values of a form that are enumerated; isl's cost for the union grows with its square.
 MOST_VALUES = 32
@@ -136,7 +136,7 @@ def _values(domain: InstanceSet, form: Expression) -> range | None:
         values = domain.set.apply(subscript_relation(domain.inames, (form,)))
     except NotAffineError:
         return None
-    low, high = constant_min(values, 0), constant_max(values, 0)
+    low, high = constant_range(values, 0)
     return None if low is None or high is None else range(low, high + 1)
 
 

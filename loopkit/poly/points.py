@@ -11,7 +11,7 @@ import islpy as isl
 from loopkit.poly.affine import DIM, to_int
 from loopkit.poly.limits import bounded, coalesced
 from loopkit.poly.relations import at_point
-from loopkit.poly.sets import InstanceSet, constant_max, constant_min, fix_params, lexmin_point, params_of, params_text
+from loopkit.poly.sets import InstanceSet, constant_range, fix_params, lexmin_point, params_of, params_text
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> 
     fixed = fix_params(points, values)
     if fixed.is_empty():
         return (0,) * len(dims)
-    ends = [(constant_min(fixed, dim), constant_max(fixed, dim)) for dim in dims]
+    ends = [constant_range(fixed, dim) for dim in dims]
     return tuple(None if low is None or high is None else high - low + 1 for low, high in ends)
 
 

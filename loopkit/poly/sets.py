@@ -160,8 +160,7 @@ class InstanceSet:
 
     def constant_range(self, iname: str) -> tuple[int | None, int | None]:
         """The smallest and largest value of *iname* over all parameters, where they are bounded."""
-        i = self.inames.index(iname)
-        return constant_min(self.set, i), constant_max(self.set, i)
+        return constant_range(self.set, self.inames.index(iname))
 
     # }}}
 
@@ -215,21 +214,13 @@ def to_param(points: T, dim: int, name: str, kind: isl.dim_type = DIM.set) -> T:
     return points.set_dim_name(kind, dim, name).move_dims(DIM.param, at, kind, dim, 1)
 
 
-def constant_min(points: isl.Set, dim: int) -> int | None:
-    """The smallest value of a dimension over all parameters, or ``None`` where there is none."""
-    return _constant_end(points, dim, isl.Set.dim_min_val)
-
-
-def constant_max(points: isl.Set, dim: int) -> int | None:
-    """The largest value of a dimension over all parameters, or ``None`` where there is none."""
-    return _constant_end(points, dim, isl.Set.dim_max_val)
-
-
-def _constant_end(points: isl.Set, dim: int, end: Callable[[isl.Set, int], isl.Val]) -> int | None:
+def constant_range(points: isl.Set, dim: int) -> tuple[int | None, int | None]:
+    """The smallest and largest value of a dimension over all parameters, where it is bounded."""
     if points.is_empty():
-        return None
-    value = end(without_empty_pieces(points), dim)
-    return to_int(value) if value.is_int() else None
+        return None, None
+    points = without_empty_pieces(points)
+    low, high = (to_int(end) if end.is_int() else None for end in (points.dim_min_val(dim), points.dim_max_val(dim)))
+    return low, high
 
 
 def param_range(params: isl.Set, name: str) -> tuple[int | None, int | None]:
