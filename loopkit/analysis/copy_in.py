@@ -37,7 +37,7 @@ from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.poly.elements import outside
 from loopkit.poly.enumerated import subscripts_on
-from loopkit.poly.relations import any_element, restrict, same_element
+from loopkit.poly.relations import cells, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -258,7 +258,7 @@ def _other_writes(taken: _Step, use: _StagedRead, ref: _Reference, pairs: Map) -
 def _elements(points: InstanceSet, params: frozenset[str], subscripts: Sequence[Expression]) -> Map:
     if is_known(points, params, *subscripts):
         return restrict(subscripts_on(points, tuple(subscripts)), points)
-    return restrict(any_element(points.inames, len(subscripts)), points)
+    return restrict(cells(points.inames, [None]*len(subscripts)), points)
 
 
 def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:

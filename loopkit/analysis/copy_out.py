@@ -14,8 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, accesses_to, analysis_domain, doubt_of
-from loopkit.analysis.dependences import Pair, joined, relations_of, timed
-from loopkit.analysis.moved_dependences import End, moved_dependences
+from loopkit.analysis.dependences import End, Pair, joined, moved_dependences, relations_of, timed
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes

@@ -10,8 +10,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loopkit.analysis.accesses import Access, accesses_by_array
-from loopkit.analysis.assumed_dependences import assumed_flows, clobbered_reads, without_assumed
-from loopkit.analysis.dependences import Pair, dependences, in_order, joined, timed
+from loopkit.analysis.dependences import (
+    Pair,
+    assumed_flows,
+    clobbered_reads,
+    dependences,
+    in_order,
+    joined,
+    timed,
+    without_assumed,
+)
 from loopkit.analysis.must_writes import joint_must_writes
 from loopkit.analysis.order import execution_paths
 from loopkit.kernel.dependence import Dependence

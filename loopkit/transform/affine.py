@@ -21,11 +21,9 @@ from loopkit.language.names import name_list
 from loopkit.poly.affine import NotAffineError, add, multiply, subtract, to_aff
 from loopkit.poly.bijections import (
     affine_ends,
-    has_one_image,
     inverse,
     solutions,
     two_with_one_image,
-    without_image,
 )
 from loopkit.poly.sets import InstanceSet, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops, with_nest
@@ -299,13 +297,13 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
             zeros: Sequence[Expression]) -> dict[str, Expression]:
     relation = solutions(old, new, zeros)
     points = reduce(InstanceSet.union, (analysis_domain(kernel, s).onto(old) for s in owners))
-    lost = without_image(relation, points)
+    lost = points.named(points.set.subtract(relation.domain()))
     if not lost.is_empty():
         point = lexmin_point(lost.set, old, parameters_of(kernel))
         assert point is not None
         raise PreconditionError(f"The equations have no solution for {_at(owners[0].id, *point)}.", subject=old[0],
                                 hint="each point of the old inames needs one of the new ones")
-    if not has_one_image(relation, points):
+    if not relation.intersect_domain(points.set).is_single_valued():
         raise PreconditionError(f"The equations leave {', '.join(new)} open: they have several solutions for one "
                                 f"point of {', '.join(old)}.", subject=new[0], hint="add an equation")
     met = two_with_one_image(relation, points, parameters_of(kernel))

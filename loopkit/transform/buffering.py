@@ -11,8 +11,16 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, accesses_to, commute, data_params, origin
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
-from loopkit.analysis.dependences import in_order, relations_of, values_in, with_assumed
-from loopkit.analysis.moved_dependences import End, Moved, accessed_elements, moved_dependences
+from loopkit.analysis.dependences import (
+    End,
+    Moved,
+    accessed_elements,
+    in_order,
+    moved_dependences,
+    relations_of,
+    values_in,
+    with_assumed,
+)
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes

@@ -11,7 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import annotated, rewritten, specialized, with_dependences
-from loopkit.analysis.inferred_shapes import with_sizes_nonnegative, without_inferred_shapes
+from loopkit.analysis.shapes import with_sizes_nonnegative, without_inferred_shapes
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import DTYPES, dtype_of, kind_of, promote
 from loopkit.expr.mappers import map_children, substitute

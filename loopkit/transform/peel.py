@@ -19,8 +19,7 @@ from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
 from loopkit.poly.bijections import parted
 from loopkit.poly.limits import affordable
-from loopkit.poly.pieces import in_plain_bounds
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.sets import InstanceSet, in_plain_bounds
 from loopkit.transform.iname import renamed
 from loopkit.transform.match import owner
 from loopkit.transform.reindex import rewrite_loops, substituted

@@ -8,7 +8,7 @@ from math import prod
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, fastest_last
 from loopkit.analysis.axes import with_axes, with_leading_axis
 from loopkit.analysis.constructors import annotated, reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import identity_pairs
@@ -16,7 +16,6 @@ from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.strides import fastest_last
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable

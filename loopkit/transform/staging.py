@@ -31,9 +31,8 @@ from loopkit.poly.affine import add, subtract
 from loopkit.poly.elements import BoxAxis, joined, outside, swept_interval
 from loopkit.poly.enumerated import subscripts_on, where_holds
 from loopkit.poly.limits import affordable
-from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import same_element, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
+from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
 from loopkit.transform.reindex import Condition, bounded_by, element
 from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import as_address_space, as_tag, new_name, require_fresh, require_positive

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from loopkit.analysis.constructors import annotated
-from loopkit.analysis.moves import Moves, moves
+from loopkit.analysis.order import Moves, moves
 from loopkit.errors import (
     ENTRY_POINTS,
     IllegalTransformError,

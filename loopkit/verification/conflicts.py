@@ -21,7 +21,6 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.lowered import BoundStatement, Launch, Storage
 from loopkit.poly.limits import affordable, kept
-from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import (
     SharedLoop,
     differing_first_at,
@@ -30,7 +29,7 @@ from loopkit.poly.relations import (
     same_element,
     shared_dims,
 )
-from loopkit.poly.sets import Map
+from loopkit.poly.sets import Map, plain_hull
 from loopkit.verification.barrier_separation import TOGETHER, PlacedBarrier, Ways, ways_of
 from loopkit.verification.threads import Threads
 

@@ -6,8 +6,7 @@ from functools import reduce
 from itertools import combinations
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
-from loopkit.analysis.assumed_dependences import clobbered_reads
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.dependences import clobbered_reads, dependences
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.errors import AccessWitness, VerificationError
 from loopkit.kernel.dependence import Dependence

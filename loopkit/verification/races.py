@@ -11,8 +11,7 @@ from functools import reduce
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, why_undecided
-from loopkit.analysis.assumed_dependences import without_assumed
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Function, Scope, Sync
 from loopkit.errors import VerificationError, Witness

@@ -9,8 +9,7 @@ from itertools import product
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import accesses_by_array, commute
-from loopkit.analysis.assumed_dependences import without_assumed
-from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.dependences import dependences, shared_loops, without_assumed
 from loopkit.ast.nodes import Completion, For, Scope, completion_of
 from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
