@@ -139,7 +139,14 @@ def _buffered(buffer: Buffer) -> LoopKernel:
         raise PreconditionError(f"{buffer.step}: '{name}' has no dtype yet, which its buffer takes.", subject=name,
                                 hint=f"add_dtypes(knl, {{'{name}': ...}}) first")
     if has_expressions and buffer.operation is None:
-        return _with_claim(buffer, result)
+        claim = f"what is loaded and stored leaves in '{name}' what its statements give it"
+        if buffer.allowed.assume is None and not buffer.allowed.unsafe:
+            raise UndecidedError(
+                f"{buffer.step}: whether '{name}' gets the same values cannot be decided.",
+                "init_expression= and store_expression= say what its buffer is loaded with and what of it is stored",
+                hint='leave them out, or answer for them: assume="..."')
+        return annotated(result, obligations=(
+            *result.obligations, Obligation(buffer.step, claim, buffer.allowed.assume)))
     prove: Callable[[LoopKernel, LoopKernel, str, str, str], None] = require_collected if buffer.operation is not None \
         else require_values_buffered if buffer.of_value else require_buffered
     prove(kernel, result, name, own, buffer.step)
@@ -359,18 +366,6 @@ def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: st
         raise PreconditionError(f"{what} is made of {' and '.join(placeholders)} and of value arguments, not of "
                                 f"'{min(other)}'.", subject=min(other))
     return expr
-
-
-def _with_claim(buffer: Buffer, result: LoopKernel) -> LoopKernel:
-    """*result* with the obligation that the expressions change no value; :raises UndecidedError: nobody claims that."""
-    allowed, step, name = buffer.allowed, buffer.step, buffer.name
-    if allowed.assume is None and not allowed.unsafe:
-        raise UndecidedError(
-            f"{step}: whether '{name}' gets the same values cannot be decided.",
-            "init_expression= and store_expression= say what its buffer is loaded with and what of it is stored",
-            hint='leave them out, or answer for them: assume="..."')
-    claim = f"what is loaded and stored leaves in '{name}' what its statements give it"
-    return annotated(result, obligations=(*result.obligations, Obligation(step, claim, allowed.assume)))
 
 
 def _ends_of_axes(buffer: Buffer, s: Statement, subscripts: Arguments) -> Iterator[Arguments]:

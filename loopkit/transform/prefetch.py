@@ -170,7 +170,7 @@ def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collect
     expr = expand_rules(rule.expr, kernel.substitutions)
     given = typed(expr)
     index = index_value(expr, typed)
-    places = _places(kernel, rule, within, typed) if index != expr else {False}
+    places = set(_places(kernel, rule, within, typed)) if index != expr else {False}
     if True not in places:
         if isinstance(given, Weak):
             raise PreconditionError(
@@ -192,23 +192,19 @@ def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collect
 
 
 def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None, typed: Typed
-            ) -> set[bool]:
-    """The kinds of places in which the statements use *rule*: a part of a subscript, elsewhere, or both."""
+            ) -> Iterator[bool]:
+    """For each use of *rule* in the statements, whether it is a part of a subscript."""
     others = {name: r for name, r in kernel.substitutions.items() if name != rule.name}
     chosen = matching_statements(kernel, within)
-    found: set[bool] = set()
 
-    def walk(e: Expression, *, inside: bool) -> None:
+    def walk(e: Expression, *, inside: bool) -> Iterator[bool]:
         if e == p.Variable(rule.name) or (isinstance(e, p.Call) and e.function == p.Variable(rule.name)):
-            found.add(inside)
+            yield inside
         inside = isinstance(e, p.Subscript) or (inside and not is_of_values(e, typed))
         for child in e.index_tuple if isinstance(e, p.Subscript) else children(e):
-            walk(child, inside=inside)
-    for s in kernel.statements:
-        if s.id in chosen:
-            walk(expand_rules(s.assignee, others), inside=False)
-            walk(expand_rules(s.expression, others), inside=False)
-    return found
+            yield from walk(child, inside=inside)
+    for e in (e for s in kernel.statements if s.id in chosen for e in (s.assignee, s.expression)):
+        yield from walk(expand_rules(e, others), inside=False)
 
 
 def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None,
