@@ -51,9 +51,9 @@ class _Step:
     name: str
     inames: Collection[str]
 
-    def of_points(self, s: Statement, points: Set, array: str, kind: str, what: str, a: Access | None = None
-                  ) -> Refusal:
-        """The refusal of *points* of *s*, at the access *a* to *array*."""
+    def of_points(self, s: Statement, points: Set, what: str, a: Access | None = None) -> Refusal:
+        """The refusal of *points* of *s*: of another value, or at the access *a* of an element without a value."""
+        array, kind = (s.written, "value") if a is None else (a.array, "missing")
         element, doubt = (None, None) if a is None else (element_of_sink(a.subscript_relation), doubt_of(self.after, a))
         return Refusal(BrokenPairs.of_points(self.after, s.id, s.id, points, array, kind, element),
                        f"{self.name}: {what}.", doubt=doubt)
@@ -106,7 +106,7 @@ def _another_value(step: _Step, own: Statement, new: Statement) -> Iterator[Refu
     """Refusals of the points of *own* at which *new* computes another value."""
     for wrong in _differing(expanded_expression(step.before, own), expanded_expression(step.after, new),
                             analysis_domain(step.before, own), integer_names(step.after, new)):
-        yield step.of_points(new, wrong.set, new.written, "value", f"'{new.id}' would compute something else")
+        yield step.of_points(new, wrong.set, f"'{new.id}' would compute something else")
 
 
 def _differing(old: Expression, new: Expression, points: InstanceSet, names: frozenset[str]) -> Iterator[InstanceSet]:
@@ -146,8 +146,7 @@ def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterato
     if a.array in after.temporaries:
         bad = outside(a.relation, after.temporaries[a.array].shape or (), after.assumptions)
         if bad is not None:
-            yield step.of_points(new, bad, a.array, "missing",
-                                 f"'{new.id}' would access an element outside of '{a.array}'", a)
+            yield step.of_points(new, bad, f"'{new.id}' would access an element outside of '{a.array}'", a)
         if a.is_write:
             return
         missing = (beyond if a.domain is analysis_domain(after, new) else beyond.intersect(a.domain)).set
@@ -156,8 +155,7 @@ def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterato
     else:
         reads = [b for b in accesses_by_array(before)[a.array] if not b.is_write]
         missing = read_beyond(a.relation, reached_elements(before, reads))
-    yield step.of_points(new, missing, a.array, "missing",
-                         f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
+    yield step.of_points(new, missing, f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
 
 # }}}
 

@@ -301,10 +301,8 @@ def require_inames(inames: Sequence[str], known: Collection[str], where: str) ->
 def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[str]], sweep: Collection[str],
                  others: str = "") -> tuple[str, ...]:
     """The loops around a buffer: those that *stay* for each user, but for *sweep*, the same for all users."""
-    found: dict[tuple[str, ...], str] = {}
-    for s, inames in stay.items():
-        found[tuple(x for x in loops_of(kernel.paths[s]) if x not in sweep and (
-            x in inames or isinstance(kernel.tags.get(x), GroupTag)))] = s
+    found = {tuple(x for x in loops_of(kernel.paths[s]) if x not in sweep and (
+        x in inames or isinstance(kernel.tags.get(x), GroupTag))): s for s, inames in stay.items()}
     if len(found) > 1:
         (a, first), (b, second) = list(found.items())[:2]
         raise ScheduleError(
