@@ -43,19 +43,16 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
             raise PreconditionError(f"The parameter '{name}' does not stand in the template '{template}'.",
                                     subject=name)
     chosen = matching_statements(kernel, within)
-    count = 0
 
     def replaced(expr: Expression) -> Expression:
-        nonlocal count
         found: dict[str, Expression] = {}
         if _matches(pattern, expr, frozenset(names), found):
-            count += 1
             args = tuple(replaced(found[x]) for x in names)
             return p.Call(p.Variable(subst_name), args) if names else p.Variable(subst_name)
         return map_children(expr, replaced)
     statements = tuple(replace(s, expression=replaced(s.expression)) if s.id in chosen else s
                        for s in kernel.statements)
-    if not count:
+    if all(new.expression is old.expression for new, old in zip(statements, kernel.statements, strict=True)):
         raise PreconditionError(f"Nothing in the kernel matches '{template}'.", subject=template)
     rule = SubstitutionRule(subst_name, names, pattern)
     return rewritten(kernel, statements=statements, substitutions={**kernel.substitutions, subst_name: rule})
