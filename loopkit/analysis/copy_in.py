@@ -117,8 +117,6 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
     return tuple(dict.fromkeys(obligations))
 
 
-# {{{ the uses
-
 def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_StagedRead]:
     for s in after.statements:
         reads = accesses_to(after, s.id, temporary, is_write=False)
@@ -156,10 +154,6 @@ def _originals(knl: LoopKernel, temporary: str, new: Expression, old: Expression
             for a, b in zip(children(new), children(old), strict=True):
                 yield from _originals(knl, temporary, a, b, inside=inside)
 
-# }}}
-
-
-# {{{ every read has a value, of the same expression
 
 @dataclass(frozen=True)
 class _Reference:
@@ -226,10 +220,6 @@ def _aligned(new: Expression, old: Expression, points: tuple[InstanceSet, Instan
         for a, b in zip(ours, theirs, strict=True):
             yield from _aligned(a, b, points, knl)
 
-# }}}
-
-
-# {{{ no write runs between copy and read
 
 def _other_writes(taken: _Step, use: _StagedRead, ref: _Reference, pairs: Map) -> Iterator[Refusal]:
     """Refusals for writes that decide the value of the copy and not that of the reader, or the reverse."""
@@ -287,5 +277,3 @@ def _obligation(taken: _Step, use: _StagedRead, claim: Refusal, assume: str | No
             hint='leave the reader out with within=, or state why it is legal: assume="..."')
     return Obligation(taken.name, f"'{write}' never writes what '{taken.copy.id}' holds for '{use.reader.id}' "
                                   "between the two", assume)
-
-# }}}

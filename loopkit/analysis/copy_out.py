@@ -145,8 +145,6 @@ class _Step:
                     f"'{d.sink}'.", after=self.after, doubt=doubt_of(self.before, *accesses))
 
 
-# {{{ of a temporary
-
 def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: str, buffer: str, step: str) -> None:
     """Refuse *after* if a read of *temporary* or of its *buffer* may get another value than in *before*.
 
@@ -158,8 +156,6 @@ def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: st
                                doubt_of(before, *accesses_by_array(before)[temporary]))
     refuse_smallest(chain(taken.outside_of_buffer(), found),
                     f"{step}: whether each read of '{temporary}' gets the same value afterwards")
-
-# }}}
 
 
 # {{{ of an argument: within one tile

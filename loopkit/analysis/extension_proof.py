@@ -100,8 +100,6 @@ def _flow(knl: LoopKernel, array: str) -> Flow:
     return joined_relations(d for d in dependences(knl) if d.array == array and d.of_value)
 
 
-# {{{ each point that was there
-
 def _another_value(step: _Step, own: Statement, new: Statement) -> Iterator[Refusal]:
     """Refusals of the points of *own* at which *new* computes another value."""
     for wrong in _differing(expanded_expression(step.before, own), expanded_expression(step.after, new),
@@ -134,10 +132,6 @@ def _differing(old: Expression, new: Expression, points: InstanceSet, names: fro
         for a, b in zip(ours, theirs, strict=True):
             yield from _differing(a, b, points, names)
 
-# }}}
-
-
-# {{{ what is read at the new points
 
 def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterator[Refusal]:
     """Refusals of elements without a value, or outside of the array, at access *a*; *beyond*: the new instances."""
@@ -157,10 +151,6 @@ def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterato
         missing = read_beyond(a.relation, reached_elements(before, reads))
     yield step.of_points(new, missing, f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
 
-# }}}
-
-
-# {{{ readers that were there
 
 def _another_flow(step: _Step, found: Flow, array: str) -> Iterator[Refusal]:
     """Refusals of reads that were there and get another value."""
@@ -219,5 +209,3 @@ def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int
         case _:
             return None
     return value if value is not None and abs(value) <= _EXACT else None
-
-# }}}

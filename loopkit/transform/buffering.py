@@ -153,8 +153,6 @@ def _buffered(buffer: Buffer) -> LoopKernel:
     return result
 
 
-# {{{ copy-in, copy-out and their dependences
-
 #: The cells that are copied in and copied out, if any are.
 Points = tuple[Set | None, Set | None]
 
@@ -299,10 +297,6 @@ class Buffer(StagingBuffer):
                     if not relation.is_empty():
                         yield Dependence(kind, self.name, source, sink, relation, exact=a.affine and a.must)
 
-# }}}
-
-
-# {{{ preconditions
 
 def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection[str] | None, is_special: bool
               ) -> tuple[list[Statement], str | None]:
@@ -396,5 +390,3 @@ def _spanning(buffer: Buffer, users: Sequence[Statement]) -> Buffer:
         uses = {s.id: tuple(dict.fromkeys(end for args in uses[s.id] for end in _ends_of_axes(buffer, s, args)))
                 for s in users}
     return replace(buffer, uses=uses, outer=loops_around(kernel, name, dict.fromkeys(uses, stay), buffer.request.sweep))
-
-# }}}

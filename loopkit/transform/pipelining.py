@@ -343,7 +343,7 @@ def _divided(copies: Mapping[str, str], loads: Mapping[str, str], found: Sequenc
 # }}}
 
 
-# {{{ stages
+# {{{ stages, and the first copies
 
 def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: int) -> LoopKernel:
     """*kernel* with a leading axis of *stages* for the temporaries *names*, subscripted by the iteration."""
@@ -373,10 +373,6 @@ def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -
     result = _shifted(kernel, iname, ahead, rewrite(kernel.tree, body), ids)
     return rewritten(result, statements=in_order_of(result.tree, result.statements))
 
-# }}}
-
-
-# {{{ the first copies
 
 def _with_prologue(kernel: LoopKernel, found: _Found, ahead: int) -> LoopKernel:
     """*kernel* with the first *ahead* iterations of its loop, counted from its former start, in a separate loop."""

@@ -184,8 +184,6 @@ class StagingBuffer:
             refusals.append(found)
         raise refusals[0]
 
-    # {{{ cells
-
     @property
     def inames(self) -> tuple[str, ...]:
         return (*self.outer, *self.box.dims)
@@ -202,10 +200,6 @@ class StagingBuffer:
     def in_one_iteration(self, source: tuple[str, ...], sink: tuple[str, ...]) -> Map:
         """Instances of two lists of inames that share their cells: they agree in the loops around the buffer."""
         return same_element(*(subscript_relation(x, tuple(map(p.Variable, self.outer))) for x in (source, sink)))
-
-    # }}}
-
-    # {{{ statements
 
     def copy_in(self, statement_id: str, box: Box, points: Set, *, whole: bool = False) -> Statement:
         """The statement that computes the cells *points*, or the *whole* box around them; *box* names its inames."""
@@ -282,8 +276,6 @@ class StagingBuffer:
             temporaries={**kernel.temporaries, temporary.name: temporary},
             tags={**kernel.tags, **{x: tag for s in copies for x in s.inames[len(self.outer):] if tag is not None}})
 
-    # }}}
-
 
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
                   space: str | AddressSpace | None) -> TemporaryVariable:
@@ -311,8 +303,6 @@ def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[st
             hint=f"name one of them with within={others}")
     return next(iter(found))
 
-
-# {{{ the box
 
 def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
     """The bounding box of all uses while the swept inames vary and the outer inames are fixed."""
@@ -345,5 +335,3 @@ def _sweep_ranges(buffer: StagingBuffer, domain: InstanceSet, arguments: Sequenc
                                         hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
             ranges[x] = (low, high)
     return ranges
-
-# }}}
