@@ -22,11 +22,9 @@ BANKS_BYTES = 128
 def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags: str) -> LoopKernel:
     """Set the order in memory of the axes of temporaries.
 
-    Subscripts stay the same. Elements along the fastest axis are adjacent. Vectors are loaded along that axis, and
-    neighbouring threads along it access different banks of shared memory. Arguments keep the strides of the arrays of a
-    call.
-
-    This step changes no value flow, so no proof is needed.
+    Subscripts stay the same, and so do value flows: no proof is needed. Elements along the fastest axis are adjacent.
+    Vectors are loaded along that axis, and neighbouring threads along it access different banks of shared memory.
+    Arguments keep the strides of the arrays of a call.
 
     :arg ary_names: a temporary, or several: a sequence, or a text with commas between.
     :arg dim_tags: ``"C"``: the last axis is the fastest; ``"F"``: the first is; or a tag for each axis, ``"N0,N1"``,
@@ -72,9 +70,7 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
 
     The element of row *r* and column *c* is stored in column ``c ^ chunk*(r mod period)``. Threads that access a column
     then use different banks, as with :func:`add_padding`, but no cell is unused, and vectors of *chunk* elements stay
-    contiguous. Subscripts stay the same.
-
-    This step changes no value flow, as the columns of a row keep different cells, so no proof is needed.
+    contiguous. Subscripts stay the same, and the columns of a row keep different cells: no proof is needed.
 
     :arg variable: a temporary in shared memory, with constant extents.
     :arg axis: the number of the axis of rows; negative numbers count from behind; default: the axis before the columns.

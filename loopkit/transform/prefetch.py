@@ -76,8 +76,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :raises PreconditionError: nothing reads the array; a subscript is not affine, even for each value of an iname; the
         box has no constant size; a whole box is requested of an array that the kernel writes, or whose extents are
         unknown; multiples are no positive integers, one for each axis, or are given without a whole box.
-    :raises ScheduleError: the readers do not share a place for the copy, or it needs one of these changes.
-    :raises StorageError: it needs more storage for an existing temporary.
+    :raises ScheduleError, StorageError: the readers share no place for the copy, or it needs one of these changes.
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<16}", "y[i] = sum(j, a[j]*x[i, j])")
@@ -120,8 +119,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
     :arg fetch_bounding_box: compute all of the box around the read values, as far as their operands lie inside their
         arrays: for a stencil's cross, the box's corner values too. The loops of the computation are the simplest ones.
-    :arg box_multiples: round the lengths of a whole box up to multiples of these numbers, as for :func:`add_prefetch`.
-    :arg allow_reordering: as for :func:`add_prefetch`; so are *allow_global_storage* and *allow_launches*.
+    :arg box_multiples: as for :func:`add_prefetch`; so are the *allow* arguments.
     :raises UnknownNameError: no such rule, or an iname that no use has.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         dtype of the rule's values depends on the context; or a whole box is requested and the rule reads an array that
