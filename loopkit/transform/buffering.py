@@ -12,7 +12,7 @@ from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, ac
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
 from loopkit.analysis.dependences import in_order, relations_of, values_in, with_assumed
-from loopkit.analysis.moved_dependences import End, Moved, accessed_elements, moved_dependences
+from loopkit.analysis.moved_dependences import End, accessed_elements, moved_dependences
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
@@ -246,7 +246,15 @@ class Buffer(StagingBuffer):
     def dependences(self, result: LoopKernel, first: Statement | None, last: Statement | None) -> Iterator[Dependence]:
         """The dependences of the users, moved to copy-in and copy-out, between iterations of the loops around them."""
         for moved in moved_dependences(self.kernel, {self.name}, partial(self._ends, first, last)):
-            yield from [moved.d] if moved.after is moved.d else self._narrowed(result, moved)
+            are_users = moved.source.move is not None and moved.sink.move is not None
+            if moved.after is moved.d:
+                yield moved.d
+            elif not are_users or self.operation is None:   # among themselves the updates have no order
+                d = moved.on_one_element(result)
+                if are_users:               # within an iteration the buffer's cells carry the dependence
+                    d = replace(d, relation=d.relation.subtract(self.in_one_iteration(self.inames, self.inames)))
+                if not d.relation.is_empty():
+                    yield d
         if not self.of_value and self.operation is None and last is not None:   # else only value flow or updates matter
             if first is not None and self.name in variables(first.expression):
                 once = same_element(*(accessed_elements(result, s.id, self.name, is_write=s is last)
@@ -270,17 +278,6 @@ class Buffer(StagingBuffer):
                    and (not self.of_value if is_write else s is first)]
         return [*(End(s, False, move) for s in reading),
                 *([End(last.id, True, move)] if is_write and last is not None else ())]
-
-    def _narrowed(self, result: LoopKernel, moved: Moved) -> Iterator[Dependence]:
-        are_users = moved.source.move is not None and moved.sink.move is not None
-        if are_users and self.operation is not None:
-            return                          # among themselves the updates have no order
-        d = moved.on_one_element(result)
-        if are_users:                       # within an iteration the buffer's cells carry the dependence
-            inames = self.inames
-            d = replace(d, relation=d.relation.subtract(self.in_one_iteration(inames, inames)))
-        if not d.relation.is_empty():
-            yield d
 
     def _of_others(self, result: LoopKernel, load: Statement, store: Statement) -> Iterator[Dependence]:
         """The order of copy-in and the writers, for elements that no user of the iteration accesses."""

@@ -261,7 +261,11 @@ def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
     moves = {s: list(_moves(buffer, kernel.statement_by_id[s])) for s in buffer.uses}
     if buffer.request.whole:
         _require_not_written(buffer)
-    copy = buffer.copy_in(copy_id, buffer.box, _read_cells(buffer, moves).set, whole=buffer.request.whole)
+    images = [kernel.statement_by_id[s].domain.apply(move, buffer.inames) for s, own in moves.items() for move in own]
+    points = reduce(InstanceSet.union, images).with_quotients()
+    if len(images) > 1 and buffer.name not in kernel.substitutions.keys() | kernel.written_names:
+        points = box_hull(points, buffer.box.dims)          # of an array that no statement writes
+    copy = buffer.copy_in(copy_id, buffer.box, points.set, whole=buffer.request.whole)
     if not buffer.request.whole:
         copy = replace(copy, domain=buffer.in_one_piece(copy))
     sources = variables(copy.expression)
@@ -287,15 +291,6 @@ def _moves(buffer: StagingBuffer, s: Statement) -> Iterator[Map]:
         move = buffer.cell_of(analysis_domain(buffer.kernel, s), args)
         found = [at for own, at in evaluated if own == args]
         yield restrict(move, reduce(InstanceSet.union, found)) if found else move
-
-
-def _read_cells(buffer: StagingBuffer, moves: Mapping[str, Sequence[Map]]) -> InstanceSet:
-    """The cells to copy: those that are read, extended to a box if they are of an array that no statement writes."""
-    kernel = buffer.kernel
-    images = [kernel.statement_by_id[s].domain.apply(move, buffer.inames) for s, own in moves.items() for move in own]
-    points = reduce(InstanceSet.union, images).with_quotients()
-    computed = buffer.name in kernel.substitutions or buffer.name in kernel.written_names
-    return points if computed or len(images) == 1 else box_hull(points, buffer.box.dims)
 
 
 def _require_not_written(buffer: StagingBuffer) -> None:
