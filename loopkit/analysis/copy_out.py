@@ -171,7 +171,10 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
     """
     taken = _Step(before, after, array, buffer, step)
     [copy_out] = taken.of_copies(is_write=True)
-    found = [taken.outside_of_buffer(), _wrong_flow(taken, copy_out), _not_copied_out(taken, copy_out)]
+    stored = taken.elements(copy_out)
+    found = [taken.outside_of_buffer(), _wrong_flow(taken, copy_out), (
+        taken.of_points(a, a.domain.set.subtract(same_element(stored, taken.elements(a)).range()), "write",
+                        "is not stored after it") for a in taken.accesses if a.is_write)]
     if not before.obligations:              # else some dependence may be assumed, and does not bind
         found.append(_unbound(taken, copy_out))
     refuse_smallest(chain(*found), f"{step}: whether '{array}' holds the same values afterwards")
@@ -200,12 +203,6 @@ def _wrong_flow(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
             wanted.append(((accesses[i].statement, accesses[j].statement), relation))
     yield from taken.other_values(joined(wanted), relations_of(taken.after, taken.buffer, "flow"),
                                   doubt_of(taken.before, *users))
-
-
-def _not_copied_out(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
-    for write in (a for a in taken.accesses if a.is_write):
-        kept = same_element(taken.elements(copy_out), taken.elements(write)).range()
-        yield taken.of_points(write, write.domain.set.subtract(kept), "write", "is not stored after it")
 
 # }}}
 

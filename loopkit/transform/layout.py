@@ -14,9 +14,6 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.names import name_list
 from loopkit.transform.step import require_dtype, require_positive, require_temporary, transform
 
-#: Bytes of shared memory before its banks repeat.
-BANKS_BYTES = 128
-
 
 @transform
 def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags: str) -> LoopKernel:
@@ -106,7 +103,7 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
         if temporary.dtype is None:
             raise PreconditionError(f"The dtype of '{variable}' is not known yet, nor how many columns all banks have.",
                                     subject=variable, hint=f"add_dtypes(knl, {{'{variable}': ...}}), or period=")
-        period = max(min(BANKS_BYTES//temporary.dtype.itemsize, whole)//chunk, 1)
+        period = max(min(128//temporary.dtype.itemsize, whole)//chunk, 1)   # the banks repeat after 128 bytes
     period = _power_of_two(period, "period")
     if columns % (chunk*period):
         raise PreconditionError(f"The {columns} columns of '{variable}' are no multiple of {chunk*period}, which "
