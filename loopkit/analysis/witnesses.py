@@ -226,6 +226,16 @@ def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
     return smallest_violation(knl, (violation,))[1]
 
 
+def smallest_witness(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> Witness:
+    """The smallest of *pairs*, from instances of the statement *source* to those of *sink*.
+
+    The smallest is the first by parameters in the order of the arguments, then by inames.
+    """
+    a, b = knl.statement_by_id[source], knl.statement_by_id[sink]
+    params, first, second = smallest_pair(pairs, a.inames, b.inames, parameters_of(knl))
+    return witness_at(knl, array, kind, params, (source, first), (sink, second))
+
+
 def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],
                sink: tuple[str, dict[str, int]]) -> Witness:
     """The witness of two instances, with the element of *array* that both access."""

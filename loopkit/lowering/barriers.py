@@ -9,7 +9,7 @@ from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import OnAxes, axis_inames
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.witnesses import parameters_of, witness_at
+from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Completion, Scope
 from loopkit.errors import IllegalTransformError
 from loopkit.instructions.table import WAITS
@@ -21,9 +21,8 @@ from loopkit.lowering.hazards import Hazard, at_once, hazards, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.schedule import separated_by
 from loopkit.poly.limits import affordable
-from loopkit.poly.piecewise import as_points
-from loopkit.poly.relations import carried_at, differing_first_at, in_one_iteration, only_dims, smallest_pair
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.relations import carried_at, differing_first_at, in_one_iteration, only_dims
+from loopkit.poly.sets import InstanceSet, Map, as_points
 
 
 def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
@@ -34,38 +33,39 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     ways = paths(launch.tree)
     copies = list(unfinished(launch, storages))
     several = launch.threads > 1
-    found = [want for h in (*copies, *(hazards(launch, storages) if several else ()))
+    wants = [want for h in (*copies, *(hazards(launch, storages) if several else ()))
              for want in _wants(launch.kernel, h, ways)]
-    found += _requested(launch, ways) if several else ()
-    if not found:
+    wants += _requested(launch, ways) if several else ()
+    if not wants:
         return launch
-    wants: dict[Path, list[_Want]] = {}
-    for where, want in found:
-        wants.setdefault(where, []).append(want)
     tree, _ = _with_barriers(launch, launch.tree, (), wants)
     return replace(launch, tree=with_groups(launch, tree, copies))
 
 
 @dataclass(frozen=True)
 class _Want:
-    """A barrier wanted in one of the gaps *first*..*last* of a body (gap g is after child g).
+    """A barrier wanted in one of the gaps *first*..*last* of the body at the path *body* (gap g is after child g).
 
     :ivar source: the path to the statement that runs before it; *sink*: to the one behind it.
-    :ivar cyclic: the gap after the last child serves too (the dependence is carried by the body's loop).
     :ivar reason: the user's, or the *hazard*'s.
     :ivar hazard: the reason for the barrier; ``None``: the user requested it.
-    :ivar level: the number of the shared loop that carries the hazard; the number of shared loops: none
-        carries it.
+    :ivar cyclic: the body's loop carries the hazard: the gap after the last child serves too.
     """
 
+    body: Path
     source: Path
     sink: Path
-    first: int
-    last: int
-    cyclic: bool
     reason: str
     hazard: Hazard | None = None
-    level: int = 0
+    cyclic: bool = False
+
+    @property
+    def first(self) -> int:
+        return _position(self.source, len(self.body))
+
+    @property
+    def last(self) -> int:
+        return _position(self.sink, len(self.body)) - 1
 
     @property
     def scope(self) -> Scope:
@@ -82,66 +82,51 @@ class _Want:
 
     @property
     def rank(self) -> int:
-        """The priority of the reason: within an iteration flow first, between iterations flow and anti alike, output
-        last.
-        """
+        """The priority of the reason: flow first and output last; between iterations, anti is like flow."""
         h = self.hazard
-        kind = "asked" if h is None else h.kind if h.of_value else "cell"
-        order = ("flow", "anti", "output", "cell", "explicit", "asked")
+        kind = "requested" if h is None else h.kind if h.of_value else "cell"
+        order = ("flow", "anti", "output", "cell", "explicit", "requested")
         return 0 if self.cyclic and kind == "anti" else order.index(kind)
 
 
-def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
-    """The places for the barriers of a hazard: bodies of the tree, by their paths, and the gaps in each."""
+def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[_Want]:
+    """The places for the barriers of a hazard: bodies of the tree, and the gaps in each."""
     if h.scope is not Scope.THREAD and (h.source in knl.statement_by_id[h.sink].no_sync_with
                                         or h.sink in knl.statement_by_id[h.source].no_sync_with):
-        raise _nosync_contradicted(knl, h)
+        raise IllegalTransformError(
+            f"nosync= claims that '{h.source}' and '{h.sink}' need no barrier, but threads meet on '{h.array}'.",
+            smallest_witness(knl, h.array, h.kind, h.source, h.sink, h.pairs), ["drop nosync="])
     a, b = ways[h.source], ways[h.sink]
-    around = meeting(a, b).loops
-    shared = shared_loops(knl, h.source, h.sink, around)
-    carried = carried_at(h.pairs, shared)
-    loops = [i for i, step in enumerate(a) if step.iname is not None][:len(around)]
-    for loop, level in enumerate(loops):
-        if carried[loop]:
-            yield a[:level + 1], _Want(a, b, _position(a, level + 1), _position(b, level + 1) - 1, True, h.reason, h,
-                                       loop)
-    if carried[-1]:
-        common = steps_in_common(a, b)
-        if common >= len(a) or a[common].position >= b[common].position:
-            raise at_once(knl, h.array, h.kind, (h.source, h.sink), in_one_iteration(h.pairs, shared))
-        yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False, h.reason, h, len(around))
+    around = a[:steps_in_common(a, b)]
+    shared = shared_loops(knl, h.source, h.sink, loops_of(around))
+    *carried, within = carried_at(h.pairs, shared)
+    bodies = [a[:i + 1] for i, step in enumerate(around) if step.iname is not None]
+    yield from (_Want(body, a, b, h.reason, h, cyclic=True) for body, is_carried in zip(bodies, carried, strict=True)
+                if is_carried)
+    if within:
+        want = _Want(around, a, b, h.reason, h)
+        if want.first > want.last:
+            raise at_once(knl, h.array, h.kind, h.source, h.sink, in_one_iteration(h.pairs, shared))
+        yield want
 
 
-def _requested(launch: Launch, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
+def _requested(launch: Launch, ways: Mapping[str, Path]) -> Iterator[_Want]:
     """The places of the barriers that the user requests between statements of this launch."""
     for barrier in launch.kernel.barriers:
         pairs = [pair for pair in separated_by(launch.kernel, barrier) if launch.statements.keys() >= set(pair)]
         if barrier.kind == "local" and pairs:
             order = list(leaves(launch.tree))
             a, b = ways[max((a for a, _ in pairs), key=order.index)], ways[min((b for _, b in pairs), key=order.index)]
-            common = steps_in_common(a, b)
-            yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False,
-                                    f"asked for between {barrier.first} and {barrier.second}")
+            yield _Want(a[:steps_in_common(a, b)], a, b, f"asked for between {barrier.first} and {barrier.second}")
 
 
 def _position(way: Path, level: int) -> int:
-    return way[level].position if level < len(way) and way[level].iname is None else 0
-
-
-def _nosync_contradicted(knl: LoopKernel, h: Hazard) -> IllegalTransformError:
-    a, b = knl.statement_by_id[h.source], knl.statement_by_id[h.sink]
-    params, first, second = smallest_pair(h.pairs, a.inames, b.inames, parameters_of(knl))
-    return IllegalTransformError(
-        f"nosync= claims that '{h.source}' and '{h.sink}' need no barrier, but threads meet on '{h.array}'.",
-        witness_at(knl, h.array, h.kind, params, (h.source, first), (h.sink, second)), ["drop nosync="])
+    return way[level].position if level < len(way) else 0
 
 
 @dataclass(frozen=True)
 class _Placed:
-    """A *barrier* in *gap* of the body at the path *body*.
-
-    :ivar beside: the statements of that body: the barrier runs wherever one of them runs for some thread.
-    """
+    """A *barrier* in *gap* of the body at the path *body*; it runs if a statement *beside* it does for some thread."""
 
     body: Path
     gap: int
@@ -161,16 +146,12 @@ class _Placed:
         the body does.
         """
         n = len(self.body)
-        return (steps_in_common(self.body, w.source) == n and self._is_behind(w.source)) or (
-            steps_in_common(self.body, w.sink) == n and self._is_before(w.sink))
+        return (w.source[:n] == self.body and self._is_behind(w.source)) or (
+            w.sink[:n] == self.body and not self._is_behind(w.sink))
 
     def _is_behind(self, way: Path) -> bool:
-        n = steps_in_common(self.body, way)
-        return _position(way, n) <= self.gap if n == len(self.body) else way[n].position < self.body[n].position
-
-    def _is_before(self, way: Path) -> bool:
-        n = steps_in_common(self.body, way)
-        return self.gap < _position(way, n) if n == len(self.body) else self.body[n].position < way[n].position
+        """Does it stand behind the statement at *way* in the text?"""
+        return [step.position for step in way] < [*(step.position for step in self.body), self.gap + 1]
 
     def between(self, launch: Launch, grid: OnAxes, source: Event, sink: Event) -> Map | None:
         """The iterations of two statements, that of *source* first, between which it runs; ``None``: not known.
@@ -189,40 +170,40 @@ class _Placed:
         names = (*blocks, *loops_of(self.body))
         here = Event(self.body, names, as_points(reduce(InstanceSet.union, (d.onto(names) for d in points)).set))
         return source.in_order(here, frozenset(blocks), self._is_behind(source.way)).apply_range(
-            here.in_order(sink, frozenset(blocks), self._is_before(sink.way)))
+            here.in_order(sink, frozenset(blocks), not self._is_behind(sink.way)))
 
 
 def _is_served(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> bool:
     """Do the barriers of inner bodies separate the source and the sink of *w*?"""
     able = [b for b in placed if b.may_serve(w)]
     return any(b.serves(w) for b in able) or (bool(able) and affordable(
-        lambda: _left(launch, w, able).is_empty(), otherwise=False))
+        lambda: _separate_all(launch, w, able), otherwise=False))
 
 
-def _left(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> Map:
-    """The iterations between which no barrier is known to run."""
+def _separate_all(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> bool:
+    """Is one of the barriers *placed* known to run between the instances of each pair of *w*?"""
     h, knl = w.hazard, launch.kernel
     assert h is not None
     inames = [knl.statement_by_id[s].inames for s in (h.source, h.sink)]
     grids = [axis_inames(knl, own, GroupTag) for own in inames]
-    grid = {**grids[0], **grids[1]}
+    grid = grids[0] | grids[1]
+    if grid != grids[1] | grids[0]:
+        return False                        # the names do not identify equal blocks
     blocks = {x for own in grid.values() for x in own}
     ends = [Event.anywhere(way, tuple(x for x in own if x in blocks or x in loops_of(way)))
             for way, own in zip((w.source, w.sink), inames, strict=True)]
     shared = shared_loops(knl, h.source, h.sink, meeting(w.source, w.sink).loops)
-    pairs = only_dims(differing_first_at(h.pairs, shared, w.level),
+    pairs = only_dims(differing_first_at(h.pairs, shared, len(loops_of(w.body)) - w.cyclic),
                       *([own.index(x) for x in end.names] for own, end in zip(inames, ends, strict=True)))
-    if grid != {**grids[1], **grids[0]}:
-        return pairs                        # the names do not identify equal blocks
     for b in placed:
         between = b.between(launch, grid, *ends)
         pairs = pairs if between is None else pairs.subtract(between)
-    return pairs
+    return bool(pairs.is_empty())
 
 
-def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]
+def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Sequence[_Want]
                    ) -> tuple[Tree, list[_Placed]]:
-    """*tree* with barriers in the gaps of each body, and their places; *here* is the path to *tree*.
+    """*tree*, at the path *here*, with barriers in the gaps of each body, and their places.
 
     The innermost bodies come first: a barrier that an inner loop needs anyway may serve the loops around it too.
     """
@@ -237,7 +218,7 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, 
             inside = Loop(child.iname, body)
         below.append(inside)
         placed += found
-    own = [w for w in wants.get(here, []) if not _is_served(launch, w, placed)]
+    own = [w for w in wants if w.body == here and not _is_served(launch, w, placed)]
     within = [w for w in own if not w.cyclic]
     gaps = _chosen_gaps(within, len(children))
     # further iterations may be between two iterations, with the barriers of each
@@ -256,37 +237,23 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, 
 
 
 def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
-    """The fewest gaps that serve all *wants*: for each gap the wants that it serves, the scope of its barrier, and the
-    events that it completes.
-    """
+    """The fewest of *n* gaps that serve all *wants*, each with its barrier."""
     chosen: dict[int, Scope] = {}
     for scope in reversed(Scope):
-        chosen |= dict.fromkeys(_fewest([w for w in wants if w.scope is scope], n, frozenset(chosen)), scope)
+        own = [w for w in wants if w.scope is scope]
+        # from the front, each as late as possible
+        for w in (*sorted((w for w in own if not w.cyclic), key=lambda w: w.last), *(w for w in own if w.cyclic)):
+            if not any(map(w.has, chosen)):
+                chosen[n - 1 if w.cyclic else w.last] = scope
     result: dict[int, Barrier] = {}
     waiting = list(wants)
     for g in sorted(chosen):
         able = [w for w in wants if w.has(g) and w.scope <= chosen[g]]
-        served = [w for w in waiting if w in able]
         events = {w.completion for w in able}
-        result[g] = Barrier(_reasons(served), scope=chosen[g],
+        result[g] = Barrier(_reasons([w for w in waiting if w in able]), scope=chosen[g],
                             instructions=tuple(wait for event, wait in WAITS.items() if event in events))
-        waiting = [w for w in waiting if w not in served]
+        waiting = [w for w in waiting if w not in able]
     return result
-
-
-def _fewest(wants: Sequence[_Want], n: int, given: frozenset[int]) -> frozenset[int]:
-    """The fewest gaps that, with those *given*, serve all *wants*: from the front, each as late as possible."""
-    chosen = set(given)
-
-    def served(w: _Want) -> bool:
-        return any(w.has(g) for g in chosen)
-    for w in sorted((w for w in wants if not w.cyclic), key=lambda w: w.last):
-        if not served(w):
-            chosen.add(w.last)
-    for w in wants:
-        if w.cyclic and not served(w):
-            chosen.add(n - 1)
-    return frozenset(chosen - given)
 
 
 def _reasons(served: Sequence[_Want]) -> tuple[str, ...]:

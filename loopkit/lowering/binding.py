@@ -5,28 +5,36 @@ at every place along it where its target has separate copies, and at coordinate 
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from typing import cast
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import analysis_domain
-from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, iname_span
+from loopkit.analysis.accesses import analysis_domain, data_params
+from loopkit.analysis.constructors import annotated, with_dependences
+from loopkit.analysis.dependences import shared_loops
+from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, iname_span, packing_order
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import known_sizes
 from loopkit.errors import PreconditionError
-from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.kernel import LoopKernel
+from loopkit.expr.mappers import variables
+from loopkit.kernel.data import AddressSpace, ValueArg
+from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.kernel import LoopKernel, WholeKernel
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag, is_parallel
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest, paths, rewrite
-from loopkit.lowering.launch_kernel import launch_kernel
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, LaunchBody, Schedule, Storage
-from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
+from loopkit.poly.affine import add, floor_div, is_quasi_affine, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import first_value
-from loopkit.poly.sets import InstanceSet, Set, at_least
+from loopkit.poly.piecewise import at_least
+from loopkit.poly.relations import at_one_point
+from loopkit.poly.sets import InstanceSet, Set, params_of
 
 #: An axis and the inames that lie on it in some statement, outermost first.
 OnAxis = tuple[str, tuple[str, ...]]
@@ -35,37 +43,41 @@ OnAxis = tuple[str, tuple[str, ...]]
 def bind(schedule: Schedule, storages: Mapping[str, Storage], machine: Machine) -> tuple[Launch, ...]:
     """Bind each launch of *schedule* to the grid and the block of *machine*."""
     knl = schedule.kernel
-    one = len(schedule.launches) == 1
-    return tuple(_launch(launch_kernel(knl, part), part, knl.name if one else f"{knl.name}_{i}", storages,
-                         machine)
-                 for i, part in enumerate(schedule.launches))
+    names = [knl.name] if len(schedule.launches) == 1 else [f"{knl.name}_{i}" for i in range(len(schedule.launches))]
+    return tuple(_launch(_launch_kernel(knl, part), part, name, storages, machine)
+                 for name, part in zip(names, schedule.launches, strict=True))
 
 
 def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str, Storage], machine: Machine
             ) -> Launch:
-    tree = part.tree
-    statements = [knl.statement_by_id[s] for s in leaves(tree)]
-    uses = {s.id: {**{f"g.{a}": xs for a, xs in axis_inames(knl, s.inames, GroupTag).items()},
-                   **{f"l.{a}": xs for a, xs in axis_inames(knl, s.inames, LocalTag).items()}} for s in statements}
-    extents: dict[str, Expression] = {}
-    coordinates: dict[str, Expression] = {}
-    packings: dict[str, tuple[str, ...]] = {}
+    statements = [knl.statement_by_id[s] for s in leaves(part.tree)]
+    uses = {s.id: {f"{letter}.{axis}": inames for letter, kind in (("g", GroupTag), ("l", LocalTag))
+                   for axis, inames in axis_inames(knl, s.inames, kind).items()} for s in statements}
     on_axes = tuple(dict.fromkeys(item for use in uses.values() for item in use.items()))
+    _require_one_packing([inames for _, inames in on_axes])
+    coordinates: dict[str, Expression] = {}
+    extents: dict[str, Expression] = {}
     for axis, inames in on_axes:
-        if _require_one_packing(packings, inames):
-            coordinates.update(_unpacked(knl, axis, inames))
+        coordinates.update(_unpacked(knl, axis, inames))
         extents[axis] = _larger(extents.get(axis), _packed_extent(knl, inames))
     for axis in extents:
         users = [s for s in statements if axis in uses[s.id]]
-        if len(users) < len(statements) and not all(_never_empty(knl, s) for s in users):
+        if len(users) < len(statements) and not all(knl.assumptions.is_subset(s.domain.set.params()) for s in users):
             extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0
-    ranges = {x: _thread_range(knl, x, inames, axis, extents) for axis, inames in on_axes if axis in BLOCK
-              for x in inames}
-    on_grid = [(axis, inames) for axis, inames in on_axes if axis in GRID]
-    extents, sizes = _without_idle_grids(knl, statements, on_grid, extents)
-    block_ranges = _over_blocks(knl, on_grid, extents, sizes)
+    extents, sizes = _without_idle_grids(knl, statements, [item for item in on_axes if item[0] in GRID], extents)
+    ranges: dict[str, tuple[int, int]] = {}
+    block_ranges: dict[str, tuple[int, int] | None] = {}
+    for axis, inames in on_axes:
+        for x in inames:
+            own = _range_along(knl, x, inames, extents[axis])
+            if axis in BLOCK:
+                assert own is not None
+                ranges[x] = own
+            elif own is not None or (_follows(knl, inames, extents[axis]) and _has_ends(knl, x, sizes)):
+                block_ranges[x] = own
+    tree = part.tree
     if all(extents.get(axis, 1) == 1 for axis in BLOCK):
-        tree = _auto_loops_sequential(knl, tree, statements)
+        tree = rewrite(tree, partial(_auto_loops_sequential, knl))
     ways = paths(tree)
     domains: dict[tuple[object, ...], InstanceSet] = {}         # statements that share a set still share one
     bound = {}
@@ -95,7 +107,7 @@ def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_gri
         some = at_least(extents.get(axis, 1), 1)
         if some is not None:
             sizes = sizes.intersect(some)
-    idle = [axis for axis, inames in on_grid if _follows(knl, axis, inames, extents)
+    idle = [axis for axis, inames in on_grid if _follows(knl, inames, extents[axis])
             and not all(sizes.is_subset(iname_span(knl, x).set.params()) for x in inames)]
     if not idle:
         return extents, sizes
@@ -109,30 +121,10 @@ def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_gri
     return {**extents, min(idle): p.If(condition, extents[min(idle)], 0)}, runs
 
 
-def _follows(knl: LoopKernel, axis: str, inames: tuple[str, ...], extents: Mapping[str, Expression]) -> bool:
-    """Does *axis* of the grid have exactly the length that *inames* need, for all sizes with blocks?"""
-    extent = extents[axis]
+def _follows(knl: LoopKernel, inames: tuple[str, ...], extent: Expression) -> bool:
+    """Is *extent*, of an axis of the grid, exactly the one that *inames* need, for all sizes with blocks?"""
     return not isinstance(extent, int) \
         and _packed_extent(knl, inames) == (extent.then if isinstance(extent, p.If) else extent)
-
-
-def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[str, Expression], sizes: Set
-                 ) -> dict[str, tuple[int, int] | None]:
-    """The ``g`` inames with a value in every block, and their ranges over the blocks where these are constant.
-
-    :arg sizes: those for which there are blocks.
-    """
-    ranges: dict[str, tuple[int, int] | None] = {}
-    for axis, inames in on_grid:
-        follows = _follows(knl, axis, inames, extents)
-        for x in inames:
-            # the first one has the rest of the axis, which may be longer than needed
-            lengths = (extents[axis], _packed_extent(knl, inames)) if x == inames[0] else (iname_extent(knl, x),)
-            if all(isinstance(n, int) for n in (*lengths, iname_range(knl, x)[0])):
-                ranges[x] = _thread_range(knl, x, inames, axis, extents)
-            elif follows and _has_ends(knl, x, sizes):
-                ranges.setdefault(x, None)
-    return ranges
 
 
 def _has_ends(knl: LoopKernel, iname: str, sizes: Set) -> bool:
@@ -148,11 +140,6 @@ def _has_ends(knl: LoopKernel, iname: str, sizes: Set) -> bool:
     return all(sizes.is_subset(points.where(("==", subtract(p.Variable(iname), end))).set.params()) for end in ends)
 
 
-def _never_empty(knl: LoopKernel, s: Statement) -> bool:
-    """Has *s* an instance for all sizes that the assumptions allow?"""
-    return bool(knl.assumptions.is_subset(s.domain.set.params()))
-
-
 def _replicated(knl: LoopKernel, s: Statement, axis: str, storages: Mapping[str, Storage]) -> bool:
     """Does *s*, which is outside *axis*, run at every place along it?"""
     if axis.startswith("l") and any(isinstance(knl.tags.get(x), AutoLocalTag) for x in s.inames):
@@ -163,11 +150,12 @@ def _replicated(knl: LoopKernel, s: Statement, axis: str, storages: Mapping[str,
     return storage.space is AddressSpace.PRIVATE or axis.startswith("g")
 
 
-def _auto_loops_sequential(knl: LoopKernel, tree: Tree, statements: Sequence[Statement]) -> Tree:
+def _auto_loops_sequential(knl: LoopKernel, node: Tree) -> Tree:
     """In a block of one thread, ``l.auto`` inames are ordinary loops around their statement."""
-    auto = {s.id: tuple(x for x in s.inames if isinstance(knl.tags.get(x), AutoLocalTag)) for s in statements}
-
-    return rewrite(tree, lambda node: nest(auto[node.statement], node) if isinstance(node, Leaf) else node)
+    if not isinstance(node, Leaf):
+        return node
+    inames = knl.statement_by_id[node.statement].inames
+    return nest(tuple(x for x in inames if isinstance(knl.tags.get(x), AutoLocalTag)), node)
 
 
 def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Expression]:
@@ -176,41 +164,28 @@ def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Ex
     stride: Expression = 1
     for x in reversed(inames):
         rest = p.Variable(axis) if stride == 1 else floor_div(p.Variable(axis), stride)
-        extent = _divisor(knl, x)
+        extent = iname_extent(knl, x)
+        if not (isinstance(extent, int) or knl.assumptions.is_subset(iname_span(knl, x).set.params())):
+            extent = p.Max((1, extent))     # blocks may exist for other statements
         result[x] = add(remainder(rest, extent) if x != inames[0] else rest, iname_range(knl, x)[0])
         stride = multiply(stride, extent)
     return dict(reversed(result.items()))
 
 
-def _divisor(knl: LoopKernel, iname: str) -> Expression:
-    """The extent of *iname*, or 1 if it has no values: blocks may exist for other statements."""
-    extent = iname_extent(knl, iname)
-    if isinstance(extent, int) or knl.assumptions.is_subset(iname_span(knl, iname).set.params()):
-        return extent
-    return p.Max((1, extent))
-
-
-def _require_one_packing(packings: dict[str, tuple[str, ...]], inames: tuple[str, ...]) -> bool:
-    """Record the inames that share an axis, the same for all statements; returns whether this packing is new.
-
-    :raises PreconditionError: one of *inames* shares its axis with others elsewhere.
-    """
-    for x in inames:
-        if packings.get(x, inames) != inames:
-            raise PreconditionError(
-                f"'{x}' shares its hardware axis in two ways: as {', '.join(packings[x])} in one statement and as "
-                f"{', '.join(inames)} in another.", subject=x,
-                hint="give the inames of one axis to all statements in the same way, or use another axis")
-    new = inames[0] not in packings
-    packings.update(dict.fromkeys(inames, inames))
-    return new
+def _require_one_packing(packings: Iterable[tuple[str, ...]]) -> None:
+    """:raises PreconditionError: an iname shares its axis with others, and not with the same ones everywhere."""
+    found: dict[str, tuple[str, ...]] = {}
+    for inames in packings:
+        for x in inames:
+            if found.setdefault(x, inames) != inames:
+                raise PreconditionError(
+                    f"'{x}' shares its hardware axis in two ways: as {', '.join(found[x])} in one statement and as "
+                    f"{', '.join(inames)} in another.", subject=x,
+                    hint="give the inames of one axis to all statements in the same way, or use another axis")
 
 
 def _packed_extent(knl: LoopKernel, inames: Sequence[str]) -> Expression:
-    result: Expression = 1
-    for x in inames:
-        result = multiply(result, iname_extent(knl, x))
-    return result
+    return reduce(multiply, (iname_extent(knl, x) for x in inames), cast(Expression, 1))
 
 
 def _larger(a: Expression | None, b: Expression) -> Expression:
@@ -218,21 +193,75 @@ def _larger(a: Expression | None, b: Expression) -> Expression:
         return b
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
-    children = [*(a.children if isinstance(a, p.Max) else (a,))]
+    children = a.children if isinstance(a, p.Max) else (a,)
     return a if b in children else p.Max((*children, b))
 
 
-def _thread_range(knl: LoopKernel, iname: str, inames: tuple[str, ...], axis: str,
-                  extents: Mapping[str, Expression]) -> tuple[int, int]:
-    """The values of *iname* over the threads of the block, whose axis may be longer than *iname*."""
-    low = iname_range(knl, iname)[0]
-    assert isinstance(low, int)
-    if iname != inames[0]:
-        extent = iname_extent(knl, iname)             # a launch may have a constant one, though the kernel has not
-        assert isinstance(extent, int)
-        return low, low + extent - 1
-    inner = _packed_extent(knl, inames[1:])
-    length = extents[axis]
-    assert isinstance(inner, int)
-    assert isinstance(length, int)
-    return low, low + -(-length // inner) - 1
+def _range_along(knl: LoopKernel, iname: str, inames: tuple[str, ...], length: Expression) -> tuple[int, int] | None:
+    """The values of *iname* on an axis of that *length*, which may be longer than it needs; ``None``: not constant."""
+    low, extent = iname_range(knl, iname)[0], iname_extent(knl, iname)
+    if iname == inames[0]:                  # the first one has the rest of the axis
+        inner = _packed_extent(knl, inames[1:])
+        extent = -(-length // inner) if isinstance(length, int) and isinstance(inner, int) else length
+    return (low, low + extent - 1) if isinstance(low, int) and isinstance(extent, int) else None
+
+
+# {{{ each launch as a kernel
+
+def host_domain(knl: LoopKernel, part: LaunchBody) -> InstanceSet:
+    """The iterations of the host's loops around *part* in which one of its statements may run."""
+    domains = {id(s.domain): s.domain for s in map(knl.statement, leaves(part.tree))}.values()
+    return reduce(InstanceSet.union, (d.without_params(data_params(knl, d)).onto(part.hosts) for d in domains))
+
+
+def _launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:
+    """The statements of *part* as a kernel, each call of which is one iteration of the host's loops."""
+    if not part.hosts:
+        return knl
+    domains: dict[int, InstanceSet] = {}
+
+    def bound(domain: InstanceSet) -> InstanceSet:
+        # statements that share a set still share one
+        return domains.setdefault(id(domain), domain.bound(part.hosts))
+    own = frozenset(leaves(part.tree))
+    launch = with_dependences(
+        knl, partial(_within, knl, own, part.hosts),
+        arguments=(*knl.arguments, *map(ValueArg, part.hosts)), tree=part.tree,
+        statements=tuple(replace(s, domain=bound(s.domain)) for s in knl.statements if s.id in own),
+        assumptions=knl.assumptions.intersect(params_of(host_domain(knl, part))))
+    # places on an axis count from the whole kernel's start, as in the comparisons of places
+    ranges = {x: iname_range(knl, x) for x in launch.inames if is_parallel(knl.tags.get(x))}
+    whole = WholeKernel(packing_order(knl), known_sizes(knl), ranges)
+    shrinking = dict(_shrinking(annotated(launch, whole=whole), part.hosts))
+    return annotated(launch, whole=replace(whole, ranges={**ranges, **shrinking}))
+
+
+def _shrinking(launch: LoopKernel, hosts: tuple[str, ...]) -> Iterator[tuple[str, tuple[Expression, int]]]:
+    """The ``g`` inames whose least value depends on the host's loops: no block is launched below it.
+
+    Only an iname that is alone on its axis of the grid: then equal places are equal values, whatever the start of the
+    count.
+    """
+    on_axis: dict[int, set[tuple[str, ...]]] = {}
+    for s in launch.statements:
+        for axis, inames in axis_inames(launch, s.inames, GroupTag).items():
+            on_axis.setdefault(axis, set()).add(inames)
+    for packings in on_axis.values():
+        inames = next(iter(packings))
+        if len(packings) > 1 or len(inames) > 1:
+            continue
+        low = first_value(iname_span(launch, inames[0]), launch.assumptions)
+        if is_quasi_affine(low) and not variables(low).isdisjoint(hosts):
+            yield inames[0], (low, 0)
+
+
+def _within(knl: LoopKernel, statements: frozenset[str], hosts: tuple[str, ...], found: Sequence[Dependence],
+            _: LoopKernel) -> Iterator[Dependence]:
+    """The dependences of *knl* among *statements*, within one iteration of the loops *hosts*."""
+    for d in found:
+        if d.source in statements and d.sink in statements:
+            relation = at_one_point(d.relation, shared_loops(knl, d.source, d.sink, hosts), hosts)
+            if not relation.is_empty():
+                yield replace(d, relation=relation)
+
+# }}}

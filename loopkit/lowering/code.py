@@ -7,9 +7,10 @@ out, and each region on its own, with the skeleton's loops as parameters. A part
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from itertools import groupby
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -35,27 +36,49 @@ from loopkit.poly.limits import affordable
 from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_condition, runs_first
 
+#: The values of a leaf's inames that are not the variables of its loops.
+Values = Mapping[str, Expression]
+
 
 @dataclass(frozen=True)
 class Level:
-    """The context in which a part of the program is built.
+    """The place of a part of the program.
 
     :ivar known: names that may stand in its bounds and guards.
     :ivar context: the conditions on them that hold.
-    :ivar bound: the loops outside of this part, which are parameters here.
+    :ivar in_region: each thread runs the part, which has no barrier.
+    :ivar bound: the loops outside of the tree that isl builds: parameters here.
+    :ivar loops: the loops of that tree around the part.
+    :ivar sides: its side of the condition of each split loop.
+    :ivar statements: all statements of the innermost loop: threads reach a barrier whenever one of them may run.
     """
 
     known: frozenset[str]
     context: Set
+    in_region: bool = False
     bound: tuple[str, ...] = ()
+    loops: tuple[str, ...] = ()
+    sides: tuple[tuple[bool, Set], ...] = ()
+    statements: tuple[str, ...] = ()
 
-    def inside(self, domain: InstanceSet, *also_known: str) -> Level:
-        """The level of a part that runs at one point of *domain*."""
-        return Level(self.known | set(domain.inames) | set(also_known),
-                     self.context.intersect(params_of(domain)), (*self.bound, *domain.inames))
+    def inside(self, domain: InstanceSet) -> Level:
+        """The level of a part that is built on its own, for one point of *domain*."""
+        return replace(self.knowing(params_of(domain), *domain.inames), bound=(*self.bound, *domain.inames), loops=(),
+                       sides=())
 
     def knowing(self, condition: Set, *names: str) -> Level:
-        return replace(self, known=self.known | set(names), context=self.context.intersect(condition))
+        return replace(self, known=self.known.union(names), context=self.context.intersect(condition))
+
+    def on_sides(self, points: InstanceSet) -> InstanceSet:
+        """The *points* on the part's sides of the conditions of split loops."""
+        for is_full, condition in self.sides:
+            tile = InstanceSet((), condition)
+            points = points.intersect(tile) if is_full else points.subtract(tile)
+        return points
+
+
+#: A leaf of the tree that isl gets: its points, and a function that makes its node.
+Part = tuple[InstanceSet, Callable[[Values], Node]]
 
 
 @dataclass(frozen=True)
@@ -80,193 +103,153 @@ class Coder:
     def skeleton(self, level: Level) -> Block:
         """The whole launch: loops with barriers outside, regions inside."""
         if not has_barrier(self.launch.tree):
-            return Block((Region(self.region(self.launch.tree, level)),))
+            return Block((self._region(self.launch.tree, level),))
         unrolled = frozenset(x for x, tag in self.kernel.tags.items() if is_unrolled(tag))
-        return marked_for_unrolling(self._build(self.launch.tree, level, self._skeleton_leaf), unrolled)
+        return marked_for_unrolling(self._build(self.launch.tree, level), unrolled)
 
-    def region(self, tree: Tree, level: Level) -> Block:
+    def _region(self, tree: Tree, level: Level) -> Region:
         """Code without barriers, run by each thread."""
-        threads = [*self.launch.ranges, *(axis for axis in BLOCK if axis in self.launch.extents)]
-        context = level.context
-        for x, (low, high) in self.launch.ranges.items():
-            context = context.intersect(range_condition(x, low, high))
-        for axis in BLOCK:
-            extent = self.launch.extents.get(axis)
-            if isinstance(extent, int):
-                context = context.intersect(range_condition(axis, 0, extent - 1))
-        return self._build(tree, level.knowing(context, *threads), self._region_leaf)
+        extents = {axis: self.launch.extents[axis] for axis in BLOCK if axis in self.launch.extents}
+        ranges = {**self.launch.ranges, **{axis: (0, n - 1) for axis, n in extents.items() if isinstance(n, int)}}
+        inside = replace(level, known=level.known.union(extents), in_region=True)
+        for x, (low, high) in ranges.items():
+            inside = inside.knowing(range_condition(x, low, high), x)
+        return Region(self._build(tree, inside), tree.instruction if isinstance(tree, Leaf) else None)
 
-    def _skeleton_leaf(self, tree: Tree, level: Level) -> _Opaque | None:
+    def _opaque(self, tree: Tree, level: Level) -> Callable[[Level], Node] | None:
+        """A function that builds *tree* on its own, for one point of the loops around it; ``None``: isl builds it."""
+        if level.in_region:
+            return self._opaque_in_region(tree, level)
         if isinstance(tree, Barrier):
-            return _Opaque((), lambda _domain: Sync(tree.serves, tree.scope, tree.instructions))
-        if isinstance(tree, Leaf) or not has_barrier(tree):
-            own = tree.instruction if isinstance(tree, Leaf) else None
-            return _Opaque(tuple(leaves(tree)), lambda domain: Region(self.region(tree, level.inside(domain)),
-                                                                      own))
-        return None
+            return lambda _: Sync(tree.serves, tree.scope, tree.instructions)
+        return partial(self._region, tree) if isinstance(tree, Leaf) or not has_barrier(tree) else None
 
-    def _region_leaf(self, tree: Tree, level: Level) -> _Opaque | None:
-        own = tuple(leaves(tree))
+    def _opaque_in_region(self, tree: Tree, level: Level) -> Callable[[Level], Node] | None:
+        def in_versions(build: Callable[[Level], Node]) -> Callable[[Level], Node]:
+            return partial(self._in_versions, tuple(leaves(tree)), build)
 
-        def in_versions(build: Callable[[Level], Node]) -> _Opaque:
-            return _Opaque(own, lambda domain: self._in_versions(own, level.inside(domain), build))
-
-        def spread(bound: BoundStatement, statement: Callable[[Set], Node]) -> _Opaque:
+        def spread(bound: BoundStatement, statement: Callable[[Set], Node]) -> Callable[[Level], Node]:
             return in_versions(lambda inside: spread_over_threads(self.launch, bound, inside.context, statement))
         match tree:
             case Leaf(statement) if (bound := self.launch.statements[statement]).auto:
                 return spread(bound, partial(self._guarded_statement, bound))
-            case Loop(iname):
-                around = self._spread_in(tree)
-                if around is not None:
-                    return spread(around, partial(self._vector_of, around, iname))
-                unrolled = self._unrolled_nest(tree)
-                if unrolled:
-                    return in_versions(lambda inside: self._unrolled(tree, unrolled, inside))
-                data = self._bounds_from_memory(tree, level)
-                if data:
-                    return _Opaque(own, lambda domain: self._build(tree, level.inside(domain, *data),
-                                                                   self._region_leaf))
+            case Loop(iname) if (around := self._spread_in(tree)) is not None:
+                return spread(around, partial(self._vector_of, around, iname))
+            case Loop() if nest := self._unrolled_nest(tree):
+                return in_versions(partial(self._unrolled, nest))
+            case Loop() if data := self._bounds_from_memory(tree, level):
+                return lambda inside: self._build(tree, replace(inside, known=inside.known.union(data)))
             case _:
-                pass
-        return None
+                return None
 
     # }}}
 
     # {{{ one level: a tree to code, through isl
 
-    def _build(self, tree: Tree, level: Level, opaque: Specials) -> Block:
-        parts: dict[str, _Part] = {}
-        code = self._code_tree(tree, level, opaque, _Scope(statements=tuple(leaves(tree))), parts)
-        domains = {name: part.domain for name, part in parts.items()}
-        return as_block(converted(codegen.generate(code, domains, level.context, self.kernel.fresh_name),
-                                   lambda call: parts[call.leaf].emit(call.values)))
+    def _build(self, tree: Tree, level: Level) -> Block:
+        parts: dict[str, Part] = {}
+        code = self._code_tree(tree, replace(level, statements=tuple(leaves(tree))), parts)
+        return as_block(generated(self.kernel, code, {name: domain for name, (domain, _) in parts.items()},
+                                  level.context, lambda name, values: parts[name][1](values)))
 
-    def _code_tree(self, tree: Tree, level: Level, opaque: Specials, scope: _Scope,
-                   parts: dict[str, _Part]) -> CodeTree:
+    def _code_tree(self, tree: Tree, level: Level, parts: dict[str, Part]) -> CodeTree:
         """*tree* with its leaves named and recorded in *parts*."""
-        special = opaque(tree, level)
-        if special is not None:
-            name = f"P{len(parts)}"
-            domain = self._domain(special.statements or scope.statements, level, scope)
-            if not scope.where:             # the part has its own guards, but none for the side of a split
+        build = self._opaque(tree, level)
+        if build is not None:
+            domain = self._domain(tuple(leaves(tree)) or level.statements, level)
+            if not level.sides:             # the part has its own guards, but none for the side of a split
                 domain = domain.named(in_plain_bounds(domain.set, level.context))
-            parts[name] = _Part(domain, lambda values: with_values(special.emit(domain), domain.inames, values))
+            name = f"P{len(parts)}"
+            parts[name] = domain, lambda values: with_values(build(level.inside(domain)), values)
             return name
         match tree:
             case Loop(iname, body):
-                self._require_uniform(tree, level, opaque)
-                inside = replace(scope, loops=(*scope.loops, iname), statements=tuple(leaves(body)))
-
-                def loop(body: Tree, scope: _Scope) -> CodeLoop:
-                    return CodeLoop(iname, self._code_tree(body, level, opaque, scope, parts))
-                condition = self.split.get(loop_place(tree))
-                if condition is None:
-                    return loop(body, inside)
-                whole, rest = (replace(inside, where=(*scope.where, (side, condition))) for side in (True, False))
-                remainder = self._domain(rest.statements, level, rest)
-                if not runs_first(self._domain(whole.statements, level, whole), remainder, iname):
-                    return loop(body, inside)
-                return CodeSeq((loop(body, whole), loop(_once(body) if at_most_one(remainder, iname) else body, rest)))
+                self._require_uniform(tree, level)
+                inside = replace(level, loops=(*level.loops, iname), statements=tuple(leaves(body)))
+                return code_seq([CodeLoop(iname, self._code_tree(own, side, parts))
+                                 for own, side in self._sides(tree, inside)])
             case Seq(children):
-                codes = [self._statements_part(c, level, scope, parts) if isinstance(c, tuple)
-                         else self._code_tree(c, level, opaque, scope, parts)
-                         for c in self._grouped(children, level, opaque)]
-                return codes[0] if len(codes) == 1 else CodeSeq(tuple(codes))
+                def group(child: Tree) -> int:
+                    return id(self.launch.statements[child.statement].domain
+                              if isinstance(child, Leaf) and self._opaque(child, level) is None else child)
+                # neighbouring statements with one instance set are one leaf for isl; a region holds all it can
+                together = children if level.in_region else tuple(runs_between_barriers(children))
+                groups = [tuple(own) for _, own in groupby(together, group)]
+                return code_seq([self._code_tree(own[0], level, parts) if len(own) == 1 else
+                                 self._statements(tuple(leaves(Seq(own))), level, parts) for own in groups])
             case Leaf(statement):
-                return self._statements_part((statement,), level, scope, parts)
+                return self._statements((statement,), level, parts)
             case _:
                 raise AssertionError(tree)
 
-    def _require_uniform(self, loop: Loop, level: Level, opaque: Specials) -> None:
+    def _sides(self, loop: Loop, inside: Level) -> list[tuple[Tree, Level]]:
+        """The body of *loop*, once for full tiles and once for the others where the condition splits the loop."""
+        condition = self.split.get(loop_place(loop))
+        if condition is not None:
+            full, rest = (replace(inside, sides=(*inside.sides, (side, condition))) for side in (True, False))
+            remainder = self._domain(inside.statements, rest)
+            if runs_first(self._domain(inside.statements, full), remainder, loop.iname):
+                last = _once(loop.body) if at_most_one(remainder, loop.iname) else loop.body
+                return [(loop.body, full), (last, rest)]
+        return [(loop.body, inside)]
+
+    def _require_uniform(self, loop: Loop, level: Level) -> None:
         """:raises ScheduleError: a loop with a barrier inside, whose bounds are read from memory."""
-        if opaque == self._skeleton_leaf and (data := self._bounds_from_memory(loop, level)):
+        if not level.in_region and (data := self._bounds_from_memory(loop, level)):
             raise ScheduleError(
                 f"A barrier is needed inside the loop over '{loop.iname}', but its bounds ({', '.join(data)}) are "
                 f"{origin(self.kernel, data)} and may differ between threads.", subject=loop.iname,
                 hint="keep the values that cross threads out of this loop, or bound it by a size parameter")
 
-    def _statements_part(self, statements: tuple[str, ...], level: Level, scope: _Scope,
-                         parts: dict[str, _Part]) -> str:
+    def _statements(self, statements: tuple[str, ...], level: Level, parts: dict[str, Part]) -> str:
+        def emit(values: Values) -> Node:
+            # numbers are substituted, other values become named constants
+            numbers = values if all(isinstance(v, int) for v in values.values()) else {}
+            node = Block(tuple(self._assignment(self.launch.statements[s], numbers, level) for s in statements))
+            return node if numbers else with_values(node, values)
         name = f"P{len(parts)}"
-        domain = self._domain(statements[:1], level, scope)
-
-        def emit(values: Mapping[str, Expression]) -> Node:
-            return Block(tuple(self._assignment(self.launch.statements[s], values, level.context, scope.where)
-                               for s in statements))
-        parts[name] = _Part(domain, lambda values: with_values_substituted(emit, domain.inames, values))
+        parts[name] = self._domain(statements, level), emit
         return name
 
-    def _grouped(self, children: tuple[Tree, ...], level: Level, opaque: Specials) -> list[Tree | tuple[str, ...]]:
-        """Neighbouring statements with one instance set are one leaf for isl; a region holds all it can."""
-        if opaque == self._skeleton_leaf:
-            return list(runs_between_barriers(children))
-        result: list[Tree | tuple[str, ...]] = []
-        bound = self.launch.statements
-        for child in children:
-            last = result[-1] if result else None
-            if not isinstance(child, Leaf) or opaque(child, level) is not None:
-                result.append(child)
-            elif isinstance(last, tuple) and bound[last[0]].domain is bound[child.statement].domain:
-                result[-1] = (*last, child.statement)
-            else:
-                result.append((child.statement,))
-        return result
-
-    def _domain(self, statements: tuple[str, ...], level: Level, scope: _Scope) -> InstanceSet:
-        """The points of the surrounding loops at which one of *statements* runs for some thread."""
+    def _domain(self, statements: tuple[str, ...], level: Level) -> InstanceSet:
+        """The points of the loops around *level* at which one of *statements* runs for some thread."""
         def points(domain: InstanceSet) -> InstanceSet:
-            known = domain.bound(level.bound).onto(scope.loops)
+            known = domain.bound(level.bound).onto(level.loops)
             unknown = [x for x in known.params if x not in level.known]
             return known.without_params(unknown) if unknown else known
         domains = {id(domain): domain for domain in (self.launch.statements[s].domain for s in statements)}
-        return _on_side(reduce(InstanceSet.union, map(points, domains.values())), scope.where)
+        return level.on_sides(reduce(InstanceSet.union, map(points, domains.values())))
 
     # }}}
 
     # {{{ special parts
 
-    def _in_versions(self, statements: tuple[str, ...], level: Level, build: Callable[[Level], Node]) -> Node:
-        """The result of *build* for a part with a tile's loops only, beside a version for full tiles if there is one.
-        """
-        def in_full_tiles() -> tuple[Expression | None, Node] | None:
+    def _in_versions(self, statements: tuple[str, ...], build: Callable[[Level], Node], level: Level) -> Node:
+        """The result of *build*, in place with a version for full tiles if such versions are wanted."""
+        def full() -> tuple[Set, Callable[[Level], Node]] | None:
             condition = full_tile_here(self.launch, statements, level.known)
-            if condition is None or condition.intersect(level.context).is_empty():
-                return None
-            test = codegen.condition_expression(condition, level.context)
-            return test, build(level.knowing(condition))
-        found = affordable(in_full_tiles, otherwise=None, budget=VERSION) if self.in_place else None
-        if found is None:
-            return build(level)
-        test, full = found
-        return full if test is None else If(test, as_block(full), as_block(build(level)), "a full tile")
+            return None if condition is None else (condition, build)
+        return in_versions(level, full, build) if self.in_place else build(level)
 
-    def _unrolled_nest(self, tree: Tree) -> tuple[str, ...]:
-        """The inames of the unrolled loops at the top of *tree*."""
-        inames: list[str] = []
+    def _unrolled_nest(self, tree: Tree) -> tuple[Loop, ...]:
+        """The unrolled loops at the top of *tree*, outermost first."""
+        loops: list[Loop] = []
         while isinstance(tree, Loop) and is_unrolled(self.kernel.tags.get(tree.iname)) and not self._spread_in(tree):
-            if inames and isinstance(tree.body, Leaf) and self.launch.statements[tree.body.statement].partial:
+            if loops and isinstance(tree.body, Leaf) and self.launch.statements[tree.body.statement].partial:
                 break
-            inames.append(tree.iname)
+            loops.append(tree)
             tree = tree.body
-        return tuple(inames)
+        return tuple(loops)
 
-    def _unrolled(self, tree: Tree, inames: tuple[str, ...], level: Level) -> Node:
+    def _unrolled(self, nest: tuple[Loop, ...], level: Level) -> Node:
         """Loops of constant trip count; a guard inside excludes points outside of the domain."""
-        ranges: dict[str, tuple[int, int]] = {}
-        inner = replace(level, bound=(*level.bound, *inames))
-        for x in inames:
-            assert isinstance(tree, Loop)
-            ranges[x] = self._constant_range(x, tuple(leaves(tree)))
-            inner = inner.knowing(range_condition(x, *ranges[x]), x)
-            tree = tree.body
+        ranges = {loop.iname: self._constant_range(loop.iname, tuple(leaves(loop))) for loop in nest}
+        inner = replace(level, bound=(*level.bound, *ranges))
+        for x, own in ranges.items():
+            inner = inner.knowing(range_condition(x, *own), x)
         loops = {x: own for x, own in ranges.items() if not isinstance(self.kernel.tags.get(x), VecTag)}
-        body = with_limited_conditions(self._build(tree, inner, self._region_leaf), loops, inner.context,
-                                       self._is_of_threads)
-        for x in reversed(inames):
-            low, high = ranges[x]
-            body = Block((For(x, low, high + 1, 1, body, unroll=True),))
-        return body
+        body = with_limited_conditions(self._build(nest[-1].body, inner), loops, inner.context, self._is_of_threads)
+        return reduce(lambda body, x: _unrolled_loop(x, ranges[x], body), reversed(ranges), body)
 
     def _is_of_threads(self, condition: Expression) -> bool:
         """Does *condition* depend on the thread, and not on a parameter?"""
@@ -275,18 +258,16 @@ class Coder:
 
     def _spread_in(self, loop: Loop) -> BoundStatement | None:
         """The statement in a ``vec`` loop that is distributed over the threads: its rounds are around the loop."""
-        match loop.body:
-            case Leaf(statement) if isinstance(self.kernel.tags.get(loop.iname), VecTag):
-                bound = self.launch.statements[statement]
-                return bound if bound.auto else None
-            case _:
-                return None
+        if isinstance(loop.body, Leaf) and isinstance(self.kernel.tags.get(loop.iname), VecTag):
+            bound = self.launch.statements[loop.body.statement]
+            return bound if bound.auto else None
+        return None
 
     def _vector_of(self, bound: BoundStatement, iname: str, context: Set) -> Node:
         """One vector of a statement whose other inames are all parameters."""
-        low, high = self._constant_range(iname, (bound.statement.id,))
-        body = self._guarded_statement(bound, context.intersect(range_condition(iname, low, high)))
-        return Block((For(iname, low, high + 1, 1, as_block(body), unroll=True),))
+        own = self._constant_range(iname, (bound.statement.id,))
+        inside = context.intersect(range_condition(iname, *own))
+        return _unrolled_loop(iname, own, self._guarded_statement(bound, inside))
 
     def _constant_range(self, iname: str, statements: tuple[str, ...]) -> tuple[int, int]:
         domains = [self.launch.statements[s].domain for s in statements]
@@ -305,12 +286,10 @@ class Coder:
 
     def _guarded_statement(self, bound: BoundStatement, context: Set) -> Node:
         """A statement whose inames are all parameters, under the part of its domain that *context* does not imply."""
-        everything = bound.domain.bound(bound.domain.inames)
-        node = codegen.guarded(params_of(everything), context, CallNode("", ()))
-        return converted(node, lambda _call: self._assignment(bound, {}, context))
+        node = codegen.guarded(params_of(bound.domain), context, CallNode("", ()))
+        return converted(node, lambda _: self._assignment(bound, {}, Level(frozenset(), context)))
 
-    def _assignment(self, bound: BoundStatement, values: Mapping[str, Expression], context: Set,
-                    where: tuple[tuple[bool, Set], ...] = ()) -> Node:
+    def _assignment(self, bound: BoundStatement, values: Values, level: Level) -> Node:
         s = bound.statement
 
         def placed(expr: Expression) -> Expression:
@@ -319,7 +298,7 @@ class Coder:
             return substitute(cells, values) if values else cells
         target = placed(s.assignee)
         assert isinstance(target, p.Variable | p.Subscript)
-        value, combine = placed(self._value(bound, context, where)), s.combine
+        value, combine = placed(self._value(bound, level)), s.combine
         if combine is not None and combine in self.kernel.operations:
             # a user's operation is an ordinary expression
             value, combine = self.kernel.operations[combine].apply(target, value), None
@@ -329,57 +308,42 @@ class Coder:
             node = If(placed(predicate), Block((node,)))
         return node
 
-    def _value(self, bound: BoundStatement, context: Set, where: tuple[tuple[bool, Set], ...]) -> Expression:
+    def _value(self, bound: BoundStatement, level: Level) -> Expression:
         """The statement's expression, without conditions that have one truth value at this place of the text."""
         expression = expanded_expression(self.kernel, bound.statement)
         if not has_branches(expression):
             return expression
-        everything = _on_side(InstanceSet((), params_of(bound.domain).intersect(context)), where)
-        points = InstanceSet((), everything.set.from_params())
+        here = level.on_sides(InstanceSet((), params_of(bound.domain).intersect(level.context)))
+        points = InstanceSet((), here.set.from_params())
         names, types = integer_names(self.kernel, bound.statement), index_types(self.kernel)
         return affordable(lambda: folded(expression, points, names, types), otherwise=expression)
 
     # }}}
 
 
-# {{{ parts
-
-@dataclass(frozen=True)
-class _Scope:
-    """The place of a part in the tree of one level.
-
-    :ivar loops: the loops of this level around it.
-    :ivar where: its side of the condition of a split loop.
-    :ivar statements: all statements of the innermost loop: threads reach a barrier whenever one of them may run.
-    """
-
-    loops: tuple[str, ...] = ()
-    where: tuple[tuple[bool, Set], ...] = ()
-    statements: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Opaque:
-    """A subtree that is built on its own, once for each point of its domain."""
-
-    statements: tuple[str, ...]
-    emit: Callable[[InstanceSet], Node]
+def in_versions(level: Level, full: Callable[[], tuple[Set, Callable[[Level], Node]] | None],
+                general: Callable[[Level], Node]) -> Node:
+    """The result of *general*, beside a version for full tiles: *full* gives its condition and builds it."""
+    def for_full_tiles() -> tuple[Expression | None, Node] | None:
+        found = full()
+        if found is None or found[0].intersect(level.context).is_empty():
+            return None
+        condition, build = found
+        return codegen.condition_expression(condition, level.context), build(level.knowing(condition))
+    found = affordable(for_full_tiles, otherwise=None, budget=VERSION)
+    if found is None:
+        return general(level)
+    test, node = found
+    return node if test is None else If(test, as_block(node), as_block(general(level)), "a full tile")
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A leaf of the tree that isl gets."""
-
-    domain: InstanceSet
-    emit: Callable[[tuple[Expression, ...]], Node]
-
-
-def _on_side(points: InstanceSet, where: tuple[tuple[bool, Set], ...]) -> InstanceSet:
-    """The *points* on the given sides of conditions."""
-    for whole, condition in where:
-        tile = InstanceSet((), condition)
-        points = points.intersect(tile) if whole else points.subtract(tile)
-    return points
+def runs_between_barriers(children: Sequence[Tree]) -> Iterator[Tree]:
+    """*children* with the runs between barriers joined."""
+    for divided, run in groupby(children, has_barrier):
+        if divided:
+            yield from run
+        else:
+            yield seq(*run)
 
 
 def _once(body: Tree) -> Tree:
@@ -391,41 +355,29 @@ def _once(body: Tree) -> Tree:
             return body
 
 
-def runs_between_barriers(children: tuple[Tree, ...]) -> Iterator[Tree]:
-    """*children* with the runs between barriers joined."""
-    run: list[Tree] = []
-    for child in children:
-        if has_barrier(child):
-            if run:
-                yield seq(*run)
-                run = []
-            yield child
-        else:
-            run.append(child)
-    if run:
-        yield seq(*run)
-
-# }}}
-
-
-Specials = Callable[[Tree, Level], _Opaque | None]
+def _unrolled_loop(iname: str, values: tuple[int, int], body: Node) -> Block:
+    return Block((For(iname, values[0], values[1] + 1, 1, as_block(body), unroll=True),))
 
 
 # {{{ isl's program as nodes
 
-def with_values(node: Node, inames: tuple[str, ...], values: tuple[Expression, ...]) -> Node:
-    """*node* with loops that isl reduced to one iteration replaced by named constants."""
-    defines = tuple(Define(x, v) for x, v in zip(inames, values, strict=True) if v != p.Variable(x))
-    return Block((*defines, node)) if defines else node
+def code_seq(codes: Sequence[CodeTree]) -> CodeTree:
+    """*codes* in order."""
+    return codes[0] if len(codes) == 1 else CodeSeq(tuple(codes))
 
 
-def with_values_substituted(emit: Callable[[Mapping[str, Expression]], Node], inames: tuple[str, ...],
-                            values: tuple[Expression, ...]) -> Node:
-    """The result of *emit* for *values*: numbers are substituted, other values become named constants."""
-    moved = {x: v for x, v in zip(inames, values, strict=True) if v != p.Variable(x)}
-    if all(isinstance(v, int) for v in moved.values()):
-        return emit(moved)
-    return with_values(emit({}), inames, values)
+def generated(knl: LoopKernel, tree: CodeTree, domains: Mapping[str, InstanceSet], context: Set,
+              leaf: Callable[[str, Values], Node]) -> Node:
+    """isl's program for the points of *domains* in the order of *tree*; *leaf* makes the node of a leaf."""
+    def call(node: CallNode) -> Node:
+        values = zip(domains[node.leaf].inames, node.values, strict=True)
+        return leaf(node.leaf, {x: value for x, value in values if value != p.Variable(x)})
+    return converted(codegen.generate(tree, domains, context, knl.fresh_name), call)
+
+
+def with_values(node: Node, values: Values) -> Node:
+    """*node* with *values*, of loops that isl reduced to one iteration, as named constants."""
+    return Block((*(Define(x, value) for x, value in values.items()), node)) if values else node
 
 
 def converted(node: codegen.Node, call: Callable[[CallNode], Node]) -> Node:

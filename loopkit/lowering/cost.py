@@ -12,7 +12,7 @@ from loopkit.errors import LoopkitError, TypeInferenceError
 from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import GPU
-from loopkit.lowering.lowered import HostLoop, HostNode, Storage
+from loopkit.lowering.lowered import HostLoop, HostNode, Lowered, Storage
 from loopkit.lowering.pipeline import lowered_as_typed, placed_once
 from loopkit.lowering.storage import each_storage
 from loopkit.lowering.types import infer_types
@@ -36,38 +36,32 @@ def cost_of(knl: LoopKernel) -> Cost:
 
 
 def _cost_of(knl: LoopKernel) -> Cost:
+    def cells_of(storage: Storage) -> Cells:
+        known = inferred or knl.temporaries[storage.name].dtype is not None
+        return Cells(storage.space, storage.shape, storage.dtype.itemsize if known else None)
+
+    def unknown(reason: str) -> Cost:
+        return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, reason), reason=reason)
     with bounded(f"looking at the storage of kernel '{knl.name}'"):
-        typed = _attempt(lambda: _with_types(knl))
-        if isinstance(typed, str):
-            return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, typed), reason=typed)
-        kernel, inferred = typed
-        placed = _attempt(lambda: placed_once(knl) if inferred else lowered_as_typed(kernel, GPU, "launches"))
-        if isinstance(placed, str):
-            return _one_by_one(knl, kernel, inferred, placed)
-    cells = {x: _cells(knl, inferred, s) for x, s in placed.storages.items() if x in knl.temporaries}
-    return Cost(cells, len(placed.scheduled.launches), tuple(_hosts(placed.scheduled.order)))
-
-
-def _one_by_one(knl: LoopKernel, typed: LoopKernel, inferred: bool, reason: str) -> Cost:
-    """The cells of each temporary of a kernel that cannot be lowered as it is, as far as its schedule gives them."""
-    storages = _attempt(lambda: dict(each_storage(lowered_as_typed(typed, GPU, "memory").scheduled)))
-    if isinstance(storages, str):
-        return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, storages), reason=reason)
-    cells: dict[str, Cells] = {}
-    unknown: dict[str, str] = {}
-    for name, settle in storages.items():
-        if name in knl.temporaries:
-            found = _attempt(settle)
-            if isinstance(found, str):
-                unknown[name] = found
-            else:
-                cells[name] = _cells(knl, inferred, found[0])
-    return Cost(cells, None, unknown=unknown, reason=reason)
+        found = _attempt(lambda: _with_types(knl))
+        if isinstance(found, str):
+            return unknown(found)
+        typed, inferred = found
+        placed = _attempt(lambda: placed_once(knl) if inferred else lowered_as_typed(typed, GPU, "launches"))
+        if isinstance(placed, Lowered):
+            cells = {x: cells_of(s) for x, s in placed.storages.items() if x in knl.temporaries}
+            return Cost(cells, len(placed.scheduled.launches), tuple(_hosts(placed.scheduled.order)))
+        # of each temporary of a kernel that cannot be lowered as it is, as far as its schedule gives them
+        storages = _attempt(lambda: dict(each_storage(lowered_as_typed(typed, GPU, "memory").scheduled)))
+        if isinstance(storages, str):
+            return replace(unknown(storages), reason=placed)
+        results = {x: _attempt(allocate) for x, allocate in storages.items() if x in knl.temporaries}
+    return Cost({x: cells_of(result[0]) for x, result in results.items() if not isinstance(result, str)}, None,
+                unknown={x: result for x, result in results.items() if isinstance(result, str)}, reason=placed)
 
 
 def _with_types(knl: LoopKernel) -> tuple[LoopKernel, bool]:
-    """*knl* with its dtypes, or where they are not known yet, with ``int32`` for those of temporaries; are they known?
-    """
+    """*knl* with its dtypes, or with ``int32`` for unknown ones of temporaries; are they known?"""
     try:
         return infer_types(knl), True
     except TypeInferenceError:
@@ -86,11 +80,6 @@ def _attempt(question: Callable[[], T]) -> T | str:
     except LoopkitError as error:
         return error.message
     return "It takes too long to find." if found is None else found
-
-
-def _cells(knl: LoopKernel, inferred: bool, storage: Storage) -> Cells:
-    known = inferred or knl.temporaries[storage.name].dtype is not None
-    return Cells(storage.space, storage.shape, storage.dtype.itemsize if known else None)
 
 
 def _hosts(nodes: tuple[HostNode, ...]) -> Iterator[tuple[str, int]]:

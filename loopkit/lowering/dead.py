@@ -6,7 +6,6 @@ from dataclasses import replace
 from loopkit.analysis.accesses import accesses_of, analysis_domain
 from loopkit.analysis.constructors import reindexed
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import leaves, without
 
 
@@ -19,22 +18,14 @@ def without_dead_statements(knl: LoopKernel) -> LoopKernel:
         if not dead:
             return knl
         tree = without(knl.tree, dead)
-        kept = frozenset(leaves(tree))
+        alive = frozenset(leaves(tree))
+        reductions = {name: replace(node, updates=tuple(s for s in node.updates if s in alive))
+                      for name, node in knl.reductions.items() if {node.init, node.final} <= alive}
         knl = reindexed(
-            knl, dict.fromkeys(knl.statement_by_id.keys() - kept, ()),
-            statements=tuple(s for s in knl.statements if s.id in kept), tree=tree,
+            knl, dict.fromkeys(knl.statement_by_id.keys() - alive, ()),
+            statements=tuple(s for s in knl.statements if s.id in alive), tree=tree,
             temporaries={k: t for k, t in knl.temporaries.items() if k in read},
-            reductions=_left(knl, kept))
-
-
-def _left(knl: LoopKernel, kept: frozenset[str]) -> dict[str, ReductionNode]:
-    """The reductions that still have a part."""
-    result = {}
-    for name, node in knl.reductions.items():
-        updates = tuple(s for s in node.updates if s in kept)
-        if updates and {node.init, node.final} <= kept:
-            result[name] = replace(node, updates=updates)
-    return result
+            reductions={name: node for name, node in reductions.items() if node.updates})
 
 
 def _read_by_others(knl: LoopKernel) -> frozenset[str]:

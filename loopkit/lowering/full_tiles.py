@@ -6,57 +6,58 @@ without guards stands beside the general one.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import reduce
 from math import prod
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.accesses import expanded_expression
+from loopkit.analysis.accesses import expanded_expression, integer_names
 from loopkit.analysis.ranges import constant_range
+from loopkit.expr.mappers import subexpressions
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
-from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
-from loopkit.lowering.guard_folding import borders, has_branches
+from loopkit.kernel.tree import LoopPlace, leaves, loop_place
+from loopkit.lowering.guard_folding import Ranges, points_where
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, subtract
-from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of
+from loopkit.poly.extents import couples, is_endless
+from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of, universe_params
 from loopkit.poly.tiles import full_box_condition
+from loopkit.transform.trees import loops_in
 
 #: The budget of isl for a version for full tiles.
 VERSION = 2_000_000
 
+#: The length of a thread's text, in statements with unrolled loops written out, above which it is not written twice.
+LONG = 256
 
-def full_block(launch: Launch) -> tuple[Set, frozenset[str]] | None:
-    """The full-tile condition of a block, on sizes and blocks; ``None`` if no guard depends on it.
+
+def full_block(launch: Launch) -> tuple[Set, frozenset[str]]:
+    """The full-tile condition of a block, on sizes and blocks, and the statements that no block with a full tile runs.
 
     A statement that runs in one block along an axis only, such as peeled ends of rows, may have partial tiles.
     It comes last, and does not constrain blocks that do not run it.
-
-    :returns: the condition, and the statements that no block with a full tile runs.
     """
     found: dict[str, list[Set]] = {}
-    seen: set[int] = set()
+    seen = set[int]()
     for s, bound in launch.statements.items():
         found[s] = list(_conditions(launch, bound, seen=id(bound.domain) in seen))
         seen.add(id(bound.domain))
     # statements with the same inames of the grid have the same blocks
     ways = {(bound.alone_on, *_blocks_of(launch, bound)) for bound in launch.statements.values()}
     ends = [s for s, bound in launch.statements.items() if len(ways) > 1 and _is_thin(launch, bound)]
-    conditions = [c for s, own in found.items() if s not in ends for c in own]
-    if not conditions:
-        conditions, ends = [c for own in found.values() for c in own], []
-    if not conditions:
-        return None
-    whole = reduce(Set.intersect, conditions)
+    if not any(own for s, own in found.items() if s not in ends):
+        ends = []
+    full = reduce(Set.intersect, (c for s, own in found.items() if s not in ends for c in own), universe_params())
     absent = set[str]()
     for s in ends:
-        if params_of(launch.statements[s].domain).intersect(whole).intersect(_places(launch)).is_empty():
+        if params_of(launch.statements[s].domain).intersect(full).intersect(_places(launch)).is_empty():
             absent.add(s)
         else:
-            whole = reduce(Set.intersect, found[s], whole)
-    return whole, frozenset(absent)
+            full = reduce(Set.intersect, found[s], full)
+    return full, frozenset(absent)
 
 
 def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] | None = None, *, seen: bool = False
@@ -66,9 +67,9 @@ def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] | 
     :arg known: loops around the tile that the conditions may have; ``None``: the blocks only.
     :arg seen: another statement has this domain too.
     """
-    knl, inames = launch.kernel, bound.domain.inames
-    unrolled = {x for x in inames if _is_unrolled(knl, x)}
-    box, names = _box(launch, bound, unrolled), frozenset(launch.coordinates).difference(launch.ranges)
+    inames, names = bound.domain.inames, frozenset(launch.block_inames)
+    unrolled = {x for x in inames if _is_in_tile(launch.kernel, x)}
+    box = _box(launch, bound, unrolled)
     if known is None:
         free_of = tuple(set(inames) - unrolled)
     else:
@@ -77,12 +78,26 @@ def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] | 
     filled = None if seen else full_box_condition(bound.domain.set, inames, box, involving=(), free_of=free_of)
     if filled is not None:
         yield filled
-    if has_branches(expanded_expression(knl, bound.statement)):
-        yield from borders(knl, bound.statement, bound.domain, box, free_of, names, coupled=known is not None)
+    for sides in _conditional(launch.kernel, bound):
+        conditions = (full_box_condition(side.set, inames, box, involving=(), free_of=free_of) for side in sides)
+        # most tiles are on this side; a condition that couples two axes divides the grid
+        border = next((c for c in conditions if c is not None and (known is not None or not couples(c, names))
+                       and all(is_endless(c, x) for x in names)), None)
+        if border is not None:
+            yield border
 
 
-#: The length of a thread's text, in statements with unrolled loops written out, above which it is not written twice.
-LONG = 256
+def _conditional(knl: LoopKernel, bound: BoundStatement) -> Iterator[tuple[InstanceSet, InstanceSet]]:
+    """For each affine condition in the expression of a statement, the points where it holds, and the others.
+
+    A condition can make a tile partial, for example at the edge of a grid with fixed values around it. The full-tile
+    condition includes it, so that the version for full tiles has no such ``if``.
+    """
+    choices = (e for e in subexpressions(expanded_expression(knl, bound.statement)) if isinstance(e, p.If))
+    for condition in dict.fromkeys(e.condition for e in choices):
+        holds = points_where(bound.domain, condition, integer_names(knl, bound.statement))
+        if holds is not None:
+            yield holds, bound.domain.subtract(holds)
 
 
 def edges_are_small(launch: Launch) -> bool:
@@ -101,15 +116,12 @@ def edges_are_small(launch: Launch) -> bool:
 
 def _length(knl: LoopKernel, bound: BoundStatement) -> int:
     """The number of copies of a statement in the text of a thread."""
-    ranges = [constant_range(knl, bound.statement.domain, x) for x in bound.domain.inames if _is_unrolled(knl, x)]
+    ranges = [constant_range(knl, bound.statement.domain, x) for x in bound.domain.inames if _is_in_tile(knl, x)]
     return prod(1 if low is None or high is None else high - low + 1 for low, high in ranges)
 
 
 def full_tile_here(launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:
-    """The condition under which an iteration of the loops around *statements* is a full tile; ``None``: none needed.
-
-    :arg known: the names that a condition may have.
-    """
+    """The condition, on *known* names, for a full tile in the loops around *statements*; ``None``: none needed."""
     found = [condition for s in statements for condition in _conditions(launch, launch.statements[s], known)]
     return reduce(Set.intersect, found) if found else None
 
@@ -129,43 +141,39 @@ def _blocks_of(launch: Launch, bound: BoundStatement) -> tuple[str, ...]:
 def _places(launch: Launch) -> Set:
     """The grid's inames in terms of its axes, where they are affine, with the assumptions."""
     result = launch.kernel.assumptions
-    for x, value in launch.coordinates.items():
-        if x not in launch.ranges:
-            with suppress(NotAffineError):
-                result = result.intersect(condition_set("==", subtract(p.Variable(x), value), ()).params())
+    for x in launch.block_inames:
+        with suppress(NotAffineError):
+            result = result.intersect(condition_set("==", subtract(p.Variable(x), launch.coordinates[x]), ()).params())
     return result
 
 
 def full_iterations(launch: Launch) -> dict[LoopPlace, Set]:
     """For each innermost tile loop, the condition under which an iteration has a full tile."""
     result: dict[LoopPlace, Set] = {}
-    for loop in _loops(launch.tree):
-        if _is_unrolled(launch.kernel, loop.iname):
-            continue                        # part of the tile
-        inner = {x.iname for x in _loops(loop.body)}
-        conditions = [_iteration(launch, launch.statements[s], loop.iname, inner) for s in leaves(loop)]
-        found = [c for c in conditions if c is not None]
-        if found:
-            result[loop_place(loop)] = reduce(Set.intersect, found)
-    # only the innermost tile loop is split: each one doubles the text
-    outer = {loop_place(loop) for loop in _loops(launch.tree)
-             if any(loop_place(inner) in result for inner in _loops(loop.body))}
-    return {place: whole for place, whole in result.items() if place not in outer}
+    for loop in reversed([*loops_in(launch.tree)]):
+        inner = [*loops_in(loop.body)]
+        # only the innermost tile loop is split: each one doubles the text
+        if not _is_in_tile(launch.kernel, loop.iname) and not any(loop_place(x) in result for x in inner):
+            names = {x.iname for x in inner}
+            conditions = [_iteration(launch, launch.statements[s], loop.iname, names) for s in leaves(loop)]
+            if found := [c for c in conditions if c is not None]:
+                result[loop_place(loop)] = reduce(Set.intersect, found)
+    return result
 
 
 def _iteration(launch: Launch, bound: BoundStatement, loop: str, inner: set[str]) -> Set | None:
-    box = _box(launch, bound, inner)
-    free = tuple(x for x in bound.domain.inames if x != loop and x not in box and x in inner)
-    return full_box_condition(bound.domain.set, bound.domain.inames, box, involving=(loop,), free_of=free)
+    box, inames = _box(launch, bound, inner), bound.domain.inames
+    free_of = tuple(x for x in inames if x in inner and x not in box)
+    return full_box_condition(bound.domain.set, inames, box, involving=(loop,), free_of=free_of)
 
 
-def _is_unrolled(knl: LoopKernel, iname: str) -> bool:
+def _is_in_tile(knl: LoopKernel, iname: str) -> bool:
     """Is the loop over *iname* a part of the tile that a thread works on?"""
     tag = knl.tags.get(iname)
     return is_unrolled(tag) or isinstance(tag, IlpTag)
 
 
-def _box(launch: Launch, bound: BoundStatement, inner: set[str]) -> Mapping[str, tuple[int, int]]:
+def _box(launch: Launch, bound: BoundStatement, inner: set[str]) -> Ranges:
     """The inames that vary inside a tile, with their ranges: threads, distributed boxes, and constant inner loops."""
     box = {}
     for x in (*bound.hardware, *bound.auto, *(x for x in bound.domain.inames if x in inner)):
@@ -176,13 +184,3 @@ def _box(launch: Launch, bound: BoundStatement, inner: set[str]) -> Mapping[str,
         elif x in launch.ranges:
             box[x] = launch.ranges[x]
     return box
-
-
-def _loops(tree: Tree) -> list[Loop]:
-    match tree:
-        case Loop(_, body):
-            return [tree, *_loops(body)]
-        case Seq(children):
-            return [x for c in children for x in _loops(c)]
-        case _:
-            return []

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
+from itertools import takewhile
 
 from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Scope
@@ -21,12 +22,14 @@ from loopkit.kernel.tree import (
     Barrier,
     Leaf,
     Loop,
+    LoopPlace,
     Path,
     Seq,
     Step,
     Tree,
     has_barrier,
     leaves,
+    loop_place,
     meeting,
     paths,
     rewrite,
@@ -35,9 +38,9 @@ from loopkit.kernel.tree import (
 from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
 from loopkit.poly.limits import kept
-from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import in_one_iteration, in_time_order, only_dims, shared_dims
-from loopkit.poly.sets import InstanceSet, Map, Set
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points
+from loopkit.transform.trees import loops_in
 
 #: The largest number of groups that a wait leaves pending.
 MOST_PENDING = 31
@@ -153,21 +156,20 @@ class Waits:
         def found() -> Map | None:
             assert self.places is not None
             ends_one = commits(self.places[place].node.instructions)
-            first = self._groups(source, place, pending + 1) if ends_one else self._behind(source, place, pending + 1)
+            first = self._behind(source, place, pending if ends_one else pending + 1)
             return None if first is None else first.apply_range(self._order(place, sink))
         return kept(self.memo, ("covered", source, sink, place, pending), found)
 
-    def _groups(self, source: str, place: int, count: int) -> Map | None:
-        """Instances of *source* and iterations in which *place* commits at least that many groups later."""
-        return kept(self.memo, ("groups", source, place, count), lambda: self._order(source, place) if count == 1
-                    else self._behind(source, place, count - 1))
-
-    def _behind(self, source: str, place: int, count: int) -> Map | None:
-        """Instances of *source* and iterations of *place* with a commit between them."""
-        ends = (i for i, other in enumerate(self.places or ()) if commits(other.node.instructions))
-        some = [found.apply_range(self._order(i, place)) for i in ends
-                if (found := self._groups(source, i, count)) is not None]
-        return reduce(Map.union, some) if some else None
+    def _behind(self, source: str, place: int, commits_between: int) -> Map | None:
+        """Instances of *source* and later iterations of *place* with at least that many commits between them."""
+        def found() -> Map | None:
+            if not commits_between:
+                return self._order(source, place)
+            ends = (i for i, other in enumerate(self.places or ()) if commits(other.node.instructions))
+            some = [earlier.apply_range(self._order(i, place)) for i in ends
+                    if (earlier := self._behind(source, i, commits_between - 1)) is not None]
+            return reduce(Map.union, some) if some else None
+        return kept(self.memo, ("behind", source, place, commits_between), found)
 
     def _order(self, first: str | int, second: str | int) -> Map:
         """Pairs in one block, of statements by id or of places by number, of which the first runs first."""
@@ -183,8 +185,7 @@ class Waits:
 
 
 def _barriers(tree: Tree, way: Path, body: Tree) -> Iterator[tuple[Barrier, Path, Tree]]:
-    """The places of *tree* that commit groups or wait for them, each with its path and the body of the innermost loop.
-    """
+    """The places that commit groups or wait for them, each with its path and the innermost loop's body."""
     match tree:
         case Barrier():
             if commits(tree.instructions) or pending(tree.instructions) is not None:
@@ -206,58 +207,35 @@ def with_groups(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
     """*tree*, whose waits wait for all copies, with groups: each wait leaves as many groups pending as possible."""
     if not copies:
         return tree
-    waits = Waits(launch, tree)
-    if waits.blocks is not None:
-        for way in _group_by_group(tree, copies, waits, waits.blocks):
-            tree = _ending(tree, way)
+    commit = Barrier(instructions=group_instructions(commit=True, leaving=None), scope=Scope.THREAD)
+    ending = _group_by_group(tree, copies, Waits(launch, tree))
+    tree = rewrite(tree, lambda node: Loop(node.iname, seq(node.body, commit)) if isinstance(node, Loop)
+                   and loop_place(node) in ending else node)
     tree, _ = _committing(tree, frozenset(h.source for h in copies), begun=False)
     waits = Waits(launch, tree)
     return tree if waits.places is None else _with_pending(tree, waits, waits.places, copies)
 
 
-def _group_by_group(tree: Tree, copies: Sequence[Hazard], waits: Waits, blocks: AbstractSet[str]) -> Iterator[Path]:
-    """The ways to loops over copies whose readers stand in different iterations of a loop that waits."""
-    ways = paths(tree)
-    found: dict[Path, None] = {}
+def _group_by_group(tree: Tree, copies: Sequence[Hazard], waits: Waits) -> frozenset[LoopPlace]:
+    """The loops over copies to commit in each iteration: a loop that waits has the readers in several iterations."""
+    found: set[LoopPlace] = set()
+    if waits.blocks is None:
+        return frozenset()
+    loops = [(loop, frozenset(leaves(loop))) for loop in loops_in(tree)]
     for h in copies:
-        a, b = ways[h.source], ways[h.sink]
-        common = steps_in_common(a, b)
-        first = next((i for i in range(common, len(a)) if a[i].iname is not None), None)
-        later = [str(b[i].iname) for i in range(common, len(b))
-                 if b[i].iname is not None and has_barrier(_at(tree, b[:i]))]
-        if first is None or not later or h.kind != "flow" or any(a[:len(way)] == way for way in found):
+        copying = [loop for loop, inside in loops if h.source in inside and h.sink not in inside]
+        later = {loop.iname for loop, inside in loops
+                 if h.sink in inside and h.source not in inside and has_barrier(loop)}
+        if h.kind != "flow" or not copying or not later or not found.isdisjoint(map(loop_place, copying)):
             continue
-        around = {*blocks, *meeting(a, b).loops}
-        copying = str(a[first].iname)
-        x, y = waits.names(h.source, {*around, copying}), waits.names(h.sink, {*around, *later})
+        around = waits.blocks.union(loop.iname for loop, inside in loops if {h.source, h.sink} <= inside)
+        x, y = waits.names(h.source, {*around, copying[0].iname}), waits.names(h.sink, {*around, *later})
         same = shared_dims(x, y, tuple(around))
-        relation = in_one_iteration(waits.by_names(h, {*around, *later, copying}), same)
+        relation = in_one_iteration(waits.by_names(h, {*around, *later, copying[0].iname}), same)
         everything = in_one_iteration(Map.from_domain_and_range(relation.domain(), relation.range()), same)
         if not everything.is_subset(relation):
-            found[a[:first + 1]] = None
-    yield from found
-
-
-def _at(tree: Tree, way: Path) -> Tree:
-    """The part of *tree* at the path *way*."""
-    for step in way:
-        if isinstance(tree, Loop):
-            tree = tree.body
-        else:
-            assert isinstance(tree, Seq)
-            tree = tree.children[step.position]
-    return tree
-
-
-def _ending(tree: Tree, way: Path) -> Tree:
-    """*tree* with a commit in each iteration of the loop at the path *way*."""
-    if not way:
-        return seq(tree, Barrier(instructions=group_instructions(commit=True, leaving=None), scope=Scope.THREAD))
-    if isinstance(tree, Loop):
-        return Loop(tree.iname, _ending(tree.body, way[1:]))
-    assert isinstance(tree, Seq)
-    at = way[0].position
-    return Seq((*tree.children[:at], _ending(tree.children[at], way[1:]), *tree.children[at + 1:]))
+            found.add(loop_place(copying[0]))
+    return frozenset(found)
 
 
 def _committing(tree: Tree, copies: frozenset[str], *, begun: bool) -> tuple[Tree, bool]:
@@ -289,18 +267,13 @@ def _with_pending(tree: Tree, waits: Waits, places: Sequence[_Place], copies: Se
 
     def enough(place: int, number: int | None) -> bool:
         """Would it do to leave so many groups under way there, or not to wait?"""
-        asked = [*leaving[:place], number, *leaving[place + 1:]]
-        return all(waits.left(h, h.scope, asked) is None for h in copies)
+        numbers = [*leaving[:place], number, *leaving[place + 1:]]
+        return all(waits.left(h, h.scope, numbers) is None for h in copies)
     for i in sorted(range(len(places)), key=lambda i: -len(places[i].names)):
         own = leaving[i]
-        if own is None or not enough(i, own):
-            continue
-        if enough(i, None):
-            leaving[i] = None
-            continue
-        while own < MOST_PENDING and enough(i, own + 1):
-            own += 1
-        leaving[i] = own
+        if own is not None and enough(i, own):
+            more = takewhile(partial(enough, i), range(own + 1, MOST_PENDING + 1))
+            leaving[i] = None if enough(i, None) else max(more, default=own)
     numbers = iter(leaving)
 
     def numbered(node: Tree) -> Tree:

@@ -1,34 +1,26 @@
 """Guard folding: drops the conditions, and the branches, that are known at their place in the text.
 
-A border is a condition of an ``if`` that makes a tile partial, for example at the edge of a grid with fixed values
-around it. The full-tile condition includes it, so that the version for full tiles has no such ``if``.
-
 In unrolled loops, conditions are limited to the iterations in which they can fail. With constant lengths, a condition
 may hold in all iterations but the first, by the ranges of blocks and threads. The CUDA compiler does not always find
 that. It unrolls the loop, though, and folds a comparison of the iteration with a constant.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import expanded_expression, integer_names
-from loopkit.ast.nodes import Block, For, If, Node
+from loopkit.ast.nodes import For, If, Node
 from loopkit.ast.walk import map_child_nodes
 from loopkit.expr.dtypes import Type, type_of
 from loopkit.expr.mappers import map_children, subexpressions, variables
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, add
 from loopkit.poly.domains import is_affine_condition
 from loopkit.poly.enumerated import where_holds
-from loopkit.poly.extents import couples, is_endless
 from loopkit.poly.piecewise import params_where
 from loopkit.poly.sets import InstanceSet, Set, range_condition
-from loopkit.poly.tiles import full_box_condition
 
 Ranges = Mapping[str, tuple[int, int]]
 
@@ -45,7 +37,7 @@ def folded(expr: Expression, points: InstanceSet, names: frozenset[str], types: 
     """
     if not isinstance(expr, p.If):
         return map_children(expr, lambda e: folded(e, points, names, types))
-    holds = _where(points, expr.condition, names)
+    holds = points_where(points, expr.condition, names)
     if holds is None:
         return map_children(expr, lambda e: folded(e, points, names, types))
     fails = points.subtract(holds)
@@ -64,55 +56,27 @@ def _plain(condition: Expression) -> Expression:
     return map_children(condition, _plain)
 
 
-def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Ranges,
-            free_of: tuple[str, ...], blocks: frozenset[str], *, coupled: bool) -> Iterator[Set]:
-    """The conditions on sizes and *blocks* under which a condition of *s* has one truth value in all of a tile.
-
-    Most tiles have this truth value, so that the blocks along each axis are unbounded. A condition that couples two
-    axes divides the grid and is not a border.
-
-    :arg box: the inames that vary inside a tile, with their ranges.
-    :arg coupled: conditions that couple two axes count too.
-    """
-    expression = expanded_expression(knl, s)
-    conditions = dict.fromkeys(e.condition for e in subexpressions(expression) if isinstance(e, p.If))
-    for condition in conditions:
-        holds = _where(domain, condition, integer_names(knl, s))
-        if holds is None:
-            continue
-        for side in (holds, domain.subtract(holds)):
-            found = full_box_condition(side.set, side.inames, box, involving=(), free_of=free_of)
-            if found is not None and (coupled or not couples(found, blocks)) \
-                    and all(is_endless(found, x) for x in blocks):
-                yield found
-                break
-
-
-def _where(points: InstanceSet, condition: Expression, names: frozenset[str]) -> InstanceSet | None:
-    """The points at which an affine *condition* holds; ``None`` for a condition that is affine at single values only.
-    """
+def points_where(points: InstanceSet, condition: Expression, names: frozenset[str]) -> InstanceSet | None:
+    """The points where an affine *condition* holds; ``None``: it is affine at single values only."""
     return where_holds(points, condition, names) if is_affine_condition(condition, names) else None
 
 
-def with_limited_conditions(block: Block, ranges: Ranges, context: Set, about: Callable[[Expression], bool]) -> Block:
-    """*block*, inside loops that are unrolled over *ranges*, with conditions limited to the iterations in which they
+def with_limited_conditions(node: Node, ranges: Ranges, context: Set, about: Callable[[Expression], bool]) -> Node:
+    """*node*, inside loops that are unrolled over *ranges*, with conditions limited to the iterations in which they
     can fail.
 
-    :arg context: the conditions that hold around the block.
+    :arg context: the conditions that hold around *node*.
     :arg about: is a condition limited?
     """
-    def one(node: Node) -> Node:
-        match node:
-            case If():
-                found = tuple(_part(c, ranges, context) if about(c) else c for c in parts_of(node.condition))
-                condition = found[0] if len(found) == 1 else p.LogicalAnd(found)
-                return map_child_nodes(replace(node, condition=condition), one)
-            case For(start=int() as start, stop=int() as stop):
-                inside = context.intersect(range_condition(node.iname, start, stop - 1))
-                return replace(node, body=with_limited_conditions(node.body, ranges, inside, about))
-            case _:
-                return map_child_nodes(node, one)
-    return map_child_nodes(block, one)
+    match node:
+        case If():
+            found = tuple(_part(c, ranges, context) if about(c) else c for c in parts_of(node.condition))
+            node = replace(node, condition=found[0] if len(found) == 1 else p.LogicalAnd(found))
+        case For(start=int() as start, stop=int() as stop):
+            context = context.intersect(range_condition(node.iname, start, stop - 1))
+        case _:
+            pass
+    return map_child_nodes(node, lambda child: with_limited_conditions(child, ranges, context, about))
 
 
 def parts_of(condition: Expression) -> tuple[Expression, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from pymbolic.typing import Expression
 
@@ -13,7 +14,7 @@ from loopkit.analysis.assumed_dependences import assumed_dependences, without_as
 from loopkit.analysis.dependences import dependences, in_words, shared_loops
 from loopkit.analysis.instructions import collective_inames
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
-from loopkit.analysis.witnesses import parameters_of, witness_at
+from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Completion, Scope, completion_of
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
@@ -23,14 +24,7 @@ from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
 from loopkit.poly.affine import add, floor_div, multiply
-from loopkit.poly.relations import (
-    equal_coordinates,
-    in_one_iteration,
-    in_time_order,
-    other_instance,
-    same_element,
-    smallest_pair,
-)
+from loopkit.poly.relations import equal_coordinates, in_one_iteration, in_time_order, other_instance, same_element
 from loopkit.poly.sets import Map
 
 
@@ -69,32 +63,25 @@ def hazards(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]
     """
     yield from _argument_hazards(launch, "")            # the order that dep= requests, of no array
     for array, accesses in accesses_by_array(launch.kernel).items():
-        here = [a for a in accesses if a.statement in launch.statements]
         storage = storages.get(array)
-        if storage is not None and (storage.space is AddressSpace.PRIVATE or storage.lanes):
-            continue                         # a warp instruction reads another lane's register when all lanes are there
-        if not any(a.is_write for a in here):
-            continue
         if storage is None:
             yield from _argument_hazards(launch, array)
-        else:
-            yield from _storage_hazards(launch, storage, here)
+        elif storage.space is not AddressSpace.PRIVATE and not storage.lanes:
+            # a warp instruction reads another lane's register when all lanes are there
+            yield from _storage_hazards(launch, storage, [a for a in accesses if a.statement in launch.statements])
 
 
 def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]:
     """All pairs of *launch* that must wait for an asynchronous access: the later conflicting accesses."""
-    knl = launch.kernel
+    knl, ways = launch.kernel, paths(launch.tree)
     every = {x: completion_of(i for i in bound.statement.instructions if serves(i, bound.statement, storages))
              for x, bound in launch.statements.items()}
     events = {x: event for x, event in every.items() if event not in (Completion.IMMEDIATE, Completion.FLAG)}
-    if not events:
-        return
 
     def hazard(array: str, source: str, sink: str, pairs: Map, kind: str) -> Hazard:
         apart = _other_thread(launch, source, sink, pairs)
-        scope = Scope.THREAD if apart is None else _apart(launch, source, sink, apart)
+        scope = Scope.THREAD if apart is None else _scope(launch, source, sink, apart)
         return Hazard(array, source, sink, pairs, kind, scope, completion=events[source])
-    ways = paths(launch.tree)
     for source in events:
         for a in accesses_of(knl, knl.statement_by_id[source]):
             storage = storages.get(a.array)
@@ -102,25 +89,24 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
                 if b.statement not in launch.statements or not (a.is_write or b.is_write):
                     continue
                 assert storage is not None
-                where = meeting(ways[source], ways[b.statement])
                 pairs = _in_one_block(knl, source, b.statement,
                                       same_element(storage.accessed_cells(a), storage.accessed_cells(b)))
+                where = meeting(ways[source], ways[b.statement])
                 ordered = in_time_order(pairs, shared_loops(knl, source, b.statement, where.loops), where.before)
                 if not ordered.is_empty():
                     yield hazard(a.array, source, b.statement, ordered, kind_of(a.is_write, b.is_write))
-    for d in dependences(knl):
+    for d in dependences(knl) if events else ():
         if d.source in events and d.array not in storages and d.sink in launch.statements:
             yield hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind)
 
 
 def _argument_hazards(launch: Launch, array: str) -> Iterator[Hazard]:
-    """Hazards of an argument: the kernel's dependences, inside one block; without a name: the order that dep= requests.
-    """
+    """Hazards of the dependences on an argument, or of the order that dep= requests (without a name)."""
     for d in dependences(launch.kernel):
         if d.array == array and d.source in launch.statements and d.sink in launch.statements:
             pairs = _other_thread(launch, d.source, d.sink, d.relation)
             if pairs is not None:
-                yield Hazard(array, d.source, d.sink, pairs, d.kind, _apart(launch, d.source, d.sink, pairs))
+                yield Hazard(array, d.source, d.sink, pairs, d.kind, _scope(launch, d.source, d.sink, pairs))
 
 
 def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access]) -> Iterator[Hazard]:
@@ -130,43 +116,35 @@ def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access
     values = {(d.source, d.sink) for d in dependences(knl)
               if d.of_value and d.kind == "flow" and d.array == storage.name}
     accessed = [(a, storage.accessed_cells(a)) for a in accesses]
-    for a, first in accessed:
-        for b, second in accessed:
-            where = meeting(ways[a.statement], ways[b.statement])
-            one = a.statement == b.statement
-            if not (a.is_write or b.is_write) or commute(a, b) or not (where.loops or where.before or one):
-                continue
-            bound = [launch.statements[x.statement] for x in (a, b)]
-            key = (id(a.domain), a.subscripts, id(b.domain), b.subscripts, where, one,
-                   *((s.auto, s.alone_on) for s in bound))
-            if key not in cache:
-                touching = same_element(first, second)
-                cache[key] = _other_thread(launch, a.statement, b.statement,
-                                           other_instance(touching) if one else touching)
-            pairs = cache[key]
-            if pairs is not None and assumed_dependences(knl, storage.name):
-                pairs = without_assumed(knl, storage.name, a.statement, b.statement, pairs)
-            if pairs is None or pairs.is_empty():
-                continue
-            loops = shared_loops(knl, a.statement, b.statement, where.loops)
-            if one and not (together := in_one_iteration(pairs, loops)).is_empty():
-                raise at_once(knl, storage.name, kind_of(a.is_write, b.is_write), (a.statement, b.statement), together)
-            ordered = in_time_order(pairs, loops, where.before)
-            if not ordered.is_empty():
-                yield Hazard(storage.name, a.statement, b.statement, ordered, kind_of(a.is_write, b.is_write),
-                             _apart(launch, a.statement, b.statement, ordered),
-                             kind_of(a.is_write, b.is_write) != "flow" or (a.statement, b.statement) in values)
+    for (a, first), (b, second) in product(accessed, repeat=2):
+        statements = source, sink = a.statement, b.statement
+        where = meeting(ways[source], ways[sink])
+        if not (a.is_write or b.is_write) or commute(a, b) or not (where.loops or where.before or source == sink):
+            continue
+        key = (id(a.domain), a.subscripts, id(b.domain), b.subscripts, where, source == sink,
+               *((launch.statements[s].auto, launch.statements[s].alone_on) for s in statements))
+        if key not in cache:
+            one_cell = same_element(first, second)
+            cache[key] = _other_thread(launch, source, sink, other_instance(one_cell) if source == sink else one_cell)
+        pairs = cache[key]
+        if pairs is not None and assumed_dependences(knl, storage.name):
+            pairs = without_assumed(knl, storage.name, source, sink, pairs)
+        if pairs is None or pairs.is_empty():
+            continue
+        loops, kind = shared_loops(knl, source, sink, where.loops), kind_of(a.is_write, b.is_write)
+        if source == sink and not (together := in_one_iteration(pairs, loops)).is_empty():
+            raise at_once(knl, storage.name, kind, source, sink, together)
+        ordered = in_time_order(pairs, loops, where.before)
+        if not ordered.is_empty():
+            yield Hazard(storage.name, source, sink, ordered, kind, _scope(launch, source, sink, ordered),
+                         kind != "flow" or statements in values)
 
 
-def at_once(knl: LoopKernel, array: str, kind: str, statements: tuple[str, str], pairs: Map) -> IllegalTransformError:
-    """The error for *pairs* of two threads that access one element at the same time, so that no barrier can separate
-    them.
-    """
-    a, b = (knl.statement_by_id[s] for s in statements)
-    params, first, second = smallest_pair(pairs, a.inames, b.inames, parameters_of(knl))
-    return IllegalTransformError(
-        f"Two threads would access one element of '{array}' at once.",
-        witness_at(knl, array, kind, params, (a.id, first), (b.id, second)), ["keep one of the inames sequential"])
+def at_once(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> IllegalTransformError:
+    """The error for *pairs* of threads that access one element at the same time: no barrier separates them."""
+    return IllegalTransformError(f"Two threads would access one element of '{array}' at once.",
+                                 smallest_witness(knl, array, kind, source, sink, pairs),
+                                 ["keep one of the inames sequential"])
 
 
 def _in_one_block(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
@@ -180,39 +158,38 @@ def _in_one_block(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
 
 def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
     """The *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
-    knl, a, b = launch.kernel, launch.statements[source], launch.statements[sink]
+    knl, ends = launch.kernel, (launch.statements[source], launch.statements[sink])
     pairs = _in_one_block(knl, source, sink, pairs)
-    same: Map | None = pairs
+    # any lane of the warp may load the operands of a collective instance
+    may_differ = any(collective_inames(knl, bound.statement) for bound in ends)
     known: list[tuple[Expression, Expression]] = []
     for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent > 1):
-        ca, cb = _along(knl, a, axis), _along(knl, b, axis)
-        if ca is not None and cb is not None:
-            known.append((ca, cb))
-        elif ca is not None or cb is not None or a.auto or b.auto:
-            same = None                      # one side runs on every thread along the axis, or on any
-    if collective_inames(knl, a.statement) or collective_inames(knl, b.statement):
-        same = None                          # any lane of the warp may load the operands of an instance
-    if same is not None and known:
-        same = equal_coordinates(a.statement.inames, [c for c, _ in known], b.statement.inames, [c for _, c in known])
-    if same is not None:
-        pairs = pairs.subtract(same)
+        first, second = (_along(knl, bound, axis) for bound in ends)
+        if first is not None and second is not None:
+            known.append((first, second))
+        elif first is not None or second is not None or any(bound.auto for bound in ends):
+            may_differ = True               # one side runs on every thread along the axis, or on any
+    if not may_differ:
+        pairs = pairs.subtract(_agreeing(ends, known) if known else pairs)
     return None if pairs.is_empty() else pairs
 
 
-def _apart(launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
-    """The scope of the barrier that *pairs*, of two threads, need. A warp has threads with neighbouring numbers,
-    ``l.0`` fastest.
-    """
-    warp = launch.machine.warp
+def _scope(launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
+    """The scope of the barrier that *pairs* need; a warp has threads with neighbouring numbers, ``l.0`` fastest."""
+    warp, ends = launch.machine.warp, (launch.statements[source], launch.statements[sink])
     if launch.threads <= warp:
         return Scope.WARP
-    a, b = launch.statements[source], launch.statements[sink]
-    first, second = _thread_number(launch, a), _thread_number(launch, b)
+    first, second = (_thread_number(launch, bound) for bound in ends)
     if first is None or second is None:
         return Scope.BLOCK
-    same = equal_coordinates(a.statement.inames, [floor_div(first, warp)],
-                             b.statement.inames, [floor_div(second, warp)])
-    return Scope.WARP if pairs.is_subset(same) else Scope.BLOCK
+    one_warp = _agreeing(ends, [(floor_div(first, warp), floor_div(second, warp))])
+    return Scope.WARP if pairs.is_subset(one_warp) else Scope.BLOCK
+
+
+def _agreeing(ends: tuple[BoundStatement, BoundStatement], coordinates: Sequence[tuple[Expression, Expression]]) -> Map:
+    """The pairs of instances of two statements with equal *coordinates*."""
+    first, second = (bound.statement.inames for bound in ends)
+    return equal_coordinates(first, [a for a, _ in coordinates], second, [b for _, b in coordinates])
 
 
 def _thread_number(launch: Launch, bound: BoundStatement) -> Expression | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from typing import Literal
 
 import numpy as np
 import pymbolic.primitives as p
@@ -18,6 +19,7 @@ from loopkit.analysis.between_blocks import between_blocks_in
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import Block, Instruction, Program, Swizzle
+from loopkit.ast.printing import block_text, program_text
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, variables
 from loopkit.instructions.base import MemoryInstruction
@@ -190,8 +192,7 @@ class Storage:
         return (*self.leading, *in_order(own, self.temporary.order))
 
     def accessed_cells(self, access: Access) -> Map:
-        """The cells that each instance of *access* accesses; along an axis whose subscript is not affine, all of them.
-        """
+        """The cells that instances of *access* access; all along an axis whose subscript is not affine."""
         return at_coordinates(access.domain.inames, self.leading).flat_range_product(access.relation) if self.lead \
             else access.relation
 
@@ -305,6 +306,11 @@ class Launch:
         """Are blocks numbered in the order in which they start, because some wait for earlier ones?"""
         return any(True for _ in between_blocks_in(self.kernel, tuple(self.statements)))
 
+    @property
+    def block_inames(self) -> tuple[str, ...]:
+        """The inames on axes of the grid."""
+        return tuple(x for x in self.coordinates if x not in self.ranges)
+
     @cached_property
     def host_lows(self) -> Mapping[str, int]:
         """The least values of *hosts*, where they are constant."""
@@ -337,28 +343,58 @@ _NO_PROGRAM = Program((), Block(()))
 
 
 @dataclass(frozen=True)
-class Lowered:
-    """A kernel at a stage of lowering: the results of the stages up to *stage*; the fields of later stages are empty.
+class Stage:
+    """One step of lowering.
 
-    :ivar kernel: as the stages up to *stage* left it.
+    :ivar result: the part of a lowered kernel that it changes, which prints as its result.
+    :ivar check: raises an :class:`InternalError` if the result is not well-formed; tests check each stage.
+    :ivar always: *check* runs outside of tests, too.
+    """
+
+    name: str
+    result: Literal["kernel", "schedule", "storages", "launches", "order", "program"]
+    run: Callable[[Lowered], Lowered]
+    check: Callable[[Lowered], None]
+    always: bool = False
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A kernel at a stage of lowering: the results of the stages up to *last*; the fields of later stages are empty.
+
     :ivar shapes: of the arrays and temporaries of the kernel that was lowered.
-    :ivar show: prints the result of *stage*.
     """
 
     kernel: LoopKernel
     machine: Machine
-    stage: str = ""
+    last: Stage | None = None
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     schedule: Schedule | None = None
     storages: dict[str, Storage] = field(default_factory=dict)
     launches: tuple[Launch, ...] = ()
     program: Program = _NO_PROGRAM
-    show: Callable[[Lowered], str] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def stage(self) -> str:
+        """The name of *last*."""
+        return "" if self.last is None else self.last.name
 
     def __str__(self) -> str:
-        """The result of *stage*."""
+        """The result of *last*."""
         with bounded(f"printing stage '{self.stage}' of kernel '{self.kernel.name}'"):
-            return str(self.kernel) if self.show is None else self.show(self)
+            match "kernel" if self.last is None else self.last.result:
+                case "kernel":
+                    return str(self.kernel)
+                case "schedule":
+                    return str(self.schedule)
+                case "storages":
+                    return "\n".join(map(str, self.storages.values()))
+                case "launches":
+                    return "\n".join(map(str, self.launches))
+                case "order":
+                    return block_text(self.program.order)
+                case "program":
+                    return program_text(self.program)
 
     @property
     def scheduled(self) -> Schedule:

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from loopkit.analysis.accesses import accesses_by_array
@@ -13,7 +13,6 @@ from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Assign, Block, Call, Program
-from loopkit.ast.printing import block_text, program_text
 from loopkit.ast.simplify import simplified, with_regions_apart, without_unused_names
 from loopkit.ast.walk import nodes_in
 from loopkit.errors import ENTRY_POINTS, IllegalTransformError, InternalError, PreconditionError, StorageError
@@ -26,32 +25,15 @@ from loopkit.kernel.tree import leaves, paths
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
 from loopkit.lowering.dead import without_dead_statements
-from loopkit.lowering.launch_kernel import host_order
-from loopkit.lowering.lowered import BLOCK, FINISHED, Launch, Lowered
+from loopkit.lowering.lowered import BLOCK, FINISHED, Launch, Lowered, Stage, Storage
 from loopkit.lowering.mma import with_mma
-from loopkit.lowering.program import generate_loops, unrolled
+from loopkit.lowering.program import generate_loops, host_order, unrolled
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule, without_idle_auto
 from loopkit.lowering.storage import allocate_storage
 from loopkit.lowering.types import infer_types
 from loopkit.lowering.vectors import with_partial_vectors, with_vectors
 from loopkit.poly.limits import bounded, kept
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One step of lowering.
-
-    :ivar check: raises an :class:`InternalError` if the result is not well-formed; tests check each stage.
-    :ivar always: *check* runs outside of tests, too.
-    """
-
-    name: str
-    run: Callable[[Lowered], Lowered]
-    check: Callable[[Lowered], None]
-    show: Callable[[Lowered], str]
-    always: bool = False
-
 
 # {{{ what the stages do
 
@@ -69,8 +51,7 @@ def _apart(low: Lowered, more: frozenset[Pair]) -> Lowered:
 
 
 def _memory(low: Lowered) -> Lowered:
-    """The fixpoint of the launches and of the temporaries that are alive across launches: these are in global memory.
-    """
+    """The fixpoint of the launches and of the temporaries alive across launches, which are in global memory."""
     while not (scattered := pairs_through_memory(low.scheduled)) <= low.scheduled.apart:
         low = _apart(low, scattered)
     return low
@@ -100,17 +81,13 @@ def _loops(low: Lowered) -> Lowered:
     return replace(low, launches=launches, program=replace(low.program, functions=functions))
 
 
-def _bodies(change: Callable[[Lowered, Launch, Block], Block]) -> Callable[[Lowered], Lowered]:
+def _bodies(change: Callable[[Block, Launch, Mapping[str, Storage]], Block]) -> Callable[[Lowered], Lowered]:
     """The ``run`` of a stage that changes the body of each function."""
     def run(low: Lowered) -> Lowered:
-        functions = (replace(function, body=change(low, launch, function.body))
+        functions = (replace(function, body=change(function.body, launch, low.storages))
                      for launch, function in zip(low.launches, low.program.functions, strict=True))
         return replace(low, program=replace(low.program, functions=tuple(functions)))
     return run
-
-
-def _unroll(_: Lowered, launch: Launch, body: Block) -> Block:
-    return unrolled(body, launch.kernel) if launch.kernel.options.textual_unroll else body
 
 # }}}
 
@@ -194,51 +171,31 @@ def _check_program(low: Lowered) -> None:
 # }}}
 
 
-def _changing(name: str, change: Callable[[LoopKernel, Machine], LoopKernel],
-              check: Callable[[Lowered], None] = _check_types) -> Stage:
-    """A stage that changes the kernel."""
-    return Stage(name, lambda low: replace(low, kernel=change(low.kernel, low.machine)), check,
-                 lambda low: str(low.kernel))
-
-
-def _scheduling(name: str, run: Callable[[Lowered], Lowered], check: Callable[[Lowered], None] = _check_schedule
-                ) -> Stage:
-    """A stage that decides where launches end."""
-    return Stage(name, run, check, lambda low: str(low.scheduled))
-
-
-def _placing(name: str, run: Callable[[Lowered], Lowered]) -> Stage:
-    """A stage that changes the bound launches."""
-    return Stage(name, run, _check_launches, lambda low: "\n".join(map(str, low.launches)))
-
-
-def _writing(name: str, run: Callable[[Lowered], Lowered], *, always: bool = False) -> Stage:
-    """A stage that changes the loop program."""
-    return Stage(name, run, _check_program, lambda low: program_text(low.program), always)
-
-
 #: All stages, in order.
 STAGES: tuple[Stage, ...] = (
-    Stage("types", _types, _check_types, lambda low: str(low.kernel)),
-    _changing("dead_statements", lambda knl, _: without_dead_statements(knl)),
-    _changing("auto", lambda knl, _: without_idle_auto(knl)),
-    _changing("reductions", lambda knl, machine: write_out_reductions(knl, machine.warp), _check_reductions),
-    _scheduling("schedule", lambda low: replace(low, schedule=schedule(low.kernel, requested_apart(low.kernel)))),
-    _scheduling("memory", _memory),
-    Stage("storage", _storage, _check_storage, lambda low: "\n".join(map(str, low.storages.values()))),
-    _placing("binding", _binding),
-    _scheduling("launches", _launches, _check_apart),
-    _placing("barriers", lambda low: replace(low, launches=tuple(place_barriers(launch, low.storages)
-                                                                 for launch in low.launches))),
-    Stage("host", lambda low: replace(low, program=Program((), host_order(low.scheduled, low.launches))), _check_host,
-          lambda low: block_text(low.program.order)),
-    _writing("loops", _loops),
-    _writing("simplify", _bodies(lambda _low, _launch, body: simplified(body))),
-    _writing("unroll", _bodies(_unroll)),
-    _writing("mma", _bodies(lambda low, launch, body: with_mma(body, launch, low.storages))),
-    _writing("vectors", _bodies(lambda low, launch, body: with_vectors(body, launch, low.storages))),
-    _writing("unused_names", _bodies(lambda _low, _launch, body: without_unused_names(body))),
-    _writing(FINISHED, _bodies(lambda _low, _launch, body: with_regions_apart(body)), always=True))
+    Stage("types", "kernel", _types, _check_types),
+    Stage("dead_statements", "kernel", lambda low: replace(low, kernel=without_dead_statements(low.kernel)),
+          _check_types),
+    Stage("auto", "kernel", lambda low: replace(low, kernel=without_idle_auto(low.kernel)), _check_types),
+    Stage("reductions", "kernel", lambda low: replace(low, kernel=write_out_reductions(low.kernel, low.machine.warp)),
+          _check_reductions),
+    Stage("schedule", "schedule", lambda low: replace(low, schedule=schedule(low.kernel, requested_apart(low.kernel))),
+          _check_schedule),
+    Stage("memory", "schedule", _memory, _check_schedule),
+    Stage("storage", "storages", _storage, _check_storage),
+    Stage("binding", "launches", _binding, _check_launches),
+    Stage("launches", "schedule", _launches, _check_apart),
+    Stage("barriers", "launches", lambda low: replace(low, launches=tuple(
+        place_barriers(launch, low.storages) for launch in low.launches)), _check_launches),
+    Stage("host", "order", lambda low: replace(low, program=Program((), host_order(low.scheduled, low.launches))),
+          _check_host),
+    Stage("loops", "program", _loops, _check_program),
+    Stage("simplify", "program", _bodies(lambda body, *_: simplified(body)), _check_program),
+    Stage("unroll", "program", _bodies(lambda body, launch, _: unrolled(body, launch.kernel)), _check_program),
+    Stage("mma", "program", _bodies(with_mma), _check_program),
+    Stage("vectors", "program", _bodies(with_vectors), _check_program),
+    Stage("unused_names", "program", _bodies(lambda body, *_: without_unused_names(body)), _check_program),
+    Stage(FINISHED, "program", _bodies(lambda body, *_: with_regions_apart(body)), _check_program, always=True))
 
 _NUMBER = {stage.name: i for i, stage in enumerate(STAGES)}
 
@@ -251,7 +208,7 @@ def stages(first: str, last: str) -> Sequence[Stage]:
 def run(low: Lowered, some: Sequence[Stage]) -> Lowered:
     """The result of *some* stages for *low*."""
     for stage in some:
-        low = replace(stage.run(low), stage=stage.name, show=stage.show)
+        low = replace(stage.run(low), last=stage)
         if stage.always:
             stage.check(low)
     return low
@@ -316,7 +273,7 @@ def placed_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
 
 def lowered_as_typed(typed: LoopKernel, machine: Machine, stop: str) -> Lowered:
     """A kernel of known dtypes, whichever they are, up to the stage *stop*."""
-    return run(Lowered(typed, machine, "types"), stages("dead_statements", stop))
+    return run(Lowered(typed, machine), stages("dead_statements", stop))
 
 
 def with_program(low: Lowered) -> Lowered:

@@ -1,95 +1,82 @@
-"""The loops of each launch, their versions for full and partial tiles, and what a launch declares."""
+"""The loops of each launch, their versions for full and partial tiles, what a launch declares, and the host's loops."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-
-from pymbolic.typing import Expression
+from itertools import chain
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import shared_loops, with_assumed
 from loopkit.analysis.legality import iname_range, iname_span
-from loopkit.ast.nodes import Array, Block, Function, If
+from loopkit.ast.nodes import Array, Block, Call, Function, Node
 from loopkit.ast.simplify import simplified
 from loopkit.ast.unroll import unrolled_loops
+from loopkit.ast.walk import as_block
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, without
-from loopkit.lowering.code import Coder, Level, runs_between_barriers
-from loopkit.lowering.full_tiles import VERSION, edges_are_small, full_block, full_iterations
-from loopkit.lowering.lowered import GRID, Launch, Storage
+from loopkit.lowering.binding import host_domain
+from loopkit.lowering.code import Coder, Level, code_seq, generated, in_versions, runs_between_barriers, with_values
+from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
+from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, Schedule, Storage
 from loopkit.lowering.mma import mma_inames
 from loopkit.lowering.vectors import vector_inames
-from loopkit.poly.codegen import condition_expression
+from loopkit.poly import codegen
+from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import differing
-from loopkit.poly.sets import interval_of, range_condition, range_from
+from loopkit.poly.sets import InstanceSet, Set, interval_of, range_condition, range_from
 
 
 def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
     """The function of *launch*: its loops with their bounds and conditions, and what it declares."""
     return Function(launch.name, launch.extents, launch.coordinates, tuple(_arrays(launch, storages)),
-                    _versions(Coder(launch, storages), _outermost(launch)), launch.ticketed)
+                    _in_versions(Coder(launch, storages), _outermost(launch)), launch.ticketed)
 
 
 def unrolled(body: Block, knl: LoopKernel) -> Block:
-    """*body* with the iterations of unrolled loops written out, except loops of vectors and mma."""
+    """*body*, as an option of *knl* with the iterations of unrolled loops written out, except of vectors and mma."""
+    if not knl.options.textual_unroll:
+        return body
     return simplified(Block((unrolled_loops(body, kept=vector_inames(knl) | mma_inames(knl)),)))
 
 
-def _versions(generic: Coder, level: Level) -> Block:
-    """A version for full tiles beside the general one, if it drops guards: of all of the text, or of parts with guards.
-    """
+def _in_versions(generic: Coder, level: Level) -> Block:
+    """The text of *generic*, beside a version for full tiles of all of it, or of parts with guards."""
     launch = generic.launch
     if not launch.kernel.options.full_tiles or launch.threads == 1:
         return generic.skeleton(level)
     if affordable(lambda: edges_are_small(launch), otherwise=False):
         return replace(generic, in_place=True).skeleton(level)
-    full = affordable(lambda: _full_tiles(generic, level), otherwise=None, budget=VERSION)
-    if full is None:
-        return generic.skeleton(level)
-    test, body = full
-    return body if test is None else Block((If(test, body, generic.skeleton(level), "a full tile"),))
 
-
-def _full_tiles(generic: Coder, level: Level) -> tuple[Expression | None, Block]:
-    """The version for full tiles, and its full-tile condition; ``None`` as condition: it is right for all tiles."""
-    launch = generic.launch
-    found = full_block(launch)
-    if found is None:
-        return None, replace(generic, split=full_iterations(launch)).skeleton(level)
-    condition, absent = found
-    if condition.intersect(level.context).is_empty():
-        return None, generic.skeleton(level)
-    test = condition_expression(condition, level.context)
-    if not has_barrier(launch.tree):
-        launch = replace(launch, tree=without(launch.tree, absent))
-    return test, replace(generic, launch=launch, split=full_iterations(launch)).skeleton(level.knowing(condition))
+    def full_tiles() -> tuple[Set, Callable[[Level], Block]]:
+        condition, absent = full_block(launch)
+        own = launch if has_barrier(launch.tree) else replace(launch, tree=without(launch.tree, absent))
+        return condition, replace(generic, launch=own, split=full_iterations(launch)).skeleton
+    return as_block(in_versions(level, full_tiles, generic.skeleton))
 
 
 def _outermost(launch: Launch) -> Level:
     """The conditions that hold in every block: the assumptions, and the ranges of the grid's inames."""
     knl = launch.kernel
-    axes = [axis for axis in GRID if axis in launch.extents]
-    inames = [x for x in launch.coordinates if x not in launch.ranges]
-    level = Level(frozenset((*inames, *axes, *knl.value_params)), knl.assumptions)
-    for x in inames:
+    level = Level(knl.value_params, knl.assumptions)
+    for x in launch.block_inames:
         low, own = iname_range(knl, x)[0], launch.block_ranges.get(x)
         if own is not None:
-            level = level.knowing(range_condition(x, *own))
+            level = level.knowing(range_condition(x, *own), x)
         elif x in launch.block_ranges:
-            level = level.knowing(interval_of(iname_span(knl, x)))
-        elif isinstance(low, int):
-            level = level.knowing(range_from(x, low))
-    for axis in axes:
-        level = level.knowing(range_from(axis, 0))
+            level = level.knowing(interval_of(iname_span(knl, x)), x)
+        else:
+            level = level.knowing(range_from(x, low) if isinstance(low, int) else knl.assumptions, x)
+    for axis in GRID:
+        level = level.knowing(range_from(axis, 0), axis) if axis in launch.extents else level
     return level
 
 
 def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
     used = {a.array for s in launch.statements.values() for a in accesses_of(launch.kernel, s.statement)}
-    lasting = _lasting(launch)
+    alive = _alive_across_regions(launch)
     for name, storage in storages.items():
         if name in used and storage.space is not AddressSpace.GLOBAL:
             shape = tuple(e for e in storage.in_memory if isinstance(e, int))
@@ -97,7 +84,7 @@ def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
             shared = storage.space is AddressSpace.LOCAL and not storage.lanes
             lanes = len(shape) - len(storage.lead) if storage.lanes else 0
             note = _note(storage) if launch.kernel.options.annotate else ""
-            yield Array(name, storage.dtype, shape, shared, name in lasting, lanes, note, storage.swizzle)
+            yield Array(name, storage.dtype, shape, shared, name in alive, lanes, note, storage.swizzle)
 
 
 def _note(storage: Storage) -> str:
@@ -111,15 +98,14 @@ def _note(storage: Storage) -> str:
     return "; ".join(filter(None, (storage.temporary.note, f"of row r, column c lies at c ^ {mask}")))
 
 
-def _lasting(launch: Launch) -> frozenset[str]:
+def _alive_across_regions(launch: Launch) -> frozenset[str]:
     """Temporaries whose values are alive across regions."""
-    knl = launch.kernel
-    regions = {s: i for i, region in enumerate(_regions(launch.tree)) for s in leaves(region)}
-    if len(set(regions.values())) <= 1 and not has_barrier(launch.tree):
+    knl, ways = launch.kernel, paths(launch.tree)
+    if not has_barrier(launch.tree):
         return frozenset()
-    places = {(a.array, regions[s]) for s, b in launch.statements.items() for a in accesses_of(knl, b.statement)}
-    result = {array for array, count in Counter(array for array, _ in places).items() if count > 1}
-    ways = paths(launch.tree)
+    used = [{a.array for s in leaves(region) for a in accesses_of(knl, launch.statements[s].statement)}
+            for region in _regions(launch.tree)]
+    result = {array for array, count in Counter(chain.from_iterable(used)).items() if count > 1}
     for d in with_assumed(knl):
         if d.of_value and d.kind == "flow" and d.source in ways and d.sink in ways:
             loops = meeting(ways[d.source], ways[d.sink]).loops
@@ -137,3 +123,32 @@ def _regions(tree: Tree) -> Iterator[Tree]:
     elif isinstance(tree, Seq):
         for part in runs_between_barriers(tree.children):
             yield from _regions(part)
+
+
+# {{{ the host's loops
+
+def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
+    """The host's program: it launches exactly where an instance of the launch may run.
+
+    A launch outside of all loops has no condition.
+    """
+    knl = schedule.kernel
+    names = [launch.name for launch in launches]
+    domains = {names[i]: host_domain(knl, part) for i, part in enumerate(schedule.launches) if part.hosts}
+    nodes = (_looped(knl, node, names, domains) if isinstance(node, HostLoop) else Call(names[node])
+             for node in schedule.order)
+    return Block(tuple(nodes))
+
+
+def _looped(knl: LoopKernel, loop: HostLoop, names: list[str], domains: Mapping[str, InstanceSet]) -> Node:
+    tree = _code_tree(loop, names)
+    return generated(knl, tree, {name: domains[name] for name in codegen.leaves(tree)}, knl.assumptions,
+                     lambda name, values: with_values(Call(name), values))
+
+
+def _code_tree(node: HostNode, names: list[str]) -> CodeTree:
+    if not isinstance(node, HostLoop):
+        return names[node]
+    return CodeLoop(node.iname, code_seq([_code_tree(child, names) for child in node.body]))
+
+# }}}

@@ -5,12 +5,11 @@ Each thread combines its part into its own accumulator first. Then :mod:`loopkit
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 import pymbolic.primitives as p
-from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import iname_range
 from loopkit.errors import PreconditionError
@@ -22,7 +21,6 @@ from loopkit.kernel.tree import Leaf, Tree, nest, rewrite, seq
 from loopkit.lowering.scans import write_out_scan
 from loopkit.lowering.shuffles import OverThreads, combined, in_order_of_threads, written_out
 from loopkit.poly.affine import add, subtract
-from loopkit.poly.sets import InstanceSet
 
 
 def write_out_reductions(knl: LoopKernel, warp: int) -> LoopKernel:
@@ -36,13 +34,12 @@ def write_out_reductions(knl: LoopKernel, warp: int) -> LoopKernel:
             _require_one_cell(knl, node, lanes[0])
         if node.sweep is not None:
             knl = write_out_scan(knl, node, warp)
-            continue
-        if lanes and node.others:
+        elif lanes and node.others:
             raise PreconditionError(f"The reduction of '{node.final}' was peeled, so that threads cannot share it: "
                                     f"'{lanes[0]}' has the tag '{knl.tags[lanes[0]]}'.", subject=lanes[0],
                                     hint="split the iname instead of peeling it")
-        if lanes:
-            knl = _over_threads(knl, node.name, in_order_of_threads(knl, lanes), warp)
+        elif lanes:
+            knl = _over_threads(knl, node, in_order_of_threads(knl, lanes), warp)
     return knl
 
 
@@ -57,13 +54,16 @@ def _require_one_cell(knl: LoopKernel, node: ReductionNode, lane: str) -> None:
             hint=f"contract(knl, '{node.accumulator}', {inames}): each thread has an accumulator of its own anyway")
 
 
-def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...], warp: int) -> LoopKernel:
-    node = knl.reductions[name]
+def _over_threads(knl: LoopKernel, node: ReductionNode, lanes: tuple[str, ...], warp: int) -> LoopKernel:
     init, final = knl.statement_by_id[node.init], knl.statement_by_id[node.final]
     _require_shared_loops(knl, node, lanes)
-    box = {x: iname_range(knl, x) for x in lanes}
-    threads = OverThreads(knl, node, lanes, prod(extent for _, extent in box.values()), init.domain,
-                          _with_lanes(init.domain, box), warp)
+    everywhere = init.domain.onto((*init.domain.inames, *lanes))
+    for x in lanes:
+        low, extent = iname_range(knl, x)
+        offset = subtract(p.Variable(x), low)
+        everywhere = everywhere.where((">=", offset), ("<", add(offset, -extent)))
+    length = prod(iname_range(knl, x)[1] for x in lanes)
+    threads = OverThreads(knl, node, lanes, length, init.domain, everywhere, warp)
     written = combined(threads)
 
     def one(leaf: Tree) -> Tree:
@@ -90,11 +90,3 @@ def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[
                 f"Threads cannot share the reduction of '{node.final}', as '{lanes[0]}' has it with the tag "
                 f"'{knl.tags[lanes[0]]}': the inames around '{part}' are {one}, and around '{node.final}' {other}.",
                 subject=part, hint=f"change the inames of its parts together, by within='{' or '.join(around)}'")
-
-
-def _with_lanes(domain: InstanceSet, box: Mapping[str, tuple[Expression, int]]) -> InstanceSet:
-    conditions: list[tuple[str, Expression]] = []
-    for x, (low, extent) in box.items():
-        offset = subtract(p.Variable(x), low)
-        conditions += [(">=", offset), ("<", add(offset, -extent))]
-    return domain.onto((*domain.inames, *box)).where(*conditions)

@@ -125,7 +125,10 @@ class _Writer:
         steps = [(threads.store(own), None), *self._steps(names)]
         statements, trees = tuple(s for s, _ in steps), tuple(Leaf(s.id, how) for s, how in steps)
         held = threads.element(names[-1], threads.lane)
-        temporaries = tuple(self._array(name, i == 0) for i, name in enumerate(names))
+        among = "" if threads.length <= threads.warp else f" of {threads.warp}"
+        note = f"scanned in shared memory: {self.why}" if self.why else f"scanned by shuffles in warps{among}"
+        temporaries = tuple(threads.array(name, threads.length, lanes=not self.why,
+                                          note=note if name == own and threads.length > 1 else "") for name in names)
         # unlike a warp register, it may be needed in a later launch
         result = threads.scalar(fresh(f"{node.accumulator}_all"))
         if self.together == threads.length:
@@ -136,12 +139,6 @@ class _Writer:
         more = self._of_warps(whole, held, result)
         return replace(more, statements=(*statements, *more.statements), trees=(*trees, *more.trees),
                        temporaries=(*temporaries, *more.temporaries))
-
-    def _array(self, name: str, first: bool) -> TemporaryVariable:
-        among = "" if self.threads.length <= self.threads.warp else f" of {self.threads.warp}"
-        note = (f"scanned in shared memory: {self.why}" if self.why else f"scanned by shuffles in warps{among}") \
-            if first and self.threads.length > 1 else ""
-        return self.threads.array(name, self.threads.length, lanes=not self.why, note=note)
 
     def _steps(self, names: list[str]) -> Iterator[tuple[Statement, Shuffle | None]]:
         """``next[t] = held[t - s] op held[t]`` for s = 1, 2, 4, ...; at last, in an exclusive one, ``held[t - 1]``."""
@@ -163,8 +160,7 @@ class _Writer:
             yield from_before("shift", target, names[-2], 1, None)
 
     def _of_warps(self, whole: Expression, held: Expression, result: TemporaryVariable) -> Written:
-        """The last lane of each warp but the last stores the warp's result; every thread combines the results of
-        earlier warps.
+        """The last lane of each warp stores the warp's result; every thread combines those of earlier warps.
 
         :arg whole: what a lane has with its own operand; *held*: what its result takes of its warp.
         """

@@ -16,7 +16,7 @@ from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.witnesses import parameters_of, witness_at
+from loopkit.analysis.witnesses import smallest_witness
 from loopkit.errors import IllegalTransformError, InternalError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.dependence import Dependence
@@ -27,7 +27,8 @@ from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, seq
 from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, LaunchBody, Schedule, SchedulePoint, Storage
 from loopkit.lowering.storage import common_inames, leaves_its_launch, space_of_flow
 from loopkit.lowering.storage_proof import one_cell_across_blocks, values_in
-from loopkit.poly.relations import in_one_iteration, smallest_pair
+from loopkit.poly.relations import in_one_iteration
+from loopkit.transform.trees import parts_of
 
 
 def schedule(knl: LoopKernel, apart: frozenset[Pair] = frozenset(), *, refused: bool = False) -> Schedule:
@@ -64,10 +65,7 @@ def separated_by(knl: LoopKernel, barrier: RequestedBarrier) -> Iterator[Pair]:
 
 @dataclass(frozen=True)
 class _Splitter:
-    """Cuts a tree into *launches*, which it fills.
-
-    :ivar refused: the order may be illegal.
-    """
+    """Cuts a tree into *launches*, which it fills. If *refused*, the order may be illegal."""
 
     kernel: LoopKernel
     apart: frozenset[Pair]
@@ -76,10 +74,8 @@ class _Splitter:
 
     def split(self, tree: Tree, hosts: tuple[str, ...]) -> tuple[HostNode, ...]:
         """The host's order for *tree*, which is inside the host's loops *hosts*."""
-        children = tree.children if isinstance(tree, Seq) else (tree,)
-        finished, on_host, flows = self._needs(children, hosts)
-        if self.refused:
-            on_host = frozenset(i for i in on_host if self._obstacle(children[i], hosts) is None)
+        children, place = _by_child(tree)
+        finished = self._finished(children, place, hosts)
         nodes: list[HostNode] = []
         start = 0
 
@@ -90,35 +86,27 @@ class _Splitter:
                 self.launches.append(LaunchBody(seq(*children[start:end]), hosts))
             start = end
         for i, child in enumerate(children):
-            if i in on_host:
+            if finished.get(i) == i:
                 launch_till(i)
-            elif finished.get(i, -1) >= start:
-                # this end replaces all later ones
-                last = max(first for later, first in finished.items() if later >= i > first)
-                launch_till(_with_fewest_across(flows, range(last + 1, i + 1)))
-            if i in on_host:
                 assert isinstance(child, Loop)
                 if (why := self._obstacle(child, hosts)) is not None:
                     raise InternalError(f"The loop over '{child.iname}' should be the host's, but {why}.")
                 nodes.append(HostLoop(child.iname, self.split(child.body, (*hosts, child.iname))))
                 start = i + 1
+            elif finished.get(i, -1) >= start:
+                # this end replaces all later ones
+                last = max(first for later, first in finished.items() if later >= i > first)
+                launch_till(_with_fewest_across(self.kernel, place, range(last + 1, i + 1)))
         launch_till(len(children))
         return tuple(nodes)
 
-    def _obstacle(self, loop: Tree, hosts: tuple[str, ...]) -> str | None:
+    def _obstacle(self, loop: Loop, hosts: tuple[str, ...]) -> str | None:
         """The reason why the host cannot run *loop*, which is inside its loops *hosts*; ``None``: it can."""
-        assert isinstance(loop, Loop)
         return obstacle(self.kernel, next(leaves(loop)), (*hosts, loop.iname))
 
-    def _needs(self, children: Sequence[Tree], hosts: tuple[str, ...]
-               ) -> tuple[dict[int, int], frozenset[int], Mapping[str, set[tuple[int, int]]]]:
-        """For each child the last earlier one that must be finished before; the children that the host must run; and
-        the children between which values of each temporary flow.
-        """
-        place = {s: i for i, child in enumerate(children) for s in leaves(child)}
+    def _finished(self, children: Sequence[Tree], place: Mapping[str, int], hosts: tuple[str, ...]) -> dict[int, int]:
+        """For each child the last one that must be finished before; itself, if the host must run its iterations."""
         finished: dict[int, int] = {}
-        on_host: set[int] = set()
-        flows: dict[str, set[tuple[int, int]]] = {}
         cache: dict[object, bool] = {}
 
         def crosses(d: Dependence) -> bool:
@@ -127,40 +115,43 @@ class _Splitter:
             if key not in cache:
                 cache[key] = self._crosses(d, hosts)
             return cache[key]
+
+        def may_end(first: int, second: int) -> bool:
+            """Can a launch end between these children, or in the one that both are?"""
+            child = children[second]
+            return first < second or (isinstance(child, Loop) and not (
+                self.refused and self._obstacle(child, hosts) is not None))
         for d in dependences(self.kernel):
-            first, second = place.get(d.source), place.get(d.sink)
-            if first is None or second is None or first > second:
-                continue
-            if d.of_value and d.kind == "flow":
-                flows.setdefault(d.array, set()).add((first, second))
-            if first == second:
-                if first not in on_host and isinstance(children[first], Loop) and crosses(d):
-                    on_host.add(first)
-            elif finished.get(second, -1) < first and crosses(d):
+            first, second = place.get(d.source, -1), place.get(d.sink, -1)
+            if finished.get(second, -1) < first <= second and may_end(first, second) and crosses(d):
                 finished[second] = first
         for pair in self.apart:
-            if all(s in place for s in pair):
-                first, second = sorted(place[s] for s in pair)
-                if first == second:
-                    on_host.add(first)
-                else:
-                    finished[second] = max(finished.get(second, -1), first)
-        return finished, frozenset(on_host), flows
+            first, second = sorted(place.get(s, -1) for s in pair)
+            if finished.get(second, -1) < first and may_end(first, second):
+                finished[second] = first
+        return finished
 
     def _crosses(self, d: Dependence, hosts: tuple[str, ...]) -> bool:
         """Must the two statements of *d* be in different launches in one iteration of the loops *hosts*?"""
         pairs = across_blocks(self.kernel, d)
-        if pairs is None:
-            return False
-        return not in_one_iteration(pairs, shared_loops(self.kernel, d.source, d.sink, hosts)).is_empty()
+        return pairs is not None and not in_one_iteration(
+            pairs, shared_loops(self.kernel, d.source, d.sink, hosts)).is_empty()
 
 
-def _with_fewest_across(flows: Mapping[str, set[tuple[int, int]]], places: Sequence[int]) -> int:
-    """The last of *places* for the end of a launch with the fewest temporaries alive across it.
+def _by_child(tree: Tree) -> tuple[tuple[Tree, ...], dict[str, int]]:
+    """The parts of *tree* in sequence, and the number of the part that holds each statement."""
+    children = parts_of(tree)
+    return children, {s: i for i, child in enumerate(children) for s in leaves(child)}
+
+
+def _with_fewest_across(knl: LoopKernel, place: Mapping[str, int], ends: Sequence[int]) -> int:
+    """The last of *ends* of a launch with the fewest temporaries alive across it.
 
     The sum that a later launch adds up starts there, and stays in registers.
     """
-    return min(reversed(places), key=lambda at: sum(any(a < at <= b for a, b in own) for own in flows.values()))
+    flows = {(d.array, place[d.source], place[d.sink]) for d in dependences(knl)
+             if d.of_value and d.kind == "flow" and d.source in place and d.sink in place}
+    return min(reversed(ends), key=lambda at: len({array for array, first, second in flows if first < at <= second}))
 
 
 def without_idle_auto(knl: LoopKernel) -> LoopKernel:
@@ -226,8 +217,7 @@ def crossing_pairs(launches: Sequence[Launch], storages: Mapping[str, Storage]) 
     found: set[Pair] = set()
     for launch in launches:
         grid = [axis for axis in GRID if axis in launch.extents]
-        children = launch.tree.children if isinstance(launch.tree, Seq) else (launch.tree,)
-        place = {s: i for i, child in enumerate(children) for s in leaves(child)}
+        _, place = _by_child(launch.tree)
         for d in dependences(launch.kernel) if grid else ():
             storage = storages.get(d.array)
             in_memory = d.array and (storage is None or storage.space is AddressSpace.GLOBAL)
@@ -248,10 +238,8 @@ def _require_separable(knl: LoopKernel, d: Dependence) -> None:
     if not_separable(knl, d, where, d.relation) is None:
         return
     why = obstacle(knl, d.source, where.loops)
-    a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-    params, source, sink = smallest_pair(d.relation, a.inames, b.inames, parameters_of(knl))
     hints = [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
     raise IllegalTransformError(
-        f"'{a.id}' runs in one block and '{b.id}' in all of them, although the second needs the first.",
-        witness_at(knl, d.array, d.kind, params, (a.id, source), (b.id, sink)),
+        f"'{d.source}' runs in one block and '{d.sink}' in all of them, although the second needs the first.",
+        smallest_witness(knl, d.array, d.kind, d.source, d.sink, d.relation),
         [*hints, "end the sequential loop between the two statements, so that they become two launches"])

@@ -23,6 +23,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import ShapeError, StorageError
 from loopkit.expr.mappers import variables
+from loopkit.kernel.cost import SPACES
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
@@ -61,30 +62,27 @@ def _allocated(v: Values, shape: Extents) -> tuple[Storage, frozenset[int]]:
     if not any(a.is_write for a in v.accesses):
         raise StorageError(f"The temporary '{t.name}' is read by '{v.accesses[0].statement}' but never written.",
                            subject=t.name, hint="write it first, or make it an argument")
-    axes = _needless_axes(t, v.accesses)
+    axes = _needless_axes(v)
     storage = _registers(v, shape, axes) if axes else None
     return (_expanded(v, shape), frozenset()) if storage is None else (storage, axes)
 
 
-def _needless_axes(t: TemporaryVariable, accesses: Sequence[Access]) -> frozenset[int]:
-    """The axes that every access subscripts by the same iname, or the same form of inames, and that the user did not
-    request.
-    """
-    if t.shape is not None or t.order or t.swizzle is not None or t.lanes or t.instruction is not None \
-            or t.address_space not in (None, AddressSpace.PRIVATE) or not all(a.affine for a in accesses):
-        return frozenset()
-    first = accesses[0].subscripts
-    return frozenset(k for k, e in enumerate(first) if variables(e) & set(accesses[0].domain.inames)
-                     and all(a.subscripts[k] == e for a in accesses))
-
-
-def _subscripting(accesses: Sequence[Access]) -> frozenset[str]:
-    """The inames that subscript one axis, alone, in the same way in every access."""
+def _common_subscripts(accesses: Sequence[Access]) -> dict[int, frozenset[str]]:
+    """The axes that every access subscripts in the same form, with the inames of that form."""
     if not all(a.affine for a in accesses):
-        return frozenset()
-    forms = (e for k, e in enumerate(accesses[0].subscripts) if all(a.subscripts[k] == e for a in accesses))
+        return {}
     own = set(accesses[0].domain.inames)
-    return frozenset(x for e in forms if len(names := variables(e) & own) == 1 for x in names)
+    return {k: frozenset(variables(e) & own) for k, e in enumerate(accesses[0].subscripts)
+            if all(a.subscripts[k] == e for a in accesses)}
+
+
+def _needless_axes(v: Values) -> frozenset[int]:
+    """The axes that the same forms of inames subscript everywhere, and that the user did not request."""
+    t = v.temporary
+    if t.shape is not None or t.order or t.swizzle is not None or t.lanes or t.instruction is not None \
+            or t.address_space not in (None, AddressSpace.PRIVATE):
+        return frozenset()
+    return frozenset(k for k, inames in _common_subscripts(v.accesses).items() if inames)
 
 
 def _registers(v: Values, shape: Extents, axes: frozenset[int]) -> Storage | None:
@@ -146,7 +144,8 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
 
     def parallel(iname: str) -> bool:
         return is_parallel(knl.tags.get(iname))
-    common, between, subscripting = common_inames(v), _between(v), _subscripting(v.accesses)
+    common, between = common_inames(v), _between(v)
+    subscripting = {x for inames in _common_subscripts(v.accesses).values() if len(inames) == 1 for x in inames}
     separating = tuple(x for x in common if x in between)
     leads: list[tuple[AddressSpace, Iterable[str]]] = [(space, ())] if own or not separating else []
     leads += [(space, (x for x in separating if x not in subscripting)), (space, separating),
@@ -163,14 +162,12 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
     yield from dict.fromkeys((where, tuple(lead)) for where, lead in leads)
 
 
-def _own_shape(t: TemporaryVariable, shape: tuple[Expression | None, ...]) -> tuple[Expression, ...]:
-    result: list[Expression] = []
-    for extent in shape:
-        if extent is None:
-            raise ShapeError(f"The shape of the temporary '{t.name}' cannot be inferred: a subscript has no bound.",
-                             subject=t.name, hint=f"declare it: TemporaryVariable('{t.name}', shape=...)")
-        result.append(extent)
-    return tuple(result)
+def _own_shape(t: TemporaryVariable, shape: Extents) -> tuple[Expression, ...]:
+    known = tuple(e for e in shape if e is not None)
+    if len(known) < len(shape):
+        raise ShapeError(f"The shape of the temporary '{t.name}' cannot be inferred: a subscript has no bound.",
+                         subject=t.name, hint=f"declare it: TemporaryVariable('{t.name}', shape=...)")
+    return known
 
 
 # {{{ how axes lie
@@ -205,24 +202,20 @@ def _address_space(v: Values) -> AddressSpace:
     needed, witness = AddressSpace.GLOBAL if t.between_blocks else AddressSpace.PRIVATE, None
     for d in v.flows:
         space = space_of_flow(knl, d, v.places)
-        if _SIZES[space] > _SIZES[needed]:
+        if SPACES.index(space) > SPACES.index(needed):
             needed, witness = space, d
     if t.address_space is None:             # distributed values are for all threads, however few there are
         spread = needed is AddressSpace.PRIVATE and any(_spread(knl, d) for d in v.flows)
         return AddressSpace.LOCAL if spread else needed
-    if _SIZES[t.address_space] < _SIZES[needed]:
-        if witness is None:
-            raise StorageError(f"'{t.name}' is declared {t.address_space}, but other blocks wait for its values.",
-                               subject=t.name, hint="leave its address space open")
-        a, b = knl.statement_by_id[witness.source], knl.statement_by_id[witness.sink]
-        raise StorageError(
-            f"'{t.name}' is declared {t.address_space}, but {a.id} writes values that {b.id} reads in another "
-            f"{'thread' if needed is AddressSpace.LOCAL else 'block or launch'}.", subject=t.name,
-            hint=f"set_temporary_address_space(knl, '{t.name}', '{needed}')")
-    return t.address_space
-
-
-_SIZES = {AddressSpace.PRIVATE: 0, AddressSpace.LOCAL: 1, AddressSpace.GLOBAL: 2}
+    if SPACES.index(t.address_space) >= SPACES.index(needed):
+        return t.address_space
+    if witness is None:
+        raise StorageError(f"'{t.name}' is declared {t.address_space}, but other blocks wait for its values.",
+                           subject=t.name, hint="leave its address space open")
+    raise StorageError(
+        f"'{t.name}' is declared {t.address_space}, but {witness.source} writes values that {witness.sink} reads in "
+        f"another {'thread' if needed is AddressSpace.LOCAL else 'block or launch'}.", subject=t.name,
+        hint=f"set_temporary_address_space(knl, '{t.name}', '{needed}')")
 
 
 def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, SchedulePoint]) -> AddressSpace:
@@ -276,19 +269,13 @@ def _together(knl: LoopKernel, d: Dependence, kind: type[InameTag]) -> bool:
 
 def _between(v: Values) -> frozenset[str]:
     """The inames of sequential loops between the writer and the reader of some value, one loop each."""
-    found: set[str] = set()
-    for d in v.flows:
-        way_a, way_b = v.places[d.source].way, v.places[d.sink].way
-        found |= set(loops_of(way_a)) & set(loops_of(way_b)) - set(meeting(way_a, way_b).loops)
-    return frozenset(found)
+    ways = [(v.places[d.source].way, v.places[d.sink].way) for d in v.flows]
+    return frozenset(x for a, b in ways for x in {*loops_of(a)} & {*loops_of(b)} - {*meeting(a, b).loops})
 
 
 def common_inames(v: Values) -> tuple[str, ...]:
     """The inames in which the writer and the reader of every value agree."""
-    common: list[str] | None = None
-    for d in v.flows:
-        equal = equal_inames(v.kernel, d)
-        common = equal if common is None else [x for x in common if x in equal]
-    return tuple(common or ())
+    equal = [equal_inames(v.kernel, d) for d in v.flows]
+    return tuple(x for x in equal[0] if all(x in others for others in equal)) if equal else ()
 
 # }}}

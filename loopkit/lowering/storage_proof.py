@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pymbolic.primitives as p
@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array, commute
 from loopkit.analysis.assumed_dependences import assumed_dependences, assumed_flows, without_assumed
 from loopkit.analysis.between_blocks import require_one_launch, require_one_write
-from loopkit.analysis.dependences import dependences, joined, joined_relations, shared_loops
+from loopkit.analysis.dependences import dependences, joined, joined_relations, shared_loops, timed
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import loops_of
@@ -80,7 +80,7 @@ def require_right_cells(v: Values, space: AddressSpace, lead: tuple[str, ...]) -
             return
         _require_one_block_a_cell(v, lead)
     axes = _axes(v, space)
-    for wrong in clobbered_values(v.kernel, v.accesses, v.flows, lambda a: _timed(v, a, axes, lead, is_must_write(a))):
+    for wrong in clobbered_values(v.kernel, v.accesses, v.flows, lambda a: _timed(v, a, axes, lead)):
         _refuse(v, space, (wrong.source, wrong.sink), wrong.pairs)
 
 
@@ -164,21 +164,18 @@ def evidently_wrong(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> bo
     for a in v.accesses:
         if not a.is_write or not is_must_write(a) or not all(x in a.domain.inames for x in lead):
             continue
-        timed = _timed(v, a, axes, lead, must=True)
-        loops = [value for kind, value in timed.time if kind == "loop"]
+        placed = _timed(v, a, axes, lead)
+        loops = [value for kind, value in placed.time if kind == "loop"]
         for d in v.flows:
             if d.source == a.statement and d.exact and affordable(partial(
-                    meets_another, timed.relation.intersect_domain(d.relation.domain()), timed.relation, loops),
+                    meets_another, placed.relation.intersect_domain(d.relation.domain()), placed.relation, loops),
                     otherwise=False):
                 return True
     return False
 
 
 def _written_once_before(v: Values) -> bool:
-    """Is each cell written once, in a launch before all of its reads, which read that value?
-
-    No search for the last write before each read is needed then.
-    """
+    """Is each cell written once, in an earlier launch than its reads? Then no last write need be searched."""
     writers = [a for a in v.accesses if a.is_write]
     if len(writers) != 1 or not is_must_write(writers[0]) or v.places[writers[0].statement].hosts:
         return False
@@ -207,20 +204,17 @@ def _axes(v: Values, space: AddressSpace) -> list[Axis]:
     return [(kind, axis, tuple(packings)) for (kind, axis), packings in found.items()]
 
 
-def _timed(v: Values, a: Access, axes: Sequence[Axis], lead: tuple[str, ...], must: bool) -> TimedAccess:
+def _timed(v: Values, a: Access, axes: Sequence[Axis], lead: tuple[str, ...]) -> TimedAccess:
     """The access in execution order, to cells of all copies of the temporary."""
-    inames = a.domain.inames
     coordinates: list[Expression | None] = [p.Variable(x) for x in lead]
     for kind, axis, packings in axes:
-        own = axis_inames(v.kernel, inames, kind).get(axis)
+        own = axis_inames(v.kernel, a.domain.inames, kind).get(axis)
         places_along = places_on_axis(v.kernel, *packings)
         if places_along is None:
             raise _not_in_one_place(a.array, packings)
         # a statement outside an axis runs at every place along it
         coordinates += [None if own is None else place[packings.index(own)] for place in places_along]
-    steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
-             for step in v.places[a.statement].way]
-    return TimedAccess(_expanded(a, lead, coordinates), a.is_write, must, (*steps, ("at", 1 if a.is_write else 0)))
+    return replace(timed(a, v.places[a.statement].way), relation=_expanded(a, lead, coordinates))
 
 
 def _not_in_one_place(array: str, packings: Sequence[tuple[str, ...]]) -> StorageError:

@@ -7,7 +7,7 @@ dtype ``None``: they are integers as wide as the indices of the generated text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -114,80 +114,58 @@ def _solved(kernel: LoopKernel) -> Mapping[str, Type | None]:
     for a in (*kernel.arguments, *kernel.temporaries.values()):
         dtype = None if a.dtype is None else np.dtype(a.dtype)
         types[a.name] = weak(dtype) if isinstance(a, ValueArg) and dtype is not None else dtype
-    values = {a.name for a in kernel.arguments if isinstance(a, ValueArg)}
+    unknown = frozenset(name for name, found in types.items() if found is None) - kernel.value_params
+    types |= dict.fromkeys(_sizes(kernel), WEAK_INT)
     writers: dict[str, list[int]] = {}
     for i, s in enumerate(kernel.statements):
-        if types[s.written] is None and not isinstance(s.expression, Neutral):
+        if s.written in unknown and not isinstance(s.expression, Neutral):
             writers.setdefault(s.written, []).append(i)
-    unknown = frozenset(name for name, found in types.items() if found is None) - values
-    types |= dict.fromkeys(_sizes(kernel), WEAK_INT)
-    if not unknown:
-        return types
-    solver = _Solver(kernel, types, unknown, writers)
-    solver.propagate(i for own in writers.values() for i in own)
+    readers: dict[str, dict[int, None]] = {}
+    _propagate(kernel, types, writers, readers, [i for own in writers.values() for i in own])
     # a type that is still weak becomes a dtype, which propagates
     still_weak = {name: found for name in writers if isinstance(found := types[name], Weak)}
     types |= {name: resolve(found) for name, found in still_weak.items()}
-    solver.propagate({i for name in still_weak for i in solver.readers.get(name, ())})
+    _propagate(kernel, types, writers, readers, {i for name in still_weak for i in readers.get(name, ())})
     return {name: found if found is None or name not in unknown else resolve(found) for name, found in types.items()}
 
 
-@dataclass
-class _Solver:
-    """A solver: types flow from reads to writes until nothing changes.
+def _propagate(kernel: LoopKernel, types: dict[str, Type | None], writers: Mapping[str, Sequence[int]],
+               readers: dict[str, dict[int, None]], statements: Iterable[int]) -> None:
+    """Let *types* flow from reads to writes until nothing changes.
 
-    Each statement is looked at once, and again when a name that it reads has changed.
+    Each of *statements* is looked at once, and again when a name that it reads has changed.
 
-    :ivar unknown: the names whose types are sought.
-    :ivar writers: the statements that write each of them, in order.
-    :ivar readers: those found to read it.
+    :arg writers: the statements that write each name whose type is sought, in order.
+    :arg readers: those found to read it.
     """
+    waiting = dict.fromkeys(sorted(statements))
+    while waiting:
+        i = next(iter(waiting))
+        del waiting[i]
+        s = kernel.statements[i]
+        old = types[s.written]
+        if s.written in kernel.temporaries and i != writers[s.written][0] and not isinstance(old, Weak):
+            continue                        # the first write decides
 
-    kernel: LoopKernel
-    types: dict[str, Type | None]
-    unknown: frozenset[str]
-    writers: Mapping[str, Sequence[int]]
-    readers: dict[str, dict[int, None]] = field(default_factory=dict)
-
-    def propagate(self, statements: Iterable[int]) -> None:
-        waiting = dict.fromkeys(sorted(statements))
-        while waiting:
-            i = next(iter(waiting))
-            del waiting[i]
-            waiting |= dict.fromkeys(self._visit(i))
-
-    def _visit(self, i: int) -> Iterable[int]:
-        """Visit a statement that writes an unknown name; returns the statements to visit again."""
-        s = self.kernel.statements[i]
-        name, old = s.written, self.types[s.written]
-
-        def lookup(read: str) -> Type | None:
-            if read in self.unknown:
-                self.readers.setdefault(read, {})[i] = None
-            return self.types.get(read)
-        written = type_of(expanded_expression(self.kernel, s), lookup)
+        def lookup(read: str, i: int = i) -> Type | None:
+            if read in writers:
+                readers.setdefault(read, {})[i] = None
+            return types.get(read)
+        written = type_of(expanded_expression(kernel, s), lookup)
         if written is None:
-            return ()
+            continue
         if s.combine is not None:
-            written = _accumulated(self.kernel, s.combine, written)
-        decides = name not in self.kernel.temporaries or i == self.writers[name][0]
-        new: Type | None = old
-        if old is None:
-            new = written if decides else None
-        elif decides or isinstance(old, Weak):
-            new = join(old, written)
-        # a dtype of float64 equals None for numpy
-        if new is None or (old is not None and new == old):
-            return ()
-        self.types[name] = new
-        return (*self.readers.get(name, ()), *(self.writers[name] if isinstance(new, Weak) else ()))
+            written = _accumulated(kernel, s.combine, written)
+        new = written if old is None else join(old, written)
+        if old is None or new != old:       # a dtype of float64 equals None for numpy
+            types[s.written] = new
+            again = (*readers.get(s.written, ()), *(writers[s.written] if isinstance(new, Weak) else ()))
+            waiting |= dict.fromkeys(again)
 
 
 def _sizes(kernel: LoopKernel) -> frozenset[str]:
-    """The value arguments without a dtype that are integers by their use, or that only a domain without statements
-    mentions.
-    """
-    values = frozenset(a.name for a in kernel.arguments if isinstance(a, ValueArg) and a.dtype is None)
+    """The value arguments without a dtype that are integers by their use, or that no statement uses."""
+    values = frozenset(x for x in kernel.value_params if kernel.argument_by_name[x].dtype is None)
     used = {x for s in kernel.statements for e in (s.assignee, expanded_expression(kernel, s), *s.predicates)
             for x in variables(e)} if values else set()
     extents = {x for t in kernel.temporaries.values() for extent in t.shape or () for x in variables(extent)}

@@ -9,7 +9,7 @@ from loopkit.analysis.accesses import why_undecided
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import is_between_blocks, not_to_later_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of
-from loopkit.analysis.witnesses import witness_of
+from loopkit.analysis.witnesses import smallest_witness, witness_of
 from loopkit.errors import IllegalTransformError, Witness
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
@@ -17,7 +17,7 @@ from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.relations import out_of_time_order
 from loopkit.poly.sets import Map
-from loopkit.verification.report import Check, Finding, Verdict, refuted, smallest_witness, undecided
+from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
 
 
 def legal(knl: LoopKernel) -> Check:

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from loopkit.analysis.witnesses import parameters_of, witness_at
-from loopkit.errors import ENTRY_POINTS, LoopkitError, UndecidedError, Witness
+from loopkit.analysis.witnesses import parameters_of
+from loopkit.errors import ENTRY_POINTS, LoopkitError, UndecidedError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.relations import smallest_pair
-from loopkit.poly.sets import InstanceSet, Map, lexmin_point
+from loopkit.poly.sets import InstanceSet, lexmin_point
 
 
 class Verdict(Enum):
@@ -62,16 +61,6 @@ def undecided(text: str) -> Finding:
 def gave_up(error: UndecidedError) -> Finding:
     """The finding for a question beyond isl's budget."""
     return undecided(f"{error.message} {error.reason}")
-
-
-def smallest_witness(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> Witness:
-    """The smallest of *pairs*, from instances of the statement *source* to those of *sink*.
-
-    The smallest is the first by parameters in the order of the arguments, then by inames.
-    """
-    a, b = knl.statement_by_id[source], knl.statement_by_id[sink]
-    params, first, second = smallest_pair(pairs, a.inames, b.inames, parameters_of(knl))
-    return witness_at(knl, array, kind, params, (source, first), (sink, second))
 
 
 def smallest_instance(knl: LoopKernel, points: InstanceSet) -> tuple[dict[str, int], dict[str, int]]:

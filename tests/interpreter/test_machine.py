@@ -12,8 +12,8 @@ from loopkit.analysis.rounding import index_names
 from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import epsilon
-from loopkit.interpreter.instances import Instance, execution_order, instances, reference_order
-from loopkit.interpreter.machine import InitialData, Machine, bound_value
+from loopkit.interpreter.instances import Instance, execution_order, reference_order
+from loopkit.interpreter.machine import InitialData, Machine
 from loopkit.runtime import stages
 from tests.cases import CASES, Case
 
@@ -34,15 +34,11 @@ def ran(knl: lk.LoopKernel, arguments: Mapping[str, Any], order: Order) -> Machi
                 scalars.setdefault(str(extent), length)
     if knl.name == "csr_matvec":
         scalars["n"] = len(arrays["rowptr"]) - 1
-    data = InitialData(0, arrays, index_names(typed))
-    bounds = Machine(typed, scalars, data)
-    found = instances(typed, scalars, lambda s, x: bound_value(bounds, s, x))
-    machine = Machine(typed, scalars, data)
-    machine.run(order(typed, found))
-    return machine
+    machine = Machine(typed, scalars, InitialData(0, arrays, index_names(typed)))
+    return machine.run(order(typed, machine.instances()))
 
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep(every=14)
 @pytest.mark.parametrize("order", [reference_order, execution_order])
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
 def test_cases(case: Case, order: Order) -> None:
@@ -63,6 +59,7 @@ def expression(text: str, **dtypes: object) -> lk.LoopKernel:
     return lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = {text}"), dtypes)        # type: ignore[arg-type]
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize(("text", "dtype"), [
     ("i*x[i] + 2", np.float32), ("x[i] / 3", np.int32), ("x[i] // 3 - 7 % (x[i] + 40)", np.int32),
     ("x[i] // -3", np.int64), ("min(x[i], i) + max(x[i], 2, 3)", np.float32), ("x[i]**2 + 2**i", np.float64),

@@ -90,6 +90,7 @@ def nothing_beside() -> Iterator[None]:
     CONTEXT.set_max_operations(0)
 
 
+@pytest.mark.deep(every=23)
 @pytest.mark.usefixtures("nothing_beside")
 @pytest.mark.parametrize("name", CALLS)
 def test_isl_is_asked_within_a_budget_only(name: str) -> None:
@@ -156,9 +157,9 @@ def holes() -> isl.Set:
 def cost(question: Callable[[], object]) -> int:
     """Operations that *question* takes."""
     with limits.bounded("measuring"):
-        start = limits._used(0, limits.BUDGET, limits.BUDGET)
+        start = limits._used()
         question()
-        return limits._used(start, limits.BUDGET, limits.BUDGET) - start
+        return limits._used() - start
 
 
 def failing() -> isl.Set:
