@@ -73,14 +73,12 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
                       unsafe: bool = False) -> tuple[Obligation, ...]:
     """Refuse *after* if a read of *temporary* may get another value than the read of *before* that it replaces.
 
-    Returns the obligations: orders of writes and copies that the caller assumes. No obligation allows a read without a
-    copy.
+    Returns the orders of writes and copies that the caller assumes. No obligation allows a read without a copy.
 
-    :arg assume: the reason why undecided conditions hold.
-    :arg unsafe: accept refuted conditions too.
+    :arg assume: the reason why undecided conditions hold; *unsafe*: accept refuted conditions too.
     :raises IllegalTransformError: with the instances, the sizes and the element.
-    :raises UndecidedError: a write to a copied array is not affine, so that its order to the copy cannot be decided;
-        or data decides whether a read without a copy is made.
+    :raises UndecidedError: the order of the copy and a write that is not affine cannot be decided; or data decides
+        whether a read without a copy is made.
     """
     writers = [s for s in after.statements if s.written == temporary]
     for copy in writers[1:] or [s for s in writers if s.predicates or s.combine is not None]:
@@ -135,9 +133,8 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_St
 
 def _originals(knl: LoopKernel, temporary: str, new: Expression, old: Expression, *, inside: bool
                ) -> Iterator[tuple[tuple[Expression, ...], Expression]]:
-    """The subscripts of each read of *temporary* in *new*, with the part of *old* that it replaces.
-
-    :arg inside: it is inside of a subscript, and the part is taken as an index.
+    """The subscripts of each read of *temporary* in *new*, with the part of *old* that it replaces; as an index if it
+    is *inside* of a subscript.
     """
     def typed(e: Expression) -> Type | None:
         return type_of(e, partial(declared, knl))
@@ -252,10 +249,8 @@ def _elements(points: InstanceSet, params: frozenset[str], subscripts: Sequence[
 
 
 def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:
-    """The instances of *write* that decide the values that *sink* reads.
-
-    For a temporary, the sources of its flow, as lowering allocates its cells later; for an argument, all that run
-    before.
+    """The instances of *write* that decide the values that *sink* reads: for an argument all earlier ones; for a
+    temporary, whose cells lowering allocates later, the sources of its flow.
     """
     pairs = same_element(write.relation, elements)
     if write.array not in knl.temporaries:
@@ -265,10 +260,7 @@ def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:
 
 
 def _obligation(taken: _Step, use: _StagedRead, claim: Refusal, assume: str | None, unsafe: bool) -> Obligation:
-    """The obligation under which the step assumes the undecided *claim*.
-
-    :raises UndecidedError: neither ``assume=`` nor ``unsafe=True`` was given.
-    """
+    """The obligation for the undecided *claim*; :raises UndecidedError: the caller did not assume it."""
     write = claim.broken.source if claim.broken.kind == "flow" else claim.broken.sink
     if assume is None and not unsafe:
         raise UndecidedError(

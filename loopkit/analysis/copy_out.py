@@ -20,14 +20,7 @@ from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, without, wrong_values
-from loopkit.analysis.witnesses import (
-    BrokenPairs,
-    Refusal,
-    element_of_sink,
-    element_of_source,
-    refuse_smallest,
-    shared_element,
-)
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest, shared_element
 from loopkit.errors import InternalError
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.dependence import Dependence, writing_ends
@@ -232,7 +225,7 @@ def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refu
         pairs = without(same_element(load.relation, w.relation), known, (load.statement, w.statement))
         pairs = without(pairs.reverse(), known, (w.statement, load.statement)).reverse()
         yield Refusal(BrokenPairs(taken.after, load.statement, w.statement, pairs, taken.array, "anti",
-                                  element_of_source(load.subscript_relation)),
+                                  shared_element(taken.after, taken.array, "anti", load.statement, w.statement)),
                       f"{taken.name}: nothing would keep '{w.statement}' from writing what '{load.statement}' reads at "
                       "that moment.", after=taken.after, doubt=doubt_of(taken.after, load, w))
 

@@ -24,7 +24,7 @@ from loopkit.analysis.accesses import (
     expanded_expression,
     integer_names,
 )
-from loopkit.analysis.dependences import dependences, joined_relations
+from loopkit.analysis.dependences import relations_of
 from loopkit.analysis.shapes import reached_elements
 from loopkit.analysis.values_preserved import Flow, wrong_values
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest
@@ -89,15 +89,11 @@ def _refusals(step: _Step) -> Iterator[Refusal]:
             beyond[new.id] = analysis_domain(after, new).subtract(analysis_domain(before, own))
             for a in accesses_of(after, new):
                 if a.array in before.temporaries and a.array not in flows:
-                    flows[a.array] = _flow(after, a.array)
+                    flows[a.array] = relations_of(after, a.array)
                 yield from _outside(step, a, beyond[new.id], flows.get(a.array, {}))
     nodes = {r.accumulator: r for r in before.reductions.values()}
     for t, found in flows.items():
         yield from _combined_beyond(step, nodes[t], beyond) if t in nodes else _another_flow(step, found, t)
-
-
-def _flow(knl: LoopKernel, array: str) -> Flow:
-    return joined_relations(d for d in dependences(knl) if d.array == array and d.of_value)
 
 
 def _another_value(step: _Step, own: Statement, new: Statement) -> Iterator[Refusal]:
@@ -157,7 +153,7 @@ def _another_flow(step: _Step, found: Flow, array: str) -> Iterator[Refusal]:
     before = step.before
     now = {pair: relation.intersect_range(analysis_domain(before, before.statement_by_id[pair[1]]).set)
            for pair, relation in found.items()}
-    wrong = list(wrong_values(_flow(before, array), now))
+    wrong = list(wrong_values(relations_of(before, array), now))
     # a lost value has a wrong one in its place
     for w in [w for w in wrong if not w.is_lost] or wrong:
         source, sink = (before.statement_by_id[s] for s in (w.source, w.sink))

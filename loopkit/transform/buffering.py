@@ -34,16 +34,7 @@ from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.relations import cells, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import (
-    Arguments,
-    Box,
-    BoxRequest,
-    Staged,
-    StagingBuffer,
-    loops_around,
-    require_inames,
-    temporary_for,
-)
+from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, loops_around, require_inames, temporary_for
 from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
 
 
@@ -230,8 +221,7 @@ class Buffer(StagingBuffer):
 
     def _copy(self, what: str, points: Set) -> Statement:
         """The statement that copies in (``init``) or out."""
-        own = Box(tuple((v, None if x is None else self.kernel.fresh_name(f"{self.name}_{what}_{k}"))
-                        for k, (v, x) in enumerate(self.box.axes)))
+        own = self.fresh_box(f"{self.name}_{what}")
         if what == "init":
             copy = self.copy_in(self.load_id, own, points, whole=self.request.whole)
             return copy if self.init is None else replace(copy, expression=substitute(
@@ -359,10 +349,10 @@ def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: st
     return expr
 
 
-def _ends_of_axes(buffer: Buffer, s: Statement, subscripts: Arguments) -> Iterator[Arguments]:
+def _ends_of_axes(buffer: Buffer, s: Statement, subscripts: Sequence[Expression]) -> Iterator[tuple[Expression, ...]]:
     """The *subscripts* of an update; of an axis whose subscript is read from memory, the first and the last element."""
     kernel, name = buffer.kernel, buffer.name
-    ends: list[Arguments] = []
+    ends: list[tuple[Expression, ...]] = []
     for axis, (e, extent) in enumerate(zip(subscripts, array_shapes(kernel)[name], strict=True)):
         is_affine = is_quasi_affine(e, s.inames, kernel.value_params)
         if not is_affine and not isinstance(extent, int):

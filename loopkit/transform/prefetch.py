@@ -28,15 +28,7 @@ from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import (
-    Arguments,
-    BoxRequest,
-    Staged,
-    StagingBuffer,
-    loops_around,
-    require_inames,
-    temporary_for,
-)
+from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, loops_around, require_inames, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
 from loopkit.transform.subst import require_rule, rules_using, without_rules
 
@@ -143,7 +135,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     sweep = name_list(sweep_inames)
     free = tuple(x for x in sweep if x in variables(rule.expr) and x not in rule.arguments)
 
-    def is_use(expr: Expression) -> Arguments | None:
+    def is_use(expr: Expression) -> tuple[Expression, ...] | None:
         own = tuple(p.Variable(x) for x in free)
         if isinstance(expr, p.Call) and expr.function == p.Variable(subst_use):
             return (*expr.parameters, *own)
@@ -239,8 +231,8 @@ def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionErr
                              else None if chosen == kernel.statement_by_id.keys() else "name its readers with within=")
 
 
-def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None, readers: Mapping[str, Sequence[Arguments]]
-                  ) -> tuple[str, ...]:
+def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
+                  readers: Mapping[str, Sequence[tuple[Expression, ...]]]) -> tuple[str, ...]:
     """The loops around the copy, the same for all readers: those *given*, or those in which the copy differs."""
     kernel, sweep, others = buffer.kernel, buffer.request.sweep, ", or give fetch_outer_inames"
     if given is not None:
