@@ -31,7 +31,7 @@ from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, el
 from loopkit.errors import UndecidedError
 from loopkit.expr.dtypes import Type, type_of
 from loopkit.expr.indices import index_value, is_of_values
-from loopkit.expr.mappers import children, head_of
+from loopkit.expr.mappers import alike, children
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
@@ -207,9 +207,9 @@ def _aligned(new: Expression, old: Expression, points: tuple[InstanceSet, Instan
             yield None
         elif new.name in knl.temporaries or new.name in knl.array_args:
             yield _Reference(new.name, (), ())
-    elif type(new) is not type(old) or head_of(new) != head_of(old) or len(ours) != len(theirs) \
-            or not (ours or new == old):
-        yield None
+    elif not alike(new, old):
+        if ours or type(new) is not type(old) or new != old:        # two numbers may be equal
+            yield None
     else:
         if isinstance(new, p.Subscript) and isinstance(old, p.Subscript) and isinstance(new.aggregate, p.Variable):
             yield _Reference(new.aggregate.name, ours[1:], theirs[1:]) if new.aggregate == old.aggregate else None

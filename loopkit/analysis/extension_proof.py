@@ -29,7 +29,7 @@ from loopkit.analysis.shapes import reached_elements
 from loopkit.analysis.values_preserved import Flow, wrong_values
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest
 from loopkit.expr.dtypes import FLOAT64
-from loopkit.expr.mappers import children, head_of
+from loopkit.expr.mappers import alike, children
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
@@ -121,11 +121,10 @@ def _differing(old: Expression, new: Expression, points: InstanceSet, names: fro
             yield from _differing(old.then, new.then, holds, names)
             yield from _differing(old.else_, new.else_, points.subtract(holds), names)
             return
-    ours, theirs = children(old), children(new)
-    if type(old) is not type(new) or head_of(old) != head_of(new) or len(ours) != len(theirs) or not ours:
+    if not alike(old, new):
         yield points
     else:
-        for a, b in zip(ours, theirs, strict=True):
+        for a, b in zip(children(old), children(new), strict=True):
             yield from _differing(a, b, points, names)
 
 

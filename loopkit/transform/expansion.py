@@ -11,15 +11,8 @@ from loopkit.analysis.axes import with_axes, without_axes
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import accepted, iname_range, proven, require_reason
 from loopkit.analysis.values_preserved import clobbered_values, copied_over, in_cells
-from loopkit.analysis.witnesses import BrokenPairs, Violation, element_of_source
-from loopkit.errors import (
-    ENTRY_POINTS,
-    IllegalTransformError,
-    PreconditionError,
-    StorageError,
-    UndecidedError,
-    instance_text,
-)
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, Violation, element_of_source, refuse_smallest
+from loopkit.errors import ENTRY_POINTS, PreconditionError, StorageError, UndecidedError, instance_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -227,8 +220,6 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
         return None if point is None else f"{instance_text(a.statement, point[1])} overwrites"
     between = next(filter(None, (overwriting(a) for a in accesses if a.is_write)), "another thread may overwrite")
     writer, reader = instance_text(wrong.source, at_write), instance_text(wrong.sink, at_read)
-    raise IllegalTransformError(
-        f"{step} would put two values that are alive at once into one cell: what {writer} writes, {between} before "
-        f"{reader} reads it.", wrong.witness,
-        ["contract over inames whose loops hold both the writer and the reader, or fuse those loops first"],
-        after=after)
+    hint = "contract over inames whose loops hold both the writer and the reader, or fuse those loops first"
+    refuse_smallest([Refusal(wrong, f"{step} would put two values that are alive at once into one cell: what {writer} "
+                             f"writes, {between} before {reader} reads it.", [hint], after)], step)
