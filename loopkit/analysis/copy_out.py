@@ -84,10 +84,6 @@ class _Step:
         """From instances to (tile, element)."""
         return self.in_tile(a.domain.inames).flat_range_product(a.relation)
 
-    def time(self, a: Access) -> tuple[tuple[str, int], ...]:
-        """The time of a user's access within a tile: only accesses of one tile are compared."""
-        return timed(a, execution_paths(self.before)[a.statement], self.tile).time
-
     def outside_of_buffer(self) -> Iterator[Refusal]:
         """Refusals of accesses outside of the buffer."""
         for a in accesses_by_array(self.after)[self.buffer]:
@@ -178,8 +174,10 @@ def _wrong_flow(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
     users, copies_in = taken.accesses, taken.of_copies(is_write=False)
     accesses = [*users, *copies_in, copy_out]
     elements = [taken.elements(a) for a in accesses]
+    paths = execution_paths(taken.before)
     # the copy-in writes the elements that it reads into the buffer, the copy-out reads them there
-    steps = [TimedAccess(own, a.is_write, is_must_write(a), (("at", _USER), *taken.time(a)))
+    steps = [TimedAccess(own, a.is_write, is_must_write(a),
+                         (("at", _USER), *timed(a, paths[a.statement], taken.tile).time))
              for a, own in zip(users, elements, strict=False)]
     loaded = elements[len(users):-1]
     steps += [TimedAccess(own, True, True, (("at", _COPY_IN),)) for own in loaded]
