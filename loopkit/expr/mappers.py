@@ -77,7 +77,7 @@ def replaced(expr: Expression, parts: Mapping[Expression, Expression]) -> Expres
     return parts[expr] if expr in parts else map_children(expr, lambda e: replaced(e, parts))
 
 
-def head_of(expr: Expression) -> object:
+def _head_of(expr: Expression) -> object:
     """The parts of a node that are not among its children."""
     match expr:
         case p.Comparison():
@@ -88,6 +88,11 @@ def head_of(expr: Expression) -> object:
             return expr.dtype_name
         case _:
             return None
+
+
+def alike(a: Expression, b: Expression) -> bool:
+    """Are both nodes with children, alike but for these?"""
+    return type(a) is type(b) and len(children(a)) == len(children(b)) > 0 and _head_of(a) == _head_of(b)
 
 
 def subexpressions(expr: Expression) -> Iterator[Expression]:

@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
 from loopkit.analysis.dependences import dependences
 from loopkit.expr.dtypes import WEAK_INT, Type, type_of
-from loopkit.expr.mappers import children, elements_of, head_of, replaced, substitute, variables
+from loopkit.expr.mappers import alike, children, elements_of, replaced, substitute, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BoundStatement, in_storage, instructions_of
@@ -265,7 +265,7 @@ class InstanceCheck(LaunchCheck):
                 here = self._branch(execution, a, points)
             if here is not None or self._of_one_type(meant, b):
                 return self._difference(execution, a if here is None else here, meant, points)
-        if not _alike(a, b):
+        if not alike(a, b):
             return a, b, points
         places = self._branches(execution, b.condition, points) if isinstance(b, p.If) else None
         for k, (x, y) in enumerate(zip(children(a), children(b), strict=True)):
@@ -331,8 +331,3 @@ def _positive(condition: Expression) -> tuple[Expression, bool]:
     while isinstance(condition, p.LogicalNot):
         condition, holds = condition.child, not holds
     return condition, holds
-
-
-def _alike(a: Expression, b: Expression) -> bool:
-    """Are two expressions of one kind, apart from their operands?"""
-    return type(a) is type(b) and len(children(a)) == len(children(b)) > 0 and head_of(a) == head_of(b)
