@@ -74,17 +74,7 @@ def nest(inames: tuple[str, ...], body: Tree) -> Tree:
 
 def leaves(tree: Tree) -> Iterator[str]:
     """Statement ids in textual order."""
-    stack: list[Tree] = [tree]
-    while stack:
-        match stack.pop():
-            case Leaf(statement):
-                yield statement
-            case Loop(_, body):
-                stack.append(body)
-            case Seq(children):
-                stack.extend(reversed(children))
-            case Barrier():
-                pass
+    return (node.statement for node in nodes_in(tree) if isinstance(node, Leaf))
 
 
 def nodes_in(tree: Tree) -> Iterator[Tree]:
@@ -93,13 +83,10 @@ def nodes_in(tree: Tree) -> Iterator[Tree]:
     while stack:
         node = stack.pop()
         yield node
-        match node:
-            case Loop(_, body):
-                stack.append(body)
-            case Seq(children):
-                stack.extend(reversed(children))
-            case Leaf() | Barrier():
-                pass
+        if isinstance(node, Loop):
+            stack.append(node.body)
+        elif isinstance(node, Seq):
+            stack.extend(reversed(node.children))
 
 
 def require_once(statements: Iterable[str]) -> None:
@@ -166,16 +153,13 @@ def paths(tree: Tree) -> dict[str, Path]:
     result: dict[str, Path] = {}
 
     def walk(node: Tree, path: Path) -> None:
-        match node:
-            case Leaf(statement):
-                result[statement] = path
-            case Loop(iname, body):
-                walk(body, (*path, Step(0, iname)))
-            case Seq(children):
-                for i, child in enumerate(children):
-                    walk(child, (*path, Step(i, None)))
-            case Barrier():
-                pass
+        if isinstance(node, Leaf):
+            result[node.statement] = path
+        elif isinstance(node, Loop):
+            walk(node.body, (*path, Step(0, node.iname)))
+        elif isinstance(node, Seq):
+            for i, child in enumerate(node.children):
+                walk(child, (*path, Step(i, None)))
     walk(tree, ())
     return result
 

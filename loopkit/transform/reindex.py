@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.constructors import Image, annotated, reindexed, rewritten
 from loopkit.analysis.order import loops_of
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.given_order import Chain, given, still_given
 from loopkit.kernel.kernel import LoopKernel
@@ -172,7 +172,7 @@ def substituted(statement: Statement, values: Mapping[str, Expression]) -> State
     """*statement* with variables replaced in all of its expressions, and like terms of subscripts collected."""
     def replaced(e: Expression) -> Expression:
         new = substitute(e, values)
-        return new if new == e else _collected(new)
+        return new if new == e else map_subscripts(new, folded)    # y[n - (n - i - 1) - 1] is y[i]
     return with_expressions(statement, replaced)
 
 
@@ -208,15 +208,6 @@ def with_domains(statements: Iterable[Statement], f: Callable[[InstanceSet], Ins
 def folded(expr: Expression) -> Expression:
     """*expr* with like terms collected, if it is a sum or a product."""
     return add(expr) if isinstance(expr, p.Sum | p.Product) else expr
-
-
-def _collected(expr: Expression) -> Expression:
-    """*expr* with like terms of its subscripts combined: ``y[n - (n - i - 1) - 1]`` is ``y[i]``."""
-    expr = map_children(expr, _collected)
-    if not isinstance(expr, p.Subscript):
-        return expr
-    index = tuple(map(folded, expr.index_tuple))
-    return expr if index == expr.index_tuple else p.Subscript(expr.aggregate, index)
 
 
 def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset[str],
