@@ -99,10 +99,7 @@ def rewritten(kernel: LoopKernel, **expressions: Unpack[Expressions]) -> LoopKer
 
 
 def reindexed(kernel: LoopKernel, images: Mapping[str, Sequence[Image]], **contents: Unpack[Contents]) -> LoopKernel:
-    """*kernel* with its instances moved, copied, split or removed: the dependences follow the instances.
-
-    :arg images: as for :func:`between_images`.
-    """
+    """*kernel* with its instances moved, copied, split or removed: the dependences follow their *images*."""
     return with_dependences(kernel, lambda found, _: between_images(found, images), **contents)
 
 

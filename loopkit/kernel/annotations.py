@@ -42,12 +42,10 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def require_kinds(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """:raises PreconditionError: an argument of *function* is of another kind than its annotation names.
-
-    Python itself checks for missing and surplus arguments.
-    """
+    """:raises PreconditionError: an argument of *function* is of another kind than its annotation names."""
     parameters = _parameters(function)
     by_name = {p.name: p for p in parameters if p.kind is not p.POSITIONAL_ONLY}
+    # Python itself checks for missing and surplus arguments
     for parameter, value in (*zip(parameters, args, strict=False),
                              *((by_name[name], value) for name, value in kwargs.items() if name in by_name)):
         if not fits(value, parameter.annotation):

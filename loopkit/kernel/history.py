@@ -53,16 +53,10 @@ class HistoryStep:
 
     def __str__(self) -> str:
         """The step as a line of a script; values without a text form appear in angle brackets."""
-        return self._line(shown)
+        return self.line(shown)
 
-    def line(self) -> str:
-        """The step as a line of a script.
-
-        :raises PreconditionError: an argument is no value (a function, say).
-        """
-        return self._line(literal)
-
-    def _line(self, text: Callable[[object], str]) -> str:
+    def line(self, text: Callable[[object], str] = literal) -> str:
+        """The step as a line of a script; :raises PreconditionError: an argument is no value (a function, say)."""
         start = () if self.name == "make_kernel" else ("knl",)
         call = call_text(f"lk.{self.name}", *start, *map(text, self.args), **{k: text(v) for k, v in self.kwargs})
         return f"knl = {call}"
@@ -70,10 +64,8 @@ class HistoryStep:
     def arguments(self) -> dict[str, object]:
         """The arguments by name."""
         function = TRANSFORMATIONS.get(self.name)
-        if function is not None:
-            names = [p.name for p in inspect.signature(function).parameters.values()][1:]
-        else:
-            names = ["domains", "instructions"] if self.name == "make_kernel" else []
+        names = ["domains", "instructions"] if self.name == "make_kernel" else []
+        names = names if function is None else [*inspect.signature(function).parameters][1:]
         names += [f"argument {i}" for i in range(len(names) + 1, len(self.args) + 1)]
         return {**dict(zip(names, self.args, strict=False)), **dict(self.kwargs)}
 
@@ -102,9 +94,6 @@ class History(Sequence[HistoryStep]):
 
     def __len__(self) -> int:
         return len(self.steps)
-
-    def __iter__(self) -> Iterator[HistoryStep]:
-        return iter(self.steps)
 
     @overload
     def __getitem__(self, index: int) -> HistoryStep: ...

@@ -68,10 +68,7 @@ def kernel_text(knl: LoopKernel) -> str:
 
 
 def _cost_sections(knl: LoopKernel) -> Iterator[str]:
-    """Several launches, loops of the host, and temporaries in global memory, if any exist.
-
-    A kernel that cannot be lowered yet has no such sections.
-    """
+    """Several launches, loops of the host, and temporaries in global memory, if the kernel can be lowered yet."""
     on_grid = any(isinstance(tag, GroupTag) for tag in knl.tags.values())
     if on_grid or knl.barriers or knl.temporaries:
         cost: Cost = ENTRY_POINTS["cost"](knl)

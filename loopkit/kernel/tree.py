@@ -124,6 +124,11 @@ def rewrite(tree: Tree, f: Callable[[Tree], Tree]) -> Tree:
             return f(tree)
 
 
+def rewrite_over(tree: Tree, iname: str, f: Callable[[Loop], Tree]) -> Tree:
+    """*tree* with *f* applied to each loop over *iname*, from the inside out."""
+    return rewrite(tree, lambda node: f(node) if isinstance(node, Loop) and node.iname == iname else node)
+
+
 def without(tree: Tree, gone: Container[str]) -> Tree:
     """*tree* without the statements *gone*, and without loops that are empty then."""
     def kept(node: Tree) -> Tree:

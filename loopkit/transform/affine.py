@@ -19,14 +19,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
 from loopkit.poly.affine import NotAffineError, add, multiply, subtract, to_aff
-from loopkit.poly.bijections import (
-    affine_ends,
-    has_one_image,
-    inverse,
-    solutions,
-    two_with_one_image,
-    without_image,
-)
+from loopkit.poly.bijections import affine_ends, has_one_image, inverse, solutions, two_with_one_image, without_image
 from loopkit.poly.sets import InstanceSet, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops, with_nest
 from loopkit.transform.step import (
@@ -115,7 +108,7 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collec
     [n] -> { [i] : 0 < i <= n }
     """
     chosen = _chosen(kernel, iname, within, "shifted")
-    step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), _distance(kernel, by))})
+    step = Reindexing((iname,), {iname: subtract(p.Variable(iname), _distance(kernel, by))})
     result = reindex(kernel, step, kernel.tree, chosen)
     return require_legal(result, f"shift({iname}, {by})", assume=assume, unsafe=unsafe)
 
@@ -195,7 +188,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     values = _solved(kernel, owners, old, new, zeros)
     left = [substitute(zero, values) for zero in zeros]
     conditions = tuple(("==", zero) for e in left if (zero := add(e)) != 0)
-    step = Reindexing(old, new, values, conditions)
+    step = Reindexing(new, values, conditions)
     result = with_given_order(reindex(kernel, step, with_nest(kernel, old, new, chosen), chosen), new)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
@@ -213,7 +206,7 @@ def _chosen(kernel: LoopKernel, iname: str, within: str | Collection[str] | None
 def _counted(kernel: LoopKernel, iname: str, value: Expression, chosen: frozenset[str]) -> LoopKernel:
     """*kernel* with *value* in place of *iname* in whole loops of *chosen* statements."""
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
-    return reindex(kernel, Reindexing((iname,), (iname,), {iname: value}), tree, chosen)
+    return reindex(kernel, Reindexing((iname,), {iname: value}), tree, chosen)
 
 
 def _require_around(kernel: LoopKernel, s: Statement, outer: str, iname: str) -> None:

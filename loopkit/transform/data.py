@@ -16,14 +16,7 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import DTYPES, dtype_of, kind_of, promote
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.expr.nodes import TypeCast
-from loopkit.kernel.data import (
-    AddressSpace,
-    Argument,
-    CachePolicy,
-    GlobalArg,
-    TemporaryVariable,
-    ValueArg,
-)
+from loopkit.kernel.data import AddressSpace, Argument, CachePolicy, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode
 from loopkit.language.assumptions import read_assumptions
@@ -80,8 +73,7 @@ def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype:
     """The numpy dtype of *value*; :raises PreconditionError: *name* can have no such dtype."""
     dtype = dtype_of(value)
     if dtype is None:
-        raise PreconditionError(f"{value!r} is no dtype that '{name}' can have.", subject=name,
-                                hint=DTYPES)
+        raise PreconditionError(f"{value!r} is no dtype that '{name}' can have.", subject=name, hint=DTYPES)
     return dtype
 
 

@@ -383,7 +383,7 @@ def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -
         copies = [c for c in parts_of(node.body) if ids >= set(leaves(c))]
         others = [c for c in parts_of(node.body) if c not in copies]
         return Loop(iname, seq(*others, *copies) if last else seq(*copies, *others))
-    later = Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), ahead)})
+    later = Reindexing((iname,), {iname: add(p.Variable(iname), ahead)})
     result = reindex(kernel, later, rewrite(kernel.tree, body), frozenset(ids))
     return rewritten(result, statements=in_order_of(result.tree, result.statements))
 
@@ -400,7 +400,7 @@ def _with_prologue(kernel: LoopKernel, found: _Found, ahead: int) -> LoopKernel:
                   if loop.iname == iname and not found.copies.keys().isdisjoint(leaves(loop)))
     result = peel(kernel, iname, first=ahead, within=list(leaves(inside)))
     own = frozenset(s.id for s in result.statements if first in s.inames)
-    back = Reindexing((first,), (first,), {first: add(p.Variable(first), -ahead)})
+    back = Reindexing((first,), {first: add(p.Variable(first), -ahead)})
     result = reindex(result, back, result.tree, own)
     return rewritten(result, statements=tuple(_in_plain_stage(s) if s.id in own else s for s in result.statements))
 

@@ -291,8 +291,6 @@ def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str]:
     """The statements that *within* selects, a match expression or a list of them; ``None`` selects all.
 
-    :raises ParseError: it is no match expression.
-    :raises UnknownNameError: a pattern matches nothing of the kernel.
-    :raises PreconditionError: no statement is left.
+    :raises ParseError, UnknownNameError, PreconditionError: it is none, names nothing, or selects no statement.
     """
     return frozenset(kernel.statement_by_id) if within is None else matching(kernel, within)

@@ -9,7 +9,7 @@ from loopkit.errors import ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_innermost, is_parallel
-from loopkit.kernel.tree import Loop, Seq, Tree, leaves, nodes_in, rewrite, seq, without
+from loopkit.kernel.tree import Loop, Seq, Tree, leaves, nodes_in, rewrite_over, seq, without
 
 
 def loops_in(tree: Tree) -> Iterator[Loop]:
@@ -43,8 +43,8 @@ def ordered(tree: Tree, order: Sequence[str]) -> Tree:
 
 def with_loop_sunk(tree: Tree, iname: str, below: str | None, around: Collection[str] | None = None) -> Tree:
     """*tree* with loops over *iname*, all or those *around* statements, inside loops over *below*, or inside all."""
-    return rewrite(tree, lambda node: sunk(node, below) if isinstance(node, Loop) and node.iname == iname and (
-        around is None or any(x in around for x in leaves(node))) else node)
+    return rewrite_over(tree, iname, lambda loop: sunk(loop, below) if around is None or any(
+        x in around for x in leaves(loop)) else loop)
 
 
 def sunk(loop: Loop, below: str | None) -> Tree:
