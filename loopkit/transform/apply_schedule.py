@@ -189,7 +189,6 @@ class _Order:
 
     kernel: LoopKernel
     dims: dict[str, list[tuple[str, Expression]]] = field(default_factory=dict)
-    made: list[str] = field(default_factory=list)
 
     def of(self, units: Sequence[_Unit], depth: int) -> Tree:
         """The order of *units*, whose schedules agree before dimension *depth*."""
@@ -218,9 +217,7 @@ class _Order:
                 and (first.name not in self.kernel.tags or all(f == first for f in forms)):
             return first.name
         base = "_".join(x for x in self.kernel.inames if x in names_in(first)) or "time"
-        name = self.kernel.fresh_name(base, *self.made)
-        self.made.append(name)
-        return name
+        return self.kernel.fresh_name(base, *(x for own in self.dims.values() for x, _ in own))
 
     def _is_taken(self, name: str, unit: _Unit, depth: int) -> bool:
         """Has *unit* an iname *name* for something else than dimension *depth*?"""

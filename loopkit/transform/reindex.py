@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -27,7 +27,7 @@ from loopkit.transform.subst import rules_using, without_rules
 Condition = tuple[str, Expression]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reindexing:
     """Old inames become *new*; each old one is an affine form of the new ones and the unchanged ones.
 
@@ -106,31 +106,23 @@ def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree
 
 def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
     """*kernel* with the statements of *steps* moved; equal steps should share one object, which is handled once."""
-    relations: dict[tuple[int, tuple[str, ...]], Map] = {}
-    domains: dict[tuple[int, int], InstanceSet] = {}
+    relation = cache(Reindexing.relation)
+    images = {s: (Image(s, relation(step, kernel.statement_by_id[s].inames)),) for s, step in steps.items()}
+    domains: dict[tuple[Reindexing, int], InstanceSet] = {}
     alike = {(d.inames, hash(d.set)): d for s in kernel.statements if s.id not in steps for d in [s.domain]}
-
-    images: dict[str, tuple[Image]] = {}
-    for s, step in steps.items():
-        inames = kernel.statement_by_id[s].inames
-        key = (id(step), inames)
-        if key not in relations:
-            relations[key] = step.relation(inames)
-        images[s] = (Image(s, relations[key]),)
 
     def moved(statement: Statement) -> Statement:
         if statement.id not in steps:
             return statement
         step, old = steps[statement.id], statement.domain
-        key = (id(step), id(old))
+        key = step, id(old)
         if key not in domains:
-            new = step.image(old, relations[id(step), old.inames], kernel.assumptions)
+            new = step.image(old, relation(step, old.inames), kernel.assumptions)
             first = alike.setdefault((new.inames, hash(new.set)), new)
             domains[key] = first if first.is_equal(new) else new  # equal sets share one object, for caches
         return substituted(replace(statement, domain=domains[key]), step.values)
 
-    nodes = {name: replace(node, inames=_reduced(kernel, node, steps), sweep=_sweep(node, steps))
-             for name, node in kernel.reductions.items()}
+    nodes = {name: _reduced(kernel, node, steps) for name, node in kernel.reductions.items()}
     return reindexed(kernel, images, statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
                      given_order=_order_after(kernel, steps, tree))
 
@@ -138,14 +130,15 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
 def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> tuple[Chain, ...]:
     """The given orders with the new inames in place of the old ones; an old iname stays if loops over it stay."""
     chains = list(kernel.given_order)
-    for step in {id(s): s for s in steps.values()}.values() if chains else ():
+    for step in dict.fromkeys(steps.values()) if chains else ():
         moved = [step.inames(c) for c in kernel.given_order if not step.old.isdisjoint(c)]
         # several replaced inames take the order of the tree
         chains += moved if step.names is not None or len(step.old) == 1 else given(tree, moved)
     return still_given(tree, kernel.tags, chains)
 
 
-def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reindexing]) -> tuple[str, ...]:
+def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reindexing]) -> ReductionNode:
+    """*node* with its new inames, and the sweep of a scan under its new name; lowering detects that a sweep is gone."""
     result: dict[str, None] = {}
     for update in node.updates:
         own = node.inames if not node.others else tuple(
@@ -153,14 +146,8 @@ def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reinde
         if update in steps and not steps[update].old.isdisjoint(own):
             own = steps[update].inames(own)
         result.update(dict.fromkeys(own))
-    return tuple(result)
-
-
-def _sweep(node: ReductionNode, steps: Mapping[str, Reindexing]) -> str | None:
-    """The sweep of a scan under its new name; lowering detects that a sweep is gone."""
-    step = steps.get(node.init)
-    return node.sweep if node.sweep is None or step is None or step.names is None \
-        else step.names.get(node.sweep, node.sweep)
+    names = (steps[node.init].names if node.init in steps else None) or {}
+    return replace(node, inames=tuple(result), sweep=node.sweep and names.get(node.sweep, node.sweep))
 
 
 def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
