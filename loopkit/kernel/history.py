@@ -6,7 +6,6 @@ import inspect
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, TypeVar, overload
 
 from loopkit.errors import LoopkitError, PreconditionError, ReplayError
@@ -23,7 +22,7 @@ class HistoryStep:
     """One transformation: its name, its arguments and the verdict on it.
 
     :ivar verdict: ``"structural"`` (no reordering), ``"proven"``, ``"assumed"`` or ``"unsafe"``.
-    :ivar found_effects: computes :attr:`effects`.
+    :ivar found_effects: :attr:`effects`, or computes them.
     """
 
     name: str
@@ -31,7 +30,7 @@ class HistoryStep:
     kwargs: tuple[tuple[str, object], ...]
     verdict: str = "structural"
     seconds: float = field(default=0.0, compare=False)
-    found_effects: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+    found_effects: Callable[[], tuple[str, ...]] | tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def effects(self) -> tuple[str, ...]:
@@ -40,12 +39,14 @@ class HistoryStep:
         Side effects are loops reordered or distributed without a given order, changed cells of temporaries, launches,
         and loops of the host.
         """
-        return () if self.found_effects is None else self.found_effects()
+        if not isinstance(self.found_effects, tuple):       # the function holds two kernels, the lines do not
+            object.__setattr__(self, "found_effects", self.found_effects())
+        assert isinstance(self.found_effects, tuple)
+        return self.found_effects
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickling: the effects, without the kernels from which they are computed."""
-        known = self.effects
-        return {**self.__dict__, "found_effects": partial(tuple, known) if known else None}
+        return {**self.__dict__, "found_effects": self.effects}
 
     def __hash__(self) -> int:
         # arguments may be mappings and lists

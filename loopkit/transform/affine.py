@@ -18,7 +18,7 @@ from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
-from loopkit.poly.affine import NotAffineError, add, multiply, subtract, to_aff
+from loopkit.poly.affine import add, is_quasi_affine, multiply, subtract
 from loopkit.poly.bijections import affine_ends, has_one_image, inverse, solutions, two_with_one_image, without_image
 from loopkit.poly.sets import InstanceSet, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops, with_nest
@@ -225,11 +225,9 @@ def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple
         for x in sorted(variables(start).difference(kernel.value_params, kernel.array_args, kernel.temporaries)):
             require_iname(kernel, x)
         inames = [x for x in kernel.inames if x in variables(start)]
-        try:
-            to_aff(start, inames, kernel.value_params)
-        except NotAffineError:
+        if not is_quasi_affine(start, inames, kernel.value_params):
             raise PreconditionError(f"skew needs an affine form in inames and parameters, not '{by}'.", subject=iname,
-                                    hint="skew(knl, 'i', by='29*j % 8'); fix_parameters makes sizes integers") from None
+                                    hint="skew(knl, 'i', by='29*j % 8'); fix_parameters makes sizes integers")
         if not inames:
             raise PreconditionError(f"'{by}' is the same for all iterations around '{iname}'.", subject=iname,
                                     hint=f"shift(knl, '{iname}', '{by}')")
@@ -246,11 +244,9 @@ def _distance(kernel: LoopKernel, by: int | str) -> Expression:
     if not isinstance(by, str):
         return int(by)
     distance = parse_expression(by, what="the distance of a shift")
-    try:
-        to_aff(distance, (), kernel.value_params)
-    except NotAffineError:
+    if not is_quasi_affine(distance, (), kernel.value_params):
         raise PreconditionError(f"shift needs an integer or an affine form in the parameters, not {by!r}.",
-                                subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')") from None
+                                subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')")
     return distance
 
 
@@ -278,13 +274,10 @@ def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Ex
                                 hint='each is like "i = j + 2*k"; several stand in a list, or are parted by commas')
     left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
                    for side in sides)
-    try:
-        # each side by itself: a non-affine term may cancel in the difference
-        for side in (left, right):
-            to_aff(side, inames, kernel.value_params)
-    except NotAffineError:
+    # each side by itself: a non-affine term may cancel in the difference
+    if not all(is_quasi_affine(side, inames, kernel.value_params) for side in (left, right)):
         raise PreconditionError(f"The equation '{shown}' is not affine in {', '.join(inames)} and the parameters.",
-                                subject=shown) from None
+                                subject=shown)
     return subtract(left, right)
 
 

@@ -202,8 +202,8 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
     """
     names = temporary_list(kernel, temporary_names)
     space = as_address_space(address_space)
-    return annotated(kernel, temporaries={t.name: replace(t, address_space=space) if t.name in names else t
-                                          for t in kernel.temporaries.values()})
+    moved = {x: replace(kernel.temporaries[x], address_space=space) for x in names}
+    return annotated(kernel, temporaries={**kernel.temporaries, **moved})
 
 
 @transform

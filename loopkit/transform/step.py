@@ -4,7 +4,6 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
@@ -56,7 +55,7 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
                                       lambda other: function(other, *given, **named), refusal))
             raise
         record = HistoryStep(function.__name__, given, tuple(named.items()), _verdict(kernel, result),
-                             time.perf_counter() - start, Effects((kernel, result)))
+                             time.perf_counter() - start, lambda: tuple(_effects(kernel, result)))
         return result.with_history(kernel.history.then(record),
                                    still_given(result.tree, result.tags, result.given_order))
     TRANSFORMATIONS[function.__name__] = step
@@ -86,20 +85,6 @@ def recordable(argument: Any) -> Any:
             return tuple(argument)
         case _:
             return set_text(argument) or argument
-
-
-@dataclass
-class Effects:
-    """The effects of a step in lines of text, computed once; then it drops both kernels."""
-
-    kernels: tuple[LoopKernel, LoopKernel] | None
-    lines: tuple[str, ...] = field(default=())
-
-    def __call__(self) -> tuple[str, ...]:
-        if self.kernels is not None:
-            self.lines = tuple(_effects(*self.kernels))
-            self.kernels = None
-        return self.lines
 
 
 def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:
