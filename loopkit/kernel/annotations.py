@@ -111,12 +111,12 @@ def _words(kind: Any) -> tuple[str, str]:
         return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}", f"{name} objects"
     parts = [_words(part) for part in inner]
     if issubclass(origin, Mapping):
-        of = f"of {parts[0][1]} to {parts[1][1]}"
-        return f"a mapping {of}", f"mappings {of}"
-    if issubclass(origin, tuple) and inner[-1] is not ...:
-        of = f"({', '.join(one for one, _ in parts)})"
-        return f"a tuple {of}", f"tuples {of}"
-    return f"a list of {parts[0][1]}", f"lists of {parts[0][1]}"
+        name, of = "mapping", f"of {parts[0][1]} to {parts[1][1]}"
+    elif issubclass(origin, tuple) and inner[-1] is not ...:
+        name, of = "tuple", f"({', '.join(one for one, _ in parts)})"
+    else:
+        name, of = "list", f"of {parts[0][1]}"
+    return f"a {name} {of}", f"{name}s {of}"
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -39,10 +39,9 @@ class HistoryStep:
         Side effects are loops reordered or distributed without a given order, changed cells of temporaries, launches,
         and loops of the host.
         """
-        if not isinstance(self.found_effects, tuple):       # the function holds two kernels, the lines do not
-            object.__setattr__(self, "found_effects", self.found_effects())
-        assert isinstance(self.found_effects, tuple)
-        return self.found_effects
+        lines = self.found_effects if isinstance(self.found_effects, tuple) else self.found_effects()
+        object.__setattr__(self, "found_effects", lines)    # the function holds two kernels, the lines do not
+        return lines
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickling: the effects, without the kernels from which they are computed."""

@@ -44,13 +44,9 @@ class Options:
 
 def extent_of_checks(verify: object) -> str:
     """The extent of checks, one of :data:`VERIFY` or a truth value; :raises PreconditionError: it is none of them."""
-    match verify:
-        case True:
-            return "on"
-        case False:
-            return "off"
-        case str() if verify in VERIFY:
-            return verify
-        case _:
-            raise PreconditionError(f"verify={verify!r} is no extent of checks.", subject="verify",
-                                    hint=f"give True, False, or one of {', '.join(VERIFY)}")
+    if isinstance(verify, bool):
+        return "on" if verify else "off"
+    if isinstance(verify, str) and verify in VERIFY:
+        return verify
+    raise PreconditionError(f"verify={verify!r} is no extent of checks.", subject="verify",
+                            hint=f"give True, False, or one of {', '.join(VERIFY)}")

@@ -73,14 +73,12 @@ def _verdict(before: LoopKernel, after: LoopKernel) -> str:
 def recordable(argument: Any) -> Any:
     """*argument* for the history: an iterator becomes a sequence, a mutable value is copied, an isl set is text."""
     match argument:
-        case dict():
+        case Mapping():
             return {k: recordable(v) for k, v in argument.items()}
         case list():
             return list(map(recordable, argument))
         case set():
             return set(argument)
-        case Mapping():
-            return dict(argument)
         case Iterator():
             return tuple(argument)
         case _:
