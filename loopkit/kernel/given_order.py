@@ -68,10 +68,16 @@ def _nests(tree: Tree, tags: Mapping[str, InameTag]) -> Iterator[Chain]:
 
 
 def _chains(pairs: Iterable[Pair]) -> tuple[Chain, ...]:
-    """The longest chains of which each two inames are one of *pairs*, those given last at the end."""
+    """Longest chains that order just *pairs*, those given last at the end."""
     pairs = dict.fromkeys([*dict.fromkeys(reversed([*pairs]))][::-1])
     inames = dict.fromkeys(x for pair in pairs for x in pair)
-    return tuple(dict.fromkeys(_extended(pair, inames, pairs) for pair in pairs))
+    found: list[Chain] = []
+    covered: set[Pair] = set()
+    for pair in pairs:
+        if pair not in covered:
+            found.append(_extended(pair, inames, pairs))
+            covered.update(_pairs(found[-1:]))
+    return tuple(found)
 
 
 def _extended(chain: Chain, inames: Iterable[str], pairs: Collection[Pair]) -> Chain:
