@@ -355,8 +355,7 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
 
 def _shifted(kernel: LoopKernel, iname: str, by: int, tree: Tree, statements: Collection[str]) -> LoopKernel:
     """*kernel* in the order of *tree*, with *by* more for *iname* in *statements*."""
-    return reindex(kernel, Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), by)}), tree,
-                   frozenset(statements))
+    return reindex(kernel, Reindexing((iname,), {iname: add(p.Variable(iname), by)}), tree, frozenset(statements))
 
 
 def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -> LoopKernel:
