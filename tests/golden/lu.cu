@@ -23,8 +23,7 @@ lu_1(float *__restrict__ a, const int n, const int k)
     const int i_inner = threadIdx.y;
     const int j_inner = threadIdx.x;
 
-    if (32*j_outer + 32 <= n && k < 32*j_outer && 8*i_outer + 8 <= n &&
-            k < 8*i_outer) {  // a full tile
+    if (32*j_outer + 32 <= n && k < 32*j_outer && 8*i_outer + 8 <= n && k < 8*i_outer) {  // a full tile
         // update
         a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] =
                 a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] -
