@@ -235,7 +235,7 @@ class CudaPlan:
                 try:
                     self.gpu.driver.synchronize(stream)
                 except DriverError as failure:
-                    raise self._error(failure, launch, addresses, scalars, certain=True) from None
+                    raise self._error(failure, launch, addresses, scalars, is_cause=True) from None
 
     def again(self, code: int, launch: Launch, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int
               ) -> None:
@@ -245,10 +245,10 @@ class CudaPlan:
                 code = launch.enter(addresses, scalars, stream)
         if code != SUCCESS:
             failure = self.gpu.driver.failure(code)
-            raise self._error(failure, launch, addresses, scalars, certain=False) from None
+            raise self._error(failure, launch, addresses, scalars, is_cause=False) from None
 
     def _error(self, failure: DriverError, launch: Launch, addresses: Sequence[int], scalars: Sequence[Scalar], *,
-               certain: bool) -> LaunchError:
+               is_cause: bool) -> LaunchError:
         checked = self.checked
         names = [*checked.array_names, *self.scratch.sizes]
         arrays = {x.name: x.view for x in checked.inputs}
@@ -256,7 +256,7 @@ class CudaPlan:
         sizes = launch.values if isinstance(launch, HostedLaunch) else checked.values
         values = {**sizes, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
-        return launch_error(self.gpu, checked.kernel, launch, failure, lines, certain=certain)
+        return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
 
     # }}}
 
@@ -340,7 +340,7 @@ class CudaPlan:
             if not last:
                 raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
                                   ) from None
-            raise self._error(failure, last[0], addresses, scalars, certain=False) from None
+            raise self._error(failure, last[0], addresses, scalars, is_cause=False) from None
 
     # }}}
 
@@ -364,9 +364,8 @@ class BoundCudaCall:
             self._scratch = plan.scratch.memory(own=True)
         self._addresses = [*addresses, *(pointer for _, pointer in self._scratch)]
         self._scalars = plan.checked.numbers(values)
-        self._launches = None if isinstance(plan.launches, HostedLaunches) else plan.launches
-        for launch in self._launches or ():
-            launch.fix(self._addresses, self._scalars)
+        self._launches = None if isinstance(plan.launches, HostedLaunches) else [
+            (launch.fixed(self._addresses, self._scalars), launch) for launch in plan.launches]
         self._outputs = plan.checked.results(originals, ())
 
     @property
@@ -381,8 +380,8 @@ class BoundCudaCall:
         if self._launches is None:
             self._plan.launch(self._addresses, self._scalars, stream)
             return self._outputs
-        for launch in self._launches:
-            code = launch.again(stream)
+        for enter, launch in self._launches:
+            code = enter(stream)
             if code:
                 self._plan.again(code, launch, self._addresses, self._scalars, stream)
         return self._outputs
