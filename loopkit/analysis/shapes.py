@@ -95,12 +95,12 @@ def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:
     return {a.name: a.shape_like for a in knl.array_args.values() if a.shape_like is not None}
 
 
-def filled_outputs(knl: LoopKernel) -> frozenset[str]:
+def fully_written_outputs(knl: LoopKernel) -> frozenset[str]:
     """The array arguments of which the kernel writes every element, for all sizes and data.
 
     Leaves out an array if isl's budget ends before it is decided; such an output is initialized with zeros.
     """
-    return kept(knl.memo, "filled_outputs", lambda: frozenset(
+    return kept(knl.memo, "fully_written_outputs", lambda: frozenset(
         name for name in knl.array_args if name in knl.written_names and _filled(knl, name)))
 
 

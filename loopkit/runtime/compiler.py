@@ -274,10 +274,10 @@ def _probe(command: tuple[str, ...], cache: DiskCache | None, rungs: Rungs) -> H
     if executable is None:
         return None
     command = (executable, *command[1:])
-    said = run_quietly([*command, "--version"])
-    if said.returncode != 0:
+    shown = run_quietly([*command, "--version"])
+    if shown.returncode != 0:
         return None
-    version = (said.stdout.splitlines() or [""])[0].strip()
+    version = (shown.stdout.splitlines() or [""])[0].strip()
     trial = _trial(command, version, cache, rungs)
     if trial.flags is not None:
         return HostCompiler(command, version, trial.flags, trial.dropped)

@@ -21,8 +21,8 @@ def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess
         return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
                               stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
     except subprocess.TimeoutExpired as err:
-        said = err.stdout or b""
-        text = said if isinstance(said, str) else said.decode(errors="replace")
+        output = err.stdout or b""
+        text = output if isinstance(output, str) else output.decode(errors="replace")
         return subprocess.CompletedProcess(command, 127, text, str(err))
     except OSError as err:
         return subprocess.CompletedProcess(command, 127, "", str(err))
@@ -30,12 +30,12 @@ def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess
 
 def rejected(compiler: str, kernel: str, source: str, log: str, line: int | None, *, hint: str) -> CompilerError:
     """The error for kernel *kernel* whose text is *source*."""
-    said = log.strip().splitlines()[:_MOST_LINES]
+    lines = log.strip().splitlines()[:_MOST_LINES]
     where = ""
     if line is not None:
         where = f" at line {line}"
-        said = [*_neighbours(source, line), "", *said]
-    return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(said), hint=hint)
+        lines = [*_neighbours(source, line), "", *lines]
+    return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(lines), hint=hint)
 
 
 def _neighbours(source: str, number: int) -> list[str]:

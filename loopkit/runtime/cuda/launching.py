@@ -257,21 +257,25 @@ Launch = PreparedLaunch | PreparedClear | HostedLaunch
 Launches = Sequence[PreparedLaunch | PreparedClear] | HostedLaunches
 
 
-class GpuProgram:
-    """The functions of a text on one GPU.
+_modules: dict[tuple[Gpu, bytes], int] = {}
+_lock = threading.Lock()
+
+
+def loaded_functions(gpu: Gpu, cubin: bytes, launches: Sequence[GeneratedKernel]) -> Mapping[str, int]:
+    """The functions of *launches* in *cubin* on *gpu*, by name.
 
     Their module stays loaded for the life of the process: a CUDA graph may launch them after the kernel is deleted.
     """
-
-    def __init__(self, gpu: Gpu, cubin: bytes, launches: tuple[GeneratedKernel, ...]) -> None:
-        self.gpu = gpu
-        driver = gpu.driver
-        with gpu:
-            module = _module(gpu, cubin)
-            self.functions = {launch.name: driver.function(module, launch.name) for launch in launches}
-            for launch in launches:
-                if launch.dynamic_shared_bytes:
-                    driver.allow_shared_bytes(self.functions[launch.name], launch.dynamic_shared_bytes)
+    with gpu:
+        key = gpu, hashlib.sha256(cubin).digest()
+        with _lock:
+            if key not in _modules:
+                _modules[key] = gpu.driver.load_module(cubin)
+        functions = {launch.name: gpu.driver.function(_modules[key], launch.name) for launch in launches}
+        for launch in launches:
+            if launch.dynamic_shared_bytes:
+                gpu.driver.allow_shared_bytes(functions[launch.name], launch.dynamic_shared_bytes)
+    return functions
 
 
 def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> None:
@@ -283,19 +287,6 @@ def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> No
     if launch.ticketed and prod(grid) > _MOST_COUNTED:
         raise LimitError("blocks that are counted", _MOST_COUNTED, prod(grid), where=f"'{launch.name}' on {gpu}",
                          hint="split by more")
-
-
-_modules: dict[tuple[Gpu, bytes], int] = {}
-_lock = threading.Lock()
-
-
-def _module(gpu: Gpu, cubin: bytes) -> int:
-    """The module of *cubin* on *gpu*, whose context is current; loaded once."""
-    key = gpu, hashlib.sha256(cubin).digest()
-    with _lock:
-        if key not in _modules:
-            _modules[key] = gpu.driver.load_module(cubin)
-        return _modules[key]
 
 
 # {{{ failures

@@ -163,7 +163,7 @@ class CudaPlan:
             return None
         if not self.checked.outputs:
             return self.stream_if_fixed
-        return self.streams.only if self._libraries_only and not self._copies else None
+        return self.streams.only if self._libraries_only else None
 
     @cached_property
     def _copies(self) -> bool:
@@ -176,7 +176,7 @@ class CudaPlan:
         kinds = [*(x.kind for x in self.checked.outputs), *([self.scratch.kind] if self.scratch.sizes else [])]
         # waiting for a stream, or for an event on one, needs the context
         return (self.streams.only is not None and self.streams.chosen is None and not self.debug
-                and all(kind is not None and kind.name in _SEE_TO_CONTEXTS for kind in kinds))
+                and not self._copies and all(kind is not None and kind.name in _SEE_TO_CONTEXTS for kind in kinds))
 
     def _run_directly(self, stream: Callable[[], int]) -> Run:
         check, results, scalars = self.checked.check, self.checked.results, self.checked.scalars
@@ -265,22 +265,16 @@ class CudaPlan:
     def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
         self.checked.check(addresses)
         scalars = self.checked.numbers(values)
-        with reported(self.gpu, self.checked.kernel):
+        outputs = self.checked.outputs
+        lock = self.gpu.lock if self._copies else nullcontext()
+        with reported(self.gpu, self.checked.kernel), lock, nullcontext() if self._libraries_only else self.gpu:
             if self._copies:
-                with self.gpu.lock, self.gpu:
-                    return self._results(originals, self._staged(values, addresses, scalars))
-            with nullcontext() if self._libraries_only else self.gpu:
-                return self._results(originals, self._allocating(addresses, scalars))
-
-    def _results(self, originals: Sequence[Any], made: Sequence[Any]) -> Outputs:
-        return self.checked.results(originals, [
-            x.kind.handed_out(a) for x, a in zip(self.checked.outputs, made, strict=True)])
-
-    def _allocating(self, addresses: list[int], scalars: Sequence[Scalar]) -> list[Any]:
-        made = [x.new(self.gpu.ordinal) for x in self.checked.outputs]
-        pointers = [x.kind.signature(a)[1] for x, a in zip(self.checked.outputs, made, strict=True)]
-        self._run([*addresses, *pointers], scalars, 0, wait=self.streams.wait)
-        return made
+                made = self._staged(values, addresses, scalars)
+            else:
+                made = [x.new(self.gpu.ordinal) for x in outputs]
+                pointers = [x.kind.signature(a)[1] for x, a in zip(outputs, made, strict=True)]
+                self._run([*addresses, *pointers], scalars, 0, wait=self.streams.wait)
+            return self.checked.results(originals, [x.kind.exported(a) for x, a in zip(outputs, made, strict=True)])
 
     def _staged(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar]) -> list[Any]:
         """A call with arrays in the host's memory: they are copied to the GPU, and back if they are written."""
