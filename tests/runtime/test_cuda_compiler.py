@@ -308,10 +308,10 @@ def test_compiles_once(tmp_path: Path) -> None:
     assert load(counting, cache) == first
     assert counting.calls == ["reverse"]
     key = next(tmp_path.glob("*.loopkit-record")).name.partition(".")[0]
-    record = cache.get_record(key)
-    assert record is not None
-    assert record["options"] == ["-arch=sm_90", "-std=c++17", "--ptxas-options=-v"]
-    assert parse_ptxas_log(str(record["log"]))["reverse"].static_shared == 1024
+    entry = cache.lookup(key, ".cubin")
+    assert entry is not None
+    assert entry.facts["options"] == ["-arch=sm_90", "-std=c++17", "--ptxas-options=-v"]
+    assert parse_ptxas_log(str(entry.facts["log"]))["reverse"].static_shared == 1024
 
 
 def test_the_version_that_is_expected_is_the_one_that_is_loaded() -> None:

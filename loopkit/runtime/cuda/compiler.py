@@ -19,7 +19,7 @@ from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.cuda.binary import FILE_NAME, Binary, CudaCompiler, compile_options, parse_ptxas_log
 from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc, headers_identity, needs_headers
-from loopkit.runtime.processes import dump, run_quietly, version
+from loopkit.runtime.processes import dump, run_quietly, translated, version
 from loopkit.target.cuda import CudaTarget
 
 _SUFFIX = ".cubin"
@@ -55,12 +55,7 @@ class Nvcc(CudaCompiler):
     name: ClassVar[str] = "nvcc"
 
     def translated(self, source: str, target: CudaTarget, form: str) -> tuple[bytes | None, str]:
-        with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
-            text, result = Path(place, FILE_NAME), Path(place, "kernel.out")
-            text.write_text(source, encoding="utf-8")
-            done = run_quietly([self.command, *compile_options(target), f"-{form}", "-o", str(result), str(text)])
-            log = (done.stdout + done.stderr).replace(str(text), FILE_NAME)
-            return result.read_bytes() if done.returncode == 0 and result.exists() else None, log
+        return translated([self.command, *compile_options(target), f"-{form}"], source, FILE_NAME)
 
 
 def find_nvcc() -> Nvcc | None:
