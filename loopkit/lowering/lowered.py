@@ -348,14 +348,12 @@ class Stage:
 
     :ivar result: the part of a lowered kernel that it changes, which prints as its result.
     :ivar check: raises an :class:`InternalError` if the result is not well-formed; tests check each stage.
-    :ivar always: *check* runs outside of tests, too.
     """
 
     name: str
     result: Literal["kernel", "schedule", "storages", "launches", "order", "program"]
     run: Callable[[Lowered], Lowered]
     check: Callable[[Lowered], None]
-    always: bool = False
 
 
 @dataclass(frozen=True)
