@@ -39,10 +39,9 @@ def schedule(knl: LoopKernel, apart: frozenset[Pair] = frozenset(), *, refused: 
     :arg apart: pairs of statements that must not be in one launch for other reasons.
     :arg refused: the order may be illegal. A loop that the host would have to run and cannot stays in its launch.
     """
-    tree = sequential(knl.tree, knl.tags, ())
     launches: list[LaunchBody] = []
-    order = _Splitter(knl, apart, launches, refused).split(tree, ())
-    return Schedule(knl, tree, tuple(launches), order, apart)
+    order = _Splitter(knl, apart, launches, refused).split(_sequential(knl.tree, knl.tags, ()), ())
+    return Schedule(knl, tuple(launches), order, apart)
 
 
 def launches_of(knl: LoopKernel) -> dict[str, SchedulePoint]:
@@ -166,18 +165,18 @@ def without_idle_auto(knl: LoopKernel) -> LoopKernel:
     return loops if next(violations(loops), None) is None else knl
 
 
-def sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...]) -> Tree:
+def _sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...]) -> Tree:
     """*tree* without parallel loops, and with ``ilp`` and ``vec`` loops around single statements."""
     match tree:
         case Loop(iname, body):
             tag = tags.get(iname)
             if is_parallel(tag):
-                return sequential(body, tags, pending)
+                return _sequential(body, tags, pending)
             if is_innermost(tag):
-                return sequential(body, tags, (*pending, iname))
-            return Loop(iname, sequential(body, tags, pending))
+                return _sequential(body, tags, (*pending, iname))
+            return Loop(iname, _sequential(body, tags, pending))
         case Seq(children):
-            return seq(*(sequential(c, tags, pending) for c in children))
+            return seq(*(_sequential(c, tags, pending) for c in children))
         case Leaf():
             return nest(tuple(vectors_last(pending, lambda x: x, tags)), tree)
         case _:
