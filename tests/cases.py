@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 import loopkit as lk
+from tests.deep import shared
 from tests.vector_kernels import anywhere, axpy_vec, matmul_vec, neighbours_anywhere, stencil_2d_vec
 
 Arrays = dict[str, Any]
@@ -22,6 +24,7 @@ _F64 = np.dtype(np.float64)
 class Case:
     """A kernel, the sizes to run it at, its inputs and the expected outputs.
 
+    :ivar fresh: makes the kernel; :attr:`make` is the same for tests that may share one kernel.
     :ivar data: from sizes and a random generator to the arguments of a call.
     :ivar expected: from the arguments (before the call) to the outputs by name.
     :ivar sizes: several ragged ones.
@@ -29,11 +32,15 @@ class Case:
     """
 
     name: str
-    make: Callable[[], lk.LoopKernel]
+    fresh: Callable[[], lk.LoopKernel]
     data: Callable[..., Arrays]
     expected: Callable[[Arrays], Mapping[str, np.ndarray]]
     sizes: Sequence[tuple[int, ...]]
     dtype: np.dtype[Any] = F32_
+
+    @cached_property
+    def make(self) -> Callable[[], lk.LoopKernel]:
+        return shared(self.fresh)
 
 
 def _rand(rng: np.random.Generator, *shape: int) -> np.ndarray:

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import cache
+from typing import TypeVar, cast
 from zlib import crc32
 
 DEEP = os.environ.get("LOOPKIT_DEEP") == "1"
 
 T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def amount(examples: int) -> int:
@@ -24,3 +26,11 @@ def some(cases: Sequence[T], every: int, name: Callable[[T], str] = str) -> list
     """
     chosen = sorted(cases, key=lambda case: crc32(name(case).encode()))[:-(-len(cases) // every)]
     return [case for case in cases if case in chosen]
+
+
+def shared(make: Function) -> Function:
+    """*make*, called once for each of its arguments by all tests of a process; in a deep run, each test calls it anew.
+
+    For kernels that tests only look at or run: what is found out about a kernel is not found out again.
+    """
+    return make if DEEP else cast(Function, cache(make))

@@ -90,7 +90,7 @@ def test_cuda_without_full_tiles_compiles(name: str) -> None:
 @pytest.mark.deep(every=2)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_text_is_the_same_each_time(name: str) -> None:
-    again = BY_NAME[name].make()
+    again = BY_NAME[name].fresh()
     assert again == kernel(name)
     assert lk.generate_code(again, target="cuda") == cuda(name)
 
@@ -99,9 +99,9 @@ def test_text_is_the_same_each_time(name: str) -> None:
 @pytest.mark.parametrize("name", BY_NAME)
 def test_text_does_not_depend_on_what_was_asked_before(name: str) -> None:
     """isl simplifies sets in place, whenever it is asked about them."""
-    fresh, used = BY_NAME[name].make(), BY_NAME[name].make()
+    fresh, used = BY_NAME[name].fresh(), BY_NAME[name].fresh()
     shown = str(fresh)
-    assert used == BY_NAME[name].make()
+    assert used == BY_NAME[name].fresh()
     lk.lower(used)
     assert str(used) == shown
     assert lk.generate_code(used) == lk.generate_code(fresh)

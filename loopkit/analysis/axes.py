@@ -33,6 +33,12 @@ def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...
                      lambda _, own: joined(tuple(iname_extent(kernel, x) for x in inames), own))
 
 
+def with_leading_axis(kernel: LoopKernel, names: Collection[str], subscript: Expression, extent: Expression
+                      ) -> LoopKernel:
+    """*kernel* with one more axis for the temporaries *names*, the first, with this *subscript* in all accesses."""
+    return _reshaped(kernel, names, lambda _, own: (subscript, *own), lambda _, own: (extent, *own))
+
+
 def without_axes(kernel: LoopKernel, axes: Mapping[str, Collection[int]]) -> LoopKernel:
     """*kernel* without the *axes* of each temporary. The dependences stay the same, as values do."""
     def rest(name: str, own: _Axes) -> _Axes:

@@ -1,10 +1,7 @@
 """Temporaries that carry values between the blocks of one launch: a reader waits for an inter-block flag.
 
-Blocks are numbered by tickets in the order in which they start, and a block waits only for blocks with smaller
-numbers. So the unfinished block with the smallest number never waits, and no deadlock is possible.
-
-The condition: each element that is read has exactly one write. It is a must-write, in a block with a smaller number
-than the reader's, or earlier in the same block. So the value does not depend on the speed of blocks.
+Each element that is read has exactly one write. It is a must-write, in a block with a smaller ticket than the reader's,
+or earlier in the same block. So no block waits forever, and the value does not depend on the speed of blocks.
 """
 from __future__ import annotations
 
@@ -69,9 +66,8 @@ def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int,
 
 
 def _require_known(knl: LoopKernel, a: Access) -> None:
-    """:raises UndecidedError: data decides which element is accessed, or whether it is written.
-
-    :raises StorageError: the element is updated, or a condition or a bound reads it.
+    """:raises UndecidedError, StorageError: data decides which element is accessed or whether it is written; a
+    condition or a bound reads it, or it is updated.
     """
     s = knl.statement_by_id[a.statement]
     if a.is_write and (s.combine is not None or accesses_to(knl, s.id, a.array, is_write=False)):

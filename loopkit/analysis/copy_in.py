@@ -8,7 +8,7 @@ expression reads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 import pymbolic.primitives as p
@@ -170,16 +170,8 @@ class _Reference:
     theirs: tuple[Expression, ...]
 
 
-@dataclass
-class _EqualParts:
-    """The parts that must be equal for two expressions of one form to have one value.
-
-    :ivar affine: affine parts of the copy's expression, and the corresponding parts of the reader's.
-    :ivar references: all reads from memory.
-    """
-
-    affine: list[tuple[Expression, Expression]] = field(default_factory=list)
-    references: dict[_Reference, None] = field(default_factory=dict)
+#: Parts that must have equal values for two expressions of one form: two affine expressions, or reads from memory.
+_Parts = tuple[Expression, Expression] | _Reference
 
 
 def _not_covered(taken: _Step, use: _StagedRead, pairs: Map) -> Iterator[Refusal]:
@@ -193,50 +185,46 @@ def _not_covered(taken: _Step, use: _StagedRead, pairs: Map) -> Iterator[Refusal
 
 def _another_value(taken: _Step, use: _StagedRead, pairs: Map) -> tuple[Iterable[_Reference], list[Refusal]]:
     """The reads that must find equal values for the copy to have the reader's value, and refusals if they differ."""
-    copy = taken.copy
+    copy, points = taken.copy, analysis_domain(taken.after, taken.copy)
     value = expanded_expression(taken.after, copy)
-    equal_parts = _EqualParts()
-    points = analysis_domain(taken.after, copy)
-    same_form = _align(value, use.original, (points, use.domain), taken.before, equal_parts)
-    equal: Map = same_element(subscripts_on(points, tuple(new for new, _ in equal_parts.affine)),
-                              subscripts_on(use.domain, tuple(old for _, old in equal_parts.affine)))
-    if pairs.is_empty() or (same_form and pairs.is_subset(equal)):
-        return equal_parts.references, []
-    wrong = pairs.subtract(equal) if same_form else pairs
-    return equal_parts.references, [Refusal(
-        BrokenPairs(taken.after, copy.id, use.reader.id, wrong, copy.written, "value", element_of_sink(use.cells)),
+    parts = list(_aligned(value, use.original, (points, use.domain), taken.before))
+    references = dict.fromkeys(part for part in parts if isinstance(part, _Reference))
+    if pairs.is_empty():
+        return references, []
+    if None not in parts:
+        affine = [part for part in parts if isinstance(part, tuple)]
+        equal: Map = same_element(subscripts_on(points, tuple(new for new, _ in affine)),
+                                  subscripts_on(use.domain, tuple(old for _, old in affine)))
+        if pairs.is_subset(equal):
+            return references, []
+        pairs = pairs.subtract(equal)
+    return references, [Refusal(
+        BrokenPairs(taken.after, copy.id, use.reader.id, pairs, copy.written, "value", element_of_sink(use.cells)),
         f"{taken.name}: '{copy.id}' would copy '{value}' where '{use.reader.id}' reads '{use.original}'.",
         doubt=use.doubt)]
 
 
-def _align(new: Expression, old: Expression, points: tuple[InstanceSet, InstanceSet], knl: LoopKernel,
-           equal_parts: _EqualParts) -> bool:
-    """Do both have the same form, at the *points* of the copy and of the reader? *equal_parts* collects the parts to
-    compare.
-    """
+def _aligned(new: Expression, old: Expression, points: tuple[InstanceSet, InstanceSet], knl: LoopKernel
+             ) -> Iterator[_Parts | None]:
+    """The parts that must be equal, at the *points* of the copy and of the reader; ``None``: two forms differ."""
     if is_known(points[0], knl.value_params, new) and is_known(points[1], knl.value_params, old):
-        equal_parts.affine.append((new, old))
-        return True
-    if type(new) is not type(old):
-        return False
-    parts = children(new), children(old)
-    match new:
-        case p.Subscript(aggregate=p.Variable(name=name)):
-            assert isinstance(old, p.Subscript)
-            equal_parts.references[_Reference(name, new.index_tuple, old.index_tuple)] = None
-            parts = new.index_tuple, old.index_tuple
-            if new.aggregate != old.aggregate:
-                return False
-        case p.Variable(name=name):
-            if name in knl.temporaries or name in knl.array_args:
-                equal_parts.references[_Reference(name, (), ())] = None
-            return new == old and name not in knl.value_params.union(points[0].inames)
-        case _ if not parts[0]:
-            return new == old
-        case _ if head_of(new) != head_of(old):
-            return False
-    return len(parts[0]) == len(parts[1]) and all(
-        _align(a, b, points, knl, equal_parts) for a, b in zip(*parts, strict=True))
+        yield new, old
+        return
+    ours, theirs = children(new), children(old)
+    if isinstance(new, p.Variable):
+        if new != old or new.name in knl.value_params.union(points[0].inames):
+            yield None
+        elif new.name in knl.temporaries or new.name in knl.array_args:
+            yield _Reference(new.name, (), ())
+    elif type(new) is not type(old) or head_of(new) != head_of(old) or len(ours) != len(theirs) \
+            or not (ours or new == old):
+        yield None
+    else:
+        if isinstance(new, p.Subscript) and isinstance(old, p.Subscript) and isinstance(new.aggregate, p.Variable):
+            yield _Reference(new.aggregate.name, ours[1:], theirs[1:]) if new.aggregate == old.aggregate else None
+            ours, theirs = ours[1:], theirs[1:]
+        for a, b in zip(ours, theirs, strict=True):
+            yield from _aligned(a, b, points, knl)
 
 # }}}
 

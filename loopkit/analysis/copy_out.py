@@ -2,20 +2,10 @@
 
 It compares the kernels before and after the step. The new statements are the *copy-in*, which writes the buffer, and
 the *copy-out*, which writes the array. A *tile* is one iteration of the loops that copy-in, users and copy-out share.
-Three functions differ in their conditions:
-
-- :func:`require_buffered`, for an argument: in each tile, the flow through the buffer's cells equals the flow through
-  the elements, and all written elements are copied out. The copies take over the dependences between users and
-  statements outside of their tile.
-- :func:`require_values_buffered`, for a temporary: the flow through copy-in and copy-out equals the flow before.
-- :func:`require_collected`, for atomic updates: in each tile the copy-in sets all cells to the neutral element, and
-  the copy-out combines each cell once with the element that its users updated. As updates run in any order and
-  grouping, the array has its old value after the copy-out of the last user's tile. A dependence of a user becomes one
-  of its tile's copy-out.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import chain
@@ -43,11 +33,11 @@ from loopkit.expr.nodes import Neutral
 from loopkit.kernel.dependence import Dependence, writing_ends
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.affine import is_quasi_affine, subtract
+from loopkit.poly.affine import add, is_quasi_affine, subtract
 from loopkit.poly.elements import outside
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.relations import same_element, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set
+from loopkit.poly.sets import Map, Set
 
 #: The times of copy-in, users and copy-out in a tile.
 _COPY_IN, _USER, _COPY_OUT = 0, 1, 2
@@ -70,9 +60,19 @@ class _Step:
         return tuple(s for s in self.after.statements if s.id in ids and s.id in self.before.statement_by_id)
 
     @cached_property
+    def accesses(self) -> list[Access]:
+        """The accesses of the users to the array before the step."""
+        ids = {s.id for s in self.users}
+        return [a for a in accesses_by_array(self.before)[self.array] if a.statement in ids]
+
+    @cached_property
     def copies(self) -> tuple[Statement, ...]:
         """The copy-in and the copy-out, if the step made them."""
         return tuple(s for s in self.after.statements if s.id not in self.before.statement_by_id)
+
+    def of_copies(self, *, is_write: bool) -> list[Access]:
+        """The accesses of the copies to the array: the copy-in reads it, the copy-out writes it."""
+        return [a for s in self.copies for a in accesses_to(self.after, s.id, self.array, is_write=is_write)]
 
     @cached_property
     def copy_out(self) -> Statement:
@@ -83,14 +83,13 @@ class _Step:
         """The inames of the loops around the buffer."""
         return tuple(x for x in self.copy_out.inames if all(x in s.inames for s in self.users))
 
-    def in_tile(self, inames: tuple[str, ...], relation: Map | None = None) -> Map:
-        """From instances to their tile; if *relation* maps instances to elements, to (tile, element)."""
-        tiles: Map = subscript_relation(inames, tuple(map(p.Variable, self.tile)))
-        return tiles if relation is None else tiles.flat_range_product(relation)
+    def in_tile(self, inames: tuple[str, ...]) -> Map:
+        """From instances to their tile."""
+        return subscript_relation(inames, tuple(map(p.Variable, self.tile)))
 
     def elements(self, a: Access) -> Map:
         """From instances to (tile, element)."""
-        return self.in_tile(a.domain.inames, a.relation)
+        return self.in_tile(a.domain.inames).flat_range_product(a.relation)
 
     def time(self, a: Access) -> tuple[tuple[str, int], ...]:
         """The time of a user's access within a tile: only accesses of one tile are compared."""
@@ -111,10 +110,7 @@ class _Step:
                        doubt=doubt_of(self.after, a))
 
     def other_values(self, wanted: Flow, found: Flow, doubt: str | None) -> Iterator[Refusal]:
-        """Refusals of lost values, or of wrong values if none is lost.
-
-        A lost value often leaves a wrong one in its place.
-        """
+        """Refusals of lost values, or of wrong ones if none is lost: a lost value often leaves a wrong one."""
         wrong = list(wrong_values(wanted, found))
         for w in [w for w in wrong if w.is_lost] or wrong:
             yield self.of_values(w, doubt)
@@ -135,7 +131,7 @@ class _Step:
             d, pair = moved.d, (moved.after.source, moved.after.sink)
             if moved.after is d or d.assumed:
                 continue
-            relation = moved.after.relation.intersect(moved.accessing(self.after, self.array))
+            relation = moved.on_one_element(self.after).relation
             if users.issuperset((d.source, d.sink)):        # within a tile the flow of the buffer keeps the order
                 relation = relation.subtract(same_element(*(
                     self.in_tile(self.after.statement_by_id[s].inames) for s in pair)))
@@ -168,133 +164,96 @@ def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: st
 
 # {{{ of an argument: within one tile
 
-@dataclass(frozen=True)
-class _Tile:
-    """The accesses to the array in one tile; there may be no copy-in."""
-
-    users: Sequence[Access]
-    copies_in: Sequence[Access]
-    copy_out: Access
-
-    @classmethod
-    def of(cls, taken: _Step) -> _Tile:
-        users = {s.id for s in taken.users}
-        # the copy-in reads the array, the copy-out writes it
-        copies = [next(a for a in accesses_of(taken.after, s) if a.array == taken.array) for s in taken.copies]
-        [copy_out] = (a for a in copies if a.is_write)
-        return cls([a for a in accesses_by_array(taken.before)[taken.array] if a.statement in users],
-                   [a for a in copies if not a.is_write], copy_out)
-
-
 def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str) -> None:
-    """Refuse *after* if its users of *buffer* may leave something else in *array* than they do in *before*.
+    """Refuse *after* if its users of *buffer* may leave something else in the argument *array* than in *before*.
+
+    In each tile, the flow through the cells of the buffer must be that through the elements, and all written elements
+    must be copied out. The copies take over the dependences between users and statements outside of their tile.
 
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: it may, depending on subscripts or conditions that are not affine.
     """
     taken = _Step(before, after, array, buffer, step)
-    tile = _Tile.of(taken)
-    found = [taken.outside_of_buffer(), _wrong_flow(taken, tile), _not_copied_out(taken, tile)]
+    [copy_out] = taken.of_copies(is_write=True)
+    found = [taken.outside_of_buffer(), _wrong_flow(taken, copy_out), _not_copied_out(taken, copy_out)]
     if not before.obligations:              # else some dependence may be assumed, and does not bind
-        found.append(_unbound(taken, tile))
+        found.append(_unbound(taken, copy_out))
     refuse_smallest(chain(*found), f"{step}: whether '{array}' holds the same values afterwards")
 
 
-def _wrong_flow(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
+def _wrong_flow(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
     """Refusals where the flow through the buffer's cells in a tile differs from the flow through the elements."""
-    accesses = [*tile.users, *tile.copies_in, tile.copy_out]
+    users, copies_in = taken.accesses, taken.of_copies(is_write=False)
+    accesses = [*users, *copies_in, copy_out]
+    elements = [taken.elements(a) for a in accesses]
     # the copy-in writes the elements that it reads into the buffer, the copy-out reads them there
-    steps = [TimedAccess(taken.elements(a), a.is_write, is_must_write(a), (("at", _USER), *taken.time(a)))
-             for a in tile.users]
-    steps += [TimedAccess(taken.elements(a), True, True, (("at", _COPY_IN),)) for a in tile.copies_in]
-    steps.append(TimedAccess(taken.elements(tile.copy_out), False, False, (("at", _COPY_OUT),)))
-    unloaded = reduce(Set.subtract, (taken.elements(a).range() for a in tile.copies_in),
-                      reduce(Set.union, (taken.elements(a).range() for a in accesses)))
+    steps = [TimedAccess(own, a.is_write, is_must_write(a), (("at", _USER), *taken.time(a)))
+             for a, own in zip(users, elements, strict=False)]
+    loaded = elements[len(users):-1]
+    steps += [TimedAccess(own, True, True, (("at", _COPY_IN),)) for own in loaded]
+    steps.append(TimedAccess(elements[-1], False, False, (("at", _COPY_OUT),)))
+    unloaded = reduce(Set.subtract, map(Map.range, loaded), reduce(Set.union, map(Map.range, elements)))
     if not unloaded.is_empty():
         # a value from before the copy-in is not in the buffer
         steps.append(TimedAccess(unloaded.identity(), True, True, (("at", _COPY_IN - 1),)))
     wanted: list[tuple[Pair, Map]] = []
-    for i, j, relation in value_flow(steps, joint_must_writes(taken.before, tile.users)):
+    for i, j, relation in value_flow(steps, joint_must_writes(taken.before, users)):
         if i == len(accesses):
             yield taken.of_points(accesses[j], relation.range(), "read", "has not been loaded")
         else:
             wanted.append(((accesses[i].statement, accesses[j].statement), relation))
     yield from taken.other_values(joined(wanted), relations_of(taken.after, taken.buffer, "flow"),
-                                  doubt_of(taken.before, *tile.users))
+                                  doubt_of(taken.before, *users))
 
 
-def _not_copied_out(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
-    for write in tile.users:
-        kept = same_element(taken.elements(tile.copy_out), taken.elements(write)).range()
-        lost = write.domain.set.subtract(kept)
-        if write.is_write and not lost.is_empty():
-            yield taken.of_points(write, lost, "write", "is not stored after it")
+def _not_copied_out(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
+    for write in (a for a in taken.accesses if a.is_write):
+        kept = same_element(taken.elements(copy_out), taken.elements(write)).range()
+        yield taken.of_points(write, write.domain.set.subtract(kept), "write", "is not stored after it")
 
 # }}}
 
 
 # {{{ of an argument: between tiles, and with other statements
 
-def _unbound(taken: _Step, tile: _Tile) -> Iterator[Refusal]:
+def _unbound(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
     """Refusals of pairs of accesses, one of them a write, whose order no dependence keeps after the step."""
     known = relations_of(taken.after, taken.array)
-    stored = taken.elements(tile.copy_out)
-    for copy_in in tile.copies_in:
-        once = {(copy_in.statement, tile.copy_out.statement): same_element(taken.elements(copy_in), stored)}
-        yield from (taken.of_values(WrongValue(*pair, pairs, is_lost=True)) for pair, pairs in beyond(once, known))
+    copies_in = taken.of_copies(is_write=False)
+    for copy_in in copies_in:
+        once = same_element(taken.elements(copy_in), taken.elements(copy_out))
+        yield from (taken.of_values(WrongValue(*pair, pairs, is_lost=True))
+                    for pair, pairs in beyond({(copy_in.statement, copy_out.statement): once}, known))
         yield from _read_out_of_order(taken, copy_in, known)
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
-        own = [taken.elements(a) for a in tile.users if a.statement == statement and a.is_write == is_write]
-        if not own:
-            return [End(statement, is_write)]
+        own = [taken.elements(a) for a in taken.accesses if a.statement == statement and a.is_write == is_write]
         return [End(a.statement, a.is_write, same_element(reduce(Map.union, own), taken.elements(a)))
-                for a in (*tile.copies_in, *([tile.copy_out] if is_write else []))]
+                for a in (*copies_in, *([copy_out] if is_write else []))] if own else [End(statement, is_write)]
     yield from taken.unbound(ends, known)
 
 
 def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refusal]:
-    """Refusals of a copy-in that reads an element while another statement writes it.
-
-    The value of an element that is copied in and not used does not matter.
-    """
-    for w in accesses_by_array(taken.after)[taken.array]:
-        if w.is_write:
-            pairs = same_element(load.relation, w.relation)
-            pairs = without(pairs, known, (load.statement, w.statement))
-            pairs = without(pairs.reverse(), known, (w.statement, load.statement)).reverse()
-            if not pairs.is_empty():
-                yield Refusal(BrokenPairs(taken.after, load.statement, w.statement, pairs, taken.array, "anti",
-                                          element_of_source(load.subscript_relation)),
-                              f"{taken.name}: nothing would keep '{w.statement}' from writing what '{load.statement}' "
-                              "reads at that moment.", after=taken.after, doubt=doubt_of(taken.after, load, w))
+    """Refusals of a copy-in that reads an element while another statement writes it, even if no user reads it."""
+    for w in (a for a in accesses_by_array(taken.after)[taken.array] if a.is_write):
+        pairs = without(same_element(load.relation, w.relation), known, (load.statement, w.statement))
+        pairs = without(pairs.reverse(), known, (w.statement, load.statement)).reverse()
+        yield Refusal(BrokenPairs(taken.after, load.statement, w.statement, pairs, taken.array, "anti",
+                                  element_of_source(load.subscript_relation)),
+                      f"{taken.name}: nothing would keep '{w.statement}' from writing what '{load.statement}' reads at "
+                      "that moment.", after=taken.after, doubt=doubt_of(taken.after, load, w))
 
 # }}}
 
 
 # {{{ of atomic updates
 
-@dataclass(frozen=True)
-class _Lifted:
-    """The instances of *statement* with further coordinates for its unknown subscripts, each any within the array.
-
-    :ivar cells: to (tile, cell of the buffer).
-    :ivar elements: to (tile, element of the array).
-    """
-
-    statement: Statement
-    points: InstanceSet
-    cells: Map
-    elements: Map
-
-    @property
-    def own(self) -> Map:
-        """From the points to the instances."""
-        return subscript_relation(self.points.inames, tuple(map(p.Variable, self.statement.inames)))
-
-
 def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str) -> None:
-    """Refuse *after* if its users of *buffer* may leave something else in *array* than they do in *before*.
+    """Refuse *after* if its atomic updates of *buffer* may leave something else in *array* than they do in *before*.
+
+    In each tile, the copy-in must set all cells to the neutral element, and the copy-out combine each cell once with
+    the element that its users updated. As updates run in any order and grouping, the array has its old value after the
+    copy-out of the last user's tile. A dependence of a user becomes one of its tile's copy-out.
 
     :raises IllegalTransformError: with the instances and the sizes.
     """
@@ -302,24 +261,23 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
     [copy_in] = (s for s in taken.copies if s.written == buffer)
     copy_out = taken.copy_out
     collects = _collects(taken, copy_in)
-    load = _lifted(taken, after, copy_in, copy_in.assignee, copy_in.assignee)
-    store = _lifted(taken, after, copy_out, copy_out.expression, copy_out.assignee)
-    outside_of = [a for a in (*accesses_of(after, copy_in), *accesses_of(after, copy_out)) if a.array == buffer
+    _, loaded, _ = _lifted(taken, after, copy_in, copy_in.assignee, copy_in.assignee)
+    _, cells, elements = _lifted(taken, after, copy_out, copy_out.expression, copy_out.assignee)
+    outside_of = [a for s in (copy_in, copy_out) for a in accesses_of(after, s) if a.array == buffer
                   and outside(a.relation, after.temporaries[buffer].shape or (), after.assumptions) is not None]
-    if not collects or outside_of or not store.cells.is_injective() \
-            or not store.cells.range().is_subset(load.cells.range()):
+    if not collects or outside_of or not cells.is_injective() or not cells.range().is_subset(loaded.range()):
         raise InternalError(f"{step}: the buffer of '{array}' in '{after.name}' does not hold what is added to it.")
     found: list[Refusal] = []
     stores: dict[str, Map] = {}
     for u in taken.users:
-        own = _lifted(taken, before, u, u.assignee, before.statement_by_id[u.id].assignee)
-        stored = same_element(own.cells, store.cells)
-        arrived = stored.apply_range(store.elements)
+        instances, own_cells, updated = _lifted(taken, before, u, u.assignee, before.statement_by_id[u.id].assignee)
+        stored = same_element(own_cells, cells)
+        arrived = stored.apply_range(elements)
         found += [Refusal(
-            BrokenPairs.of_points(after, u.id, u.id, own.own.intersect_domain(wrong.domain()).range(), array),
+            BrokenPairs.of_points(after, u.id, u.id, instances.intersect_domain(wrong.domain()).range(), array),
             f"{step}: what '{u.id}' adds to '{array}' would not be stored, or elsewhere.", after=after)
-            for wrong in (own.elements.subtract(arrived), arrived.subtract(own.elements)) if not wrong.is_empty()]
-        stores[u.id] = own.own.reverse().apply_range(stored)
+            for wrong in (updated.subtract(arrived), arrived.subtract(updated))]
+        stores[u.id] = instances.reverse().apply_range(stored)
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
         return [End(copy_out.id, is_write, stores[statement]) if statement in stores else End(statement, is_write)]
@@ -328,46 +286,42 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
 
 def _collects(taken: _Step, copy_in: Statement) -> bool:
     """Are the copy-in neutral elements, the users atomic updates and the copy-out their combination, in this order?"""
-    copy_out, start = taken.copy_out, copy_in.expression
-    operation = copy_out.combine
-    right = isinstance(start, Neutral) and start.operation == operation and copy_in.combine is None \
-        and copy_out.commutes and not copy_in.predicates and not copy_out.predicates
-    for u in taken.users:
+    copy_out, start, paths = taken.copy_out, copy_in.expression, taken.after.paths
+
+    def updates(u: Statement) -> bool:
         old = taken.before.statement_by_id[u.id]
-        right = right and u.written == taken.buffer and u.commutes and u.combine == operation \
-            and (u.expression, u.predicates, u.domain) == (old.expression, old.predicates, old.domain)
-        for first, second in ((copy_in, u), (u, copy_out)):
-            where = meeting_of(taken.after.paths, first.id, second.id)
-            right = right and where.before and set(where.loops) == set(taken.tile)
+        return u.written == taken.buffer and u.commutes and u.combine == copy_out.combine \
+            and (u.expression, u.predicates, u.domain) == (old.expression, old.predicates, old.domain) \
+            and all(where.before and set(where.loops) == set(taken.tile) for where in (
+                meeting_of(paths, copy_in.id, u.id), meeting_of(paths, u.id, copy_out.id)))
     users = {a.statement for a in accesses_by_array(taken.after)[taken.buffer]}
-    return right and users == {s.id for s in (copy_in, copy_out, *taken.users)}
+    return isinstance(start, Neutral) and start.operation == copy_out.combine and copy_in.combine is None \
+        and copy_out.commutes and not copy_in.predicates and not copy_out.predicates \
+        and all(map(updates, taken.users)) and users == {s.id for s in (copy_in, copy_out, *taken.users)}
 
 
-def _lifted(taken: _Step, knl: LoopKernel, s: Statement, cell: Expression, element: Expression) -> _Lifted:
-    """The instances of *s* that access *cell* in the place of *element*."""
-    inames = s.inames
-    unknown: list[tuple[Expression, str]] = []
-    bounds: list[tuple[str, Expression]] = []
+def _lifted(taken: _Step, knl: LoopKernel, s: Statement, cell: Expression, element: Expression
+            ) -> tuple[Map, Map, Map]:
+    """Relations from the instances of *s* with a further coordinate, within the array, for each unknown subscript.
 
+    They give the instances, (tile, *cell* of the buffer), and (tile, *element* of the array).
+    """
     def affine(e: Expression) -> bool:
-        return is_quasi_affine(e, inames, knl.value_params)
+        return is_quasi_affine(e, s.inames, knl.value_params)
+    shape = array_shapes(knl)[taken.array]
+    unknown = {e: (p.Variable(f"'{axis}"), shape[axis]) for axis, e in enumerate(_subscripts(element)) if not affine(e)}
 
     def known(e: Expression) -> Expression:
-        for other, name in unknown if not affine(e) else ():
-            rest = subtract(e, other)
-            if affine(rest):
-                return subtract(p.Variable(name), subtract(0, rest))
-        return e
-    for axis, e in enumerate(_subscripts(element)):
-        if not affine(e):
-            extent = array_shapes(knl)[taken.array][axis]
-            assert isinstance(extent, int)
-            unknown.append((e, f"'{axis}"))
-            bounds += [(">=", p.Variable(f"'{axis}")), ("<", subtract(p.Variable(f"'{axis}"), extent))]
-    names = (*inames, *(name for _, name in unknown))
-    points = analysis_domain(knl, s).onto(names).where(*bounds)
-    return _Lifted(s, points, *(taken.in_tile(names, subscript_relation(names, tuple(map(known, _subscripts(e))))
-                                              ).intersect_domain(points.set) for e in (cell, element)))
+        rests = ((name, subtract(e, other)) for other, (name, _) in unknown.items())
+        return e if affine(e) else next((add(name, rest) for name, rest in rests if affine(rest)), e)
+    names = (*s.inames, *(name.name for name, _ in unknown.values()))
+    points = analysis_domain(knl, s).onto(names)
+    for name, extent in unknown.values():
+        assert isinstance(extent, int)
+        points = points.where((">=", name), ("<", subtract(name, extent)))
+    cells, elements = (taken.in_tile(names).flat_range_product(subscript_relation(
+        names, tuple(map(known, _subscripts(e))))).intersect_domain(points.set) for e in (cell, element))
+    return subscript_relation(names, tuple(map(p.Variable, s.inames))), cells, elements
 
 
 def _subscripts(e: Expression) -> tuple[Expression, ...]:

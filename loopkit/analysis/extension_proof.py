@@ -7,7 +7,7 @@ a result at an old instance combines the neutral element.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -68,30 +68,28 @@ class _Step:
                        doubt=doubt_of(self.before, *accesses_by_array(self.before)[array]))
 
 
-def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str], temporaries: frozenset[str],
-                     step: str, inames: Collection[str] = ()) -> None:
-    """Refuse *after*, whose statements *moved* run at more points, if a result of *before* may change.
+def require_extended(before: LoopKernel, after: LoopKernel, step: str, inames: Collection[str] = ()) -> None:
+    """Refuse *after*, whose statements run at more points, if a result of *before* may change.
 
-    :arg temporaries: the temporaries that the statements access. The values of accumulators follow from their
-        reductions.
     :arg inames: the inames along which the domains are extended, for hints.
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: a result may change, depending on subscripts or conditions that are not affine.
     """
-    refuse_smallest(_refusals(_Step(before, after, step, inames), moved, temporaries),
-                    f"{step}: whether all results stay the same")
+    refuse_smallest(_refusals(_Step(before, after, step, inames)), f"{step}: whether all results stay the same")
 
 
-def _refusals(step: _Step, moved: frozenset[str], temporaries: frozenset[str]) -> Iterator[Refusal]:
+def _refusals(step: _Step) -> Iterator[Refusal]:
     before, after = step.before, step.after
-    flows = {t: _flow(after, t) for t in sorted(temporaries)}
+    flows: dict[str, Flow] = {}
     beyond: dict[str, InstanceSet] = {}
     for new in after.statements:
         own = before.statement_by_id[new.id]
         yield from _another_value(step, own, new)      # statements that did not move count too: rules are shared
-        if new.id in moved:
+        if new.domain is not own.domain:
             beyond[new.id] = analysis_domain(after, new).subtract(analysis_domain(before, own))
             for a in accesses_of(after, new):
+                if a.array in before.temporaries and a.array not in flows:
+                    flows[a.array] = _flow(after, a.array)
                 yield from _outside(step, a, beyond[new.id], flows.get(a.array, {}))
     nodes = {r.accumulator: r for r in before.reductions.values()}
     for t, found in flows.items():
@@ -105,38 +103,36 @@ def _flow(knl: LoopKernel, array: str) -> Flow:
 # {{{ each point that was there
 
 def _another_value(step: _Step, own: Statement, new: Statement) -> Iterator[Refusal]:
-    """The refusal of the points of *own* at which *new* computes another value."""
-    wrong = _differing(expanded_expression(step.before, own), expanded_expression(step.after, new),
-                       analysis_domain(step.before, own), integer_names(step.after, new))
-    if wrong is not None and not wrong.is_empty():
+    """Refusals of the points of *own* at which *new* computes another value."""
+    for wrong in _differing(expanded_expression(step.before, own), expanded_expression(step.after, new),
+                            analysis_domain(step.before, own), integer_names(step.after, new)):
         yield step.of_points(new, wrong.set, new.written, "value", f"'{new.id}' would compute something else")
 
 
-def _differing(old: Expression, new: Expression, points: InstanceSet, names: frozenset[str]) -> InstanceSet | None:
-    """The *points* at which *new* may have another value than *old*; ``None``: there are none.
+def _differing(old: Expression, new: Expression, points: InstanceSet, names: frozenset[str]) -> Iterator[InstanceSet]:
+    """Sets that hold all *points* at which *new* may have another value than *old*.
 
     *new* may have branches that *old* does not have, and must have its form otherwise.
     """
     if new is old or new == old:
-        return None
+        return
     if isinstance(new, p.If) and not isinstance(old, p.If):
         holds = where_holds(points, new.condition, names)
-        return points if holds is None or _differing(old, new.then, points, names) is not None \
-            else points.subtract(holds)
+        yield points if holds is None else points.subtract(holds)
+        yield from _differing(old, new.then, points if holds is None else holds, names)
+        return
     if isinstance(new, p.If) and isinstance(old, p.If) and new.condition == old.condition:
         holds = where_holds(points, old.condition, names)
         if holds is not None:               # each branch is that of some of the points
-            return _joined([_differing(old.then, new.then, holds, names),
-                            _differing(old.else_, new.else_, points.subtract(holds), names)])
+            yield from _differing(old.then, new.then, holds, names)
+            yield from _differing(old.else_, new.else_, points.subtract(holds), names)
+            return
     ours, theirs = children(old), children(new)
     if type(old) is not type(new) or head_of(old) != head_of(new) or len(ours) != len(theirs) or not ours:
-        return points
-    return _joined([_differing(a, b, points, names) for a, b in zip(ours, theirs, strict=True)])
-
-
-def _joined(parts: Sequence[InstanceSet | None]) -> InstanceSet | None:
-    found = [x for x in parts if x is not None]
-    return reduce(InstanceSet.union, found) if found else None
+        yield points
+    else:
+        for a, b in zip(ours, theirs, strict=True):
+            yield from _differing(a, b, points, names)
 
 # }}}
 
@@ -148,8 +144,7 @@ def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterato
     before, after = step.before, step.after
     new = after.statement_by_id[a.statement]
     if a.array in after.temporaries:
-        shape = after.temporaries[a.array].shape
-        bad = None if shape is None else outside(a.relation, shape, after.assumptions)
+        bad = outside(a.relation, after.temporaries[a.array].shape or (), after.assumptions)
         if bad is not None:
             yield step.of_points(new, bad, a.array, "missing",
                                  f"'{new.id}' would access an element outside of '{a.array}'", a)
@@ -161,9 +156,8 @@ def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterato
     else:
         reads = [b for b in accesses_by_array(before)[a.array] if not b.is_write]
         missing = read_beyond(a.relation, reached_elements(before, reads))
-    if not missing.is_empty():
-        yield step.of_points(new, missing, a.array, "missing",
-                             f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
+    yield step.of_points(new, missing, a.array, "missing",
+                         f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
 
 # }}}
 
@@ -190,26 +184,20 @@ def _combined_beyond(step: _Step, node: ReductionNode, beyond: Mapping[str, Inst
     """
     before = step.before
     final = before.statement_by_id[node.final]
-    for update in (u for u in node.updates if u in beyond):
-        s = before.statement_by_id[update]
-        new = identity_on(beyond[update], analysis_domain(before, final), before.statement_by_id[node.init].inames)
-        if not new.is_empty() and not _is_neutral(step.after, node, s.domain.named(new.domain())):
-            yield step.of_flow(s, final, new, node.accumulator, f"beyond the edge '{update}' would combine what is not "
+    for s in (before.statement_by_id[u] for u in node.updates if u in beyond):
+        new = identity_on(beyond[s.id], analysis_domain(before, final), before.statement_by_id[node.init].inames)
+        if not new.is_empty() and not _is_neutral(step.after, node.operation, s.id, s.domain.named(new.domain())):
+            yield step.of_flow(s, final, new, node.accumulator, f"beyond the edge '{s.id}' would combine what is not "
                                f"the neutral element of its {node.operation}", node.inames)
 
 
-def _is_neutral(knl: LoopKernel, node: ReductionNode, points: InstanceSet) -> bool:
-    """Is the operand of *node* its neutral element at all of *points*, whatever the data?"""
-    operation = REDUCTIONS.get(node.operation) if node.operation not in knl.operations else None
-    if operation is None:                   # a user's operation may start from a value that is not neutral
+def _is_neutral(knl: LoopKernel, operation: str, update: str, points: InstanceSet) -> bool:
+    """Is the operand of *update* the neutral element of *operation* at all of *points*, whatever the data?"""
+    if operation in knl.operations:         # a user's operation may start from a value that is not neutral
         return False
-    for update in node.updates:
-        s = knl.statement_by_id[update]
-        if s.inames == points.inames:
-            value = _number(expanded_expression(knl, s), points, integer_names(knl, s))
-            if value is None or value != operation.neutral_of(FLOAT64):
-                return False
-    return True
+    s = knl.statement_by_id[update]
+    value = _number(expanded_expression(knl, s), points, integer_names(knl, s))
+    return value is not None and value == REDUCTIONS[operation].neutral_of(FLOAT64)
 
 
 def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int | None:
@@ -223,14 +211,13 @@ def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int
             holds = where_holds(points, expr.condition, names)
             if holds is None:
                 return None
-            fails = points.subtract(holds)
-            parts = {_number(branch, where, names) for branch, where in ((expr.then, holds), (expr.else_, fails))
+            parts = {_number(branch, where, names)
+                     for branch, where in ((expr.then, holds), (expr.else_, points.subtract(holds)))
                      if not where.is_empty()}
             value = parts.pop() if len(parts) == 1 else None
         case p.Sum(children=terms) | p.Product(children=terms):
-            numbers = [_number(c, points, names) for c in terms]
-            whole = [n for n in numbers if n is not None]
-            value = None if len(whole) < len(numbers) else sum(whole) if isinstance(expr, p.Sum) else prod(whole)
+            whole = [n for c in terms if (n := _number(c, points, names)) is not None]
+            value = None if len(whole) < len(terms) else sum(whole) if isinstance(expr, p.Sum) else prod(whole)
         case _:
             return None
     return value if value is not None and abs(value) <= _EXACT else None

@@ -21,7 +21,7 @@ from loopkit.analysis.ranges import constant_range, with_known_sizes
 from loopkit.analysis.values_preserved import clobbered_flows
 from loopkit.analysis.witnesses import Violation, smallest_violation, witness_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
-from loopkit.expr.updates import update_of
+from loopkit.expr.mappers import update_of
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation

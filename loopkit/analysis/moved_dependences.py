@@ -41,10 +41,11 @@ class Moved:
             pairs = pairs if end.move is None else apply(pairs, end.move.reverse())
         return self.d.relation.intersect(pairs)
 
-    def accessing(self, knl: LoopKernel, array: str) -> Map:
-        """The pairs of instances of both ends that access one element of *array* in *knl*."""
-        return same_element(*(accessed_elements(knl, end.statement, array, is_write=end.is_write)
-                              for end in (self.source, self.sink)))
+    def on_one_element(self, knl: LoopKernel) -> Dependence:
+        """The dependence after the step to *knl*, between instances whose accesses at both ends are to one element."""
+        return replace(self.after, relation=self.after.relation.intersect(same_element(*(
+            accessed_elements(knl, end.statement, self.d.array, is_write=end.is_write)
+            for end in (self.source, self.sink)))))
 
 
 def moved_dependences(kernel: LoopKernel, arrays: Collection[str], ends: Callable[[Dependence, str, bool], list[End]]

@@ -16,7 +16,6 @@ from loopkit.analysis.must_writes import joint_must_writes
 from loopkit.analysis.order import execution_paths
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_parallel
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.relations import differing, same_element
@@ -85,7 +84,8 @@ def clobbered_values(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
     :arg trusting: leave out the wrong values that an assumed dependence allows; *flows* may then have assumed ones.
     """
     # an update continues the value of its reduction's init or of another write
-    updates = {a.statement for a in accesses if _is_update(knl.statement_by_id[a.statement])}
+    updates = {s.id for s in (knl.statement_by_id[a.statement] for a in accesses)
+               if s.combine is not None and (s.reduction is not None or s.commutes)}
     ends = [a for a in accesses if not (a.is_write and a.statement in updates)]
     # not all instances of a reader read if the read is in a branch of an if
     reads = joined((a.statement, a.domain.set) for a in ends if not a.is_write)
@@ -159,7 +159,3 @@ def copied_over(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dep
 def in_cells(knl: LoopKernel, a: Access, apart: Sequence[str]) -> TimedAccess:
     """The access to the cells in execution order, with a copy of each cell for each value of the inames *apart*."""
     return timed(a, execution_paths(knl)[a.statement], apart)
-
-
-def _is_update(s: Statement) -> bool:
-    return s.combine is not None and (s.reduction is not None or s.commutes)

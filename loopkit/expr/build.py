@@ -22,8 +22,6 @@ def product_of(*factors: Expression) -> p.Product:
     return p.Product(cast("tuple[ArithmeticExpression, ...]", factors))
 
 
-# {{{ nodes in normal form: sums and products flat on the left, signs in the leading constant
-
 def onto(node: Callable[[Any], Expression], left: Expression, right: Expression) -> Expression:
     """``left + right`` (or another operation of several operands) with the operands of *left* taken in."""
     taken_in = left.children if isinstance(left, p.Sum | p.Product | p.LogicalAnd | p.LogicalOr) \
@@ -41,5 +39,3 @@ def negated(expr: Expression) -> Expression:
     if first == -1 and isinstance(first, int):
         return rest[0] if len(rest) == 1 else product_of(*rest)
     return product_of(-first, *rest)
-
-# }}}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 import pymbolic.primitives as p
@@ -64,8 +64,7 @@ WEAK_INT, WEAK_FLOAT, WEAK_COMPLEX = Weak(_INT), Weak(_FLOAT), Weak(_COMPLEX)
 @lru_cache(maxsize=64)
 def weak(dtype: np.dtype) -> Type:
     """The type of an iname or a value argument of *dtype*; truth values are not weak."""
-    rank = _RANKS[kind_of(dtype)]
-    return Weak(rank, dtype) if rank else dtype
+    return Weak(rank, dtype) if (rank := rank_of(dtype)) else dtype
 
 
 def as_size(given: Type) -> Type:
@@ -81,9 +80,7 @@ def as_size(given: Type) -> Type:
 
 def resolve(given: Type) -> np.dtype:
     """The dtype of a type that nothing around it decides."""
-    if isinstance(given, Weak):
-        return given.dtype or _DEFAULTS[given.rank]
-    return given
+    return given.dtype or _DEFAULTS[given.rank] if isinstance(given, Weak) else given
 
 
 def rank_of(given: Type) -> int:
@@ -93,22 +90,20 @@ def rank_of(given: Type) -> int:
 
 def literal_type(value: object) -> Type:
     """The type of a number: numpy's scalars have their dtype, Python's are weak."""
-    if isinstance(value, np.generic):
-        return value.dtype
-    if isinstance(value, bool):
-        return BOOL
-    if isinstance(value, int):
-        if -2**31 <= value < 2**31:
-            return WEAK_INT
-        return Weak(_INT, INT64 if -2**63 <= value < 2**63 else UINT64)
-    if isinstance(value, float):
-        return WEAK_FLOAT
-    if isinstance(value, complex):
-        return WEAK_COMPLEX
-    raise TypeError(f"{value!r} is no number of the kernel language")
+    match value:
+        case np.generic():
+            return value.dtype
+        case bool():
+            return BOOL
+        case int():
+            return WEAK_INT if -2**31 <= value < 2**31 else Weak(_INT, INT64 if -2**63 <= value < 2**63 else UINT64)
+        case float():
+            return WEAK_FLOAT
+        case complex():
+            return WEAK_COMPLEX
+        case _:
+            raise TypeError(f"{value!r} is no number of the kernel language")
 
-
-# {{{ promotion
 
 @lru_cache(maxsize=1024)
 def join(a: Type, b: Type) -> Type:
@@ -131,14 +126,10 @@ def _join_weak(a: Weak, b: Weak) -> Weak:
 
 
 def _join_mixed(a: np.dtype, b: Weak) -> Type:
-    rank = _RANKS[kind_of(a)]
-    if rank == 0:
-        return b
-    if b.rank <= rank:
-        return a
-    if b.rank == _FLOAT:
-        return FLOAT64
-    return COMPLEX64 if a == FLOAT32 or is_half(a) else COMPLEX128
+    rank = rank_of(a)
+    if rank == 0 or b.rank <= rank:
+        return a if rank else b
+    return FLOAT64 if b.rank == _FLOAT else COMPLEX64 if a == FLOAT32 or is_half(a) else COMPLEX128
 
 
 def arithmetic(a: Type, b: Type) -> Type:
@@ -149,10 +140,7 @@ def arithmetic(a: Type, b: Type) -> Type:
 
 def division(a: Type, b: Type) -> Type:
     """The type of ``a / b``: that of integers is float64, weak for weak ones."""
-    joined = arithmetic(a, b)
-    if rank_of(joined) > _INT:
-        return joined
-    return WEAK_FLOAT if isinstance(joined, Weak) else FLOAT64
+    return as_float(arithmetic(a, b))
 
 
 def comparison(a: Type, b: Type, literals: Iterable[object] = ()) -> Type:
@@ -179,21 +167,15 @@ def as_float(given: Type) -> Type:
 
 def real_part(given: Type) -> Type:
     """The type of the real part of a number."""
-    if isinstance(given, Weak):
-        if given.rank < _COMPLEX:
-            return given
-        return Weak(_FLOAT, None if given.dtype is None else real_dtype(given.dtype))
-    return real_dtype(given)
+    if not isinstance(given, Weak):
+        return real_dtype(given)
+    return given if given.rank < _COMPLEX else Weak(_FLOAT, given.dtype and real_dtype(given.dtype))
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:
     """float32 for complex64, float64 for complex128, else *dtype*."""
     return {COMPLEX64: FLOAT32, COMPLEX128: FLOAT64}.get(dtype, dtype)
 
-# }}}
-
-
-# {{{ expressions
 
 def type_of(expr: Expression, lookup: Lookup) -> Type | None:
     """The type of an expression, weak or not; ``None`` if it depends on a name whose type is not known yet.
@@ -244,13 +226,8 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
 
 def _fold(f: Callable[[Type, Type], Type], operands: tuple[Expression, ...],
           child: Callable[[Expression], Type | None]) -> Type | None:
-    found: Type | None = None
-    for operand in operands:
-        new = child(operand)
-        if new is None:
-            return None
-        found = new if found is None else f(found, new)
-    return found
+    known = [found for operand in operands if (found := child(operand)) is not None]
+    return reduce(f, known) if len(known) == len(operands) else None
 
 
 def function_type(name: str, argument: Type | None) -> Type | None:
@@ -269,13 +246,9 @@ def function_type(name: str, argument: Type | None) -> Type | None:
     if rank_of(argument) == _COMPLEX and name not in COMPLEX_FUNCTIONS:
         raise TypeInferenceError(f"'{name}' takes no complex numbers.", subject=name,
                                  hint="apply it to real(z), imag(z) or abs(z)")
-    match kind:
-        case "float":
-            return as_float(argument)
-        case "magnitude" | "part":
-            return WEAK_INT if argument == BOOL else real_part(argument)
-        case _:
-            return WEAK_INT if argument == BOOL else argument
+    if kind == "float":
+        return as_float(argument)
+    return WEAK_INT if argument == BOOL else real_part(argument) if kind in ("magnitude", "part") else argument
 
 
 def reduction_type(operation: Operation, operand: Type) -> np.dtype:
@@ -303,5 +276,3 @@ def _no_complex(expr: Expression, found: Type | None) -> Type | None:
 
 _WORDS: Mapping[type, str] = {p.Min: "minimum", p.Max: "maximum", p.FloorDiv: "floor division",
                               p.Remainder: "remainder"}
-
-# }}}

@@ -33,8 +33,7 @@ class _KnownValues(dict[str, int]):
 
 
 def evaluate(expr: Expression, values: Mapping[str, int]) -> int:
-    """The value of an integer expression, as the generated texts compute it: ``//`` and ``%`` round down, unless they
-    are nodes that are C's.
+    """The value of an integer expression as generated texts compute it: ``//`` and ``%`` round down, but for C's nodes.
 
     >>> import pymbolic.primitives as p
     >>> evaluate(p.FloorDiv(p.Sum((p.Variable("n"), 15)), 16), {"n": 100})
@@ -47,12 +46,7 @@ def evaluate(expr: Expression, values: Mapping[str, int]) -> int:
 
 
 def known_value(expr: Expression, values: Mapping[str, int]) -> int | None:
-    """:func:`evaluate`; ``None`` where a name has no value in *values*, or *expr* is no integer arithmetic.
-
-    >>> import pymbolic.primitives as p
-    >>> known_value(p.Sum((p.Variable("n"), p.Variable("m"))), {"n": 1}) is None
-    True
-    """
+    """:func:`evaluate`; ``None`` where a name has no value in *values*, or *expr* is no integer arithmetic."""
     try:
         return int(evaluator(expr)(_KnownValues(values)))
     except NoValueError:
@@ -76,21 +70,19 @@ def evaluator(expr: Expression) -> Evaluator:
         case p.Sum() | p.Product() | p.Min() | p.Max() | p.LogicalAnd() | p.LogicalOr():
             combine, parts = _OF_SEVERAL[type(expr)], [evaluator(e) for e in expr.children]
             return lambda values: combine(part(values) for part in parts)
-        case TruncatedQuotient() | TruncatedRemainder() | p.FloorDiv() | p.Remainder():
+        case p.FloorDiv() | p.Remainder():
             return _binary(_DIVISIONS[type(expr)], expr.numerator, expr.denominator)
         case p.Comparison(left=left, operator=op, right=right):
             return _binary(_COMPARE[str(op)], left, right)
-        case p.LogicalNot(child=child):
-            inner = evaluator(child)
-            return lambda values: int(not inner(values))
-        case p.If(condition=condition, then=then, else_=else_):
-            test, yes, no = map(evaluator, (condition, then, else_))
+        case p.If():
+            test, yes, no = map(evaluator, (expr.condition, expr.then, expr.else_))
             return lambda values: yes(values) if test(values) else no(values)
         case p.Power(base=base, exponent=int() as exponent) if exponent >= 0:
             return _binary(operator.pow, base, exponent)
+        case p.LogicalNot(child=child):
+            return _unary(lambda x: int(not x), child)
         case p.Call(function=p.Variable(name=name), parameters=parameters) if name in _OF_INTEGERS:
-            inner, f = evaluator(*parameters), _OF_INTEGERS[name]
-            return lambda values: f(inner(values))
+            return _unary(_OF_INTEGERS[name], *parameters)
         case _:
             raise NoValueError(f"{expr!r} is no integer arithmetic")
 
@@ -110,9 +102,12 @@ def parameter_plus_constant(expr: Expression) -> tuple[str, int] | None:
     terms = expr.children if isinstance(expr, p.Sum) else (expr,)
     names = [t.name for t in terms if isinstance(t, p.Variable)]
     constants = [t for t in terms if isinstance(t, int)]
-    if len(names) == 1 and len(constants) == len(terms) - 1:
-        return names[0], sum(constants)
-    return None
+    return (names[0], sum(constants)) if len(names) == 1 and len(constants) == len(terms) - 1 else None
+
+
+def _unary(f: Callable[[int], int], operand: Expression) -> Evaluator:
+    inner = evaluator(operand)
+    return lambda values: f(inner(values))
 
 
 def _binary(f: Callable[[int, int], int], left: Expression, right: Expression) -> Evaluator:

@@ -1,7 +1,7 @@
 """Intervals of integer expressions, from their form and the dtypes of their leaves."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +18,15 @@ class Interval:
     low: int
     high: int
 
+    @classmethod
+    def around(cls, ends: Iterable[int]) -> Interval:
+        """The smallest interval with all *ends*."""
+        values = list(ends)
+        return cls(min(values), max(values))
+
     def inside(self, dtype: np.dtype) -> bool:
         """Has *dtype* all of them?"""
-        info = np.iinfo(dtype)
-        return bool(info.min <= self.low and self.high <= info.max)
+        return of_dtype(dtype).holds(self.low) and of_dtype(dtype).holds(self.high)
 
     def holds(self, value: int) -> bool:
         return self.low <= value <= self.high
@@ -37,11 +42,7 @@ _ANY = Interval(-2**64, 2**64)
 
 
 def of_dtype(dtype: np.dtype) -> Interval:
-    """The interval of the values of an integer *dtype*.
-
-    >>> of_dtype(np.dtype("uint8"))
-    Interval(low=0, high=255)
-    """
+    """The interval of the values of an integer *dtype*."""
     info = np.iinfo(dtype)
     return Interval(int(info.min), int(info.max))
 
@@ -83,14 +84,12 @@ def interval(expr: Expression, leaf: Callable[[Expression], Interval]) -> Interv
         case p.Product(children=factors):
             result = Interval(1, 1)
             for x in map(of, factors):
-                ends = [a*b for a in (result.low, result.high) for b in (x.low, x.high)]
-                result = Interval(min(ends), max(ends))
+                result = Interval.around(a*b for a in (result.low, result.high) for b in (x.low, x.high))
             return result
         case p.FloorDiv(numerator=numerator, denominator=denominator):
             a, b = of(numerator), of(denominator)
             if b.low > 0:
-                ends = [x // y for x in (a.low, a.high) for y in (b.low, b.high)]
-                return Interval(min(ends), max(ends))
+                return Interval.around(x // y for x in (a.low, a.high) for y in (b.low, b.high))
             return Interval(-a.largest - 1, a.largest + 1)
         case p.Remainder(denominator=denominator):
             b = of(denominator)
@@ -99,8 +98,7 @@ def interval(expr: Expression, leaf: Callable[[Expression], Interval]) -> Interv
             extreme, each = min if isinstance(expr, p.Min) else max, list(map(of, expr.children))
             return Interval(extreme(x.low for x in each), extreme(x.high for x in each))
         case p.If(then=then, else_=else_):
-            a, b = of(then), of(else_)
-            return Interval(min(a.low, b.low), max(a.high, b.high))
+            return Interval.around(end for x in (of(then), of(else_)) for end in (x.low, x.high))
         case p.Comparison() | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
             return Interval(0, 1)
         case p.Call() | p.Power() | p.Quotient():

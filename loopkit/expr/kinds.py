@@ -21,11 +21,7 @@ DTYPES = ("dtypes are bool, int8 to int64, uint8 to uint64, float16, bfloat16, f
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """``dtype.kind``, and ``"f"`` for bfloat16.
-
-    >>> kind_of(np.dtype(np.float16)), kind_of(np.dtype(np.int8))
-    ('f', 'i')
-    """
+    """``dtype.kind``, and ``"f"`` for bfloat16."""
     return "f" if is_bfloat16(dtype) else dtype.kind
 
 
@@ -40,11 +36,7 @@ def is_half(dtype: np.dtype[Any]) -> bool:
 
 
 def spelled(dtype: np.dtype[Any]) -> str:
-    """*dtype* as Python text, where ``np`` is numpy.
-
-    >>> spelled(np.dtype(np.int8))
-    'np.int8'
-    """
+    """*dtype* as Python text: ``np.int8``."""
     return repr(BFLOAT16) if is_bfloat16(dtype) else f"np.{dtype.name}"
 
 
@@ -82,11 +74,7 @@ def dtype_of(value: Any) -> np.dtype[Any] | None:
 
 
 def epsilon(dtype: np.dtype[Any]) -> float:
-    """The distance from 1 to the next larger number of a real or complex *dtype*.
-
-    >>> epsilon(np.dtype(np.float16)) == 2**-10
-    True
-    """
+    """The distance from 1 to the next larger number of a real or complex *dtype*."""
     return 2.0**-7 if is_bfloat16(dtype) else float(np.finfo(dtype).eps)
 
 
@@ -101,13 +89,11 @@ def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     if a == b:
         return a
     for half, other in ((a, b), (b, a)):
-        if is_bfloat16(half) and kind_of(other) in "iuf" and (other.itemsize > 1):
+        if is_bfloat16(half) and kind_of(other) in "iuf" and other.itemsize > 1:
             return np.promote_types(np.float32 if is_half(other) else np.float16, other)
     return np.promote_types(a, b)
 
 
 def largest_real(dtype: np.dtype[Any]) -> float:
     """The largest finite number of a real *dtype*."""
-    if is_bfloat16(dtype):
-        return (2.0 - 2.0**-7)*2.0**127
-    return float(np.finfo(dtype).max)
+    return (2.0 - 2.0**-7)*2.0**127 if is_bfloat16(dtype) else float(np.finfo(dtype).max)

@@ -1,4 +1,4 @@
-"""Walks over expressions: children, variables, substitution. Unchanged subtrees are shared, never copied."""
+"""Walks over expressions: children, variables, substitution, updates. Unchanged subtrees are shared, never copied."""
 from __future__ import annotations
 
 import operator
@@ -9,13 +9,12 @@ from functools import lru_cache
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.nodes import Neutral, Reduction, TypeCast
+from loopkit.expr.nodes import COMBINED, REDUCTIONS, Neutral, Reduction, TypeCast
 
 
 def children(expr: Expression) -> tuple[Expression, ...]:
     """The direct subexpressions of *expr*, the function of a call left out.
 
-    >>> import pymbolic.primitives as p
     >>> children(p.Sum((p.Variable("x"), 1)))
     (Variable('x'), 1)
     """
@@ -106,17 +105,14 @@ def subexpressions(expr: Expression) -> Iterator[Expression]:
 
 def elements_of(expr: Expression, arrays: Collection[str]) -> Iterator[p.Subscript]:
     """The elements of *arrays* in *expr*."""
-    if isinstance(expr, p.Subscript) and isinstance(expr.aggregate, p.Variable) and expr.aggregate.name in arrays:
-        yield expr
-    for child in children(expr):
-        yield from elements_of(child, arrays)
+    return (e for e in subexpressions(expr) if isinstance(e, p.Subscript) and isinstance(e.aggregate, p.Variable)
+            and e.aggregate.name in arrays)
 
 
 @lru_cache(maxsize=16384)
 def variables(expr: Expression) -> frozenset[str]:
     """The free names of *expr*: arrays, scalars and inames; a reduction binds its inames, functions do not count.
 
-    >>> import pymbolic.primitives as p
     >>> sorted(variables(p.Subscript(p.Variable("a"), p.Variable("i"))))
     ['a', 'i']
     """
@@ -144,7 +140,6 @@ def substitute(expr: Expression, mapping: Mapping[str, Expression]) -> Expressio
 
     An array is renamed by a mapping to a variable; names bound by a reduction stay.
 
-    >>> import pymbolic.primitives as p
     >>> x, i, j = map(p.Variable, "xij")
     >>> print(substitute(p.Subscript(x, i), {"i": p.Sum((j, 1))}))
     x[j + 1]
@@ -160,3 +155,23 @@ def substitute(expr: Expression, mapping: Mapping[str, Expression]) -> Expressio
             return map_children(e, lambda operand: substitute(operand, free))
         return map_children(e, walk)
     return walk(expr)
+
+
+#: The reductions by the nodes of their operations.
+_REDUCTIONS = {COMBINED[operation.combine]: name for name, operation in REDUCTIONS.items()}
+
+
+def update_of(target: Expression, expression: Expression) -> tuple[str, Expression] | None:
+    """The reduction operation and its operand, if *expression* is *target* combined with an operand; else ``None``.
+
+    >>> h, w = map(p.Variable, "hw")
+    >>> update_of(h, p.Sum((h, w, 1)))
+    ('sum', Sum((Variable('w'), 1)))
+    >>> update_of(h, 2*w) is None
+    True
+    """
+    name, operands = _REDUCTIONS.get(type(expression)), list(children(expression))
+    if name is None or target not in operands:
+        return None
+    operands.remove(target)
+    return name, operands[0] if len(operands) == 1 else with_children(expression, tuple(operands))

@@ -90,15 +90,13 @@ class Operation:
 
     def neutral_of(self, dtype: np.dtype) -> object:
         """The neutral element as a numpy scalar of *dtype*."""
-        if self.combine in ("and", "or"):
-            return np.bool_(self.combine == "and")
         if self.combine in ("+", "*"):
             return dtype.type(1 if self.combine == "*" else 0)
-        largest = self.combine == "min"
+        largest = self.combine in ("min", "and")
+        if self.combine in ("and", "or") or dtype.kind == "b":
+            return np.bool_(largest)
         if kind_of(dtype) == "f":
             return dtype.type(np.inf if largest else -np.inf)
-        if dtype.kind == "b":
-            return np.bool_(largest)
         return dtype.type(np.iinfo(dtype).max if largest else np.iinfo(dtype).min)
 
     def apply(self, a: Expression, b: Expression) -> Expression:

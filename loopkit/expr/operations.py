@@ -13,7 +13,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import PreconditionError
-from loopkit.expr.dtypes import Type, Weak, resolve, type_of
+from loopkit.expr.dtypes import Type, resolve, type_of
 from loopkit.expr.evaluate import NoValueError, evaluate
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.expr.nodes import Operation
@@ -57,15 +57,14 @@ class ReductionOperation(Operation):
             raise PreconditionError(
                 f"The reduction '{self.name}' combines the operands a and b; '{min(strangers)}' is neither.",
                 subject=self.name, hint="write what varies into the operand: f(k, w[k]*x[k])")
-        if any(isinstance(part, p.Subscript) for part in subexpressions(self.expression)):
-            raise PreconditionError(f"The reduction '{self.name}' combines two numbers, and '{self.combine}' takes one "
-                                    "of them for an array.", subject=self.name)
-        if not isinstance(self.reorderable, bool):
-            raise PreconditionError(f"The reduction '{self.name}': reorderable= is True or False, not "
-                                    f"{self.reorderable!r}.", subject=self.name)
-        if not isinstance(self.neutral, int | float | complex | np.number):
-            raise PreconditionError(f"The reduction '{self.name}' starts from a number, not from {self.neutral!r}.",
-                                    subject=self.name)
+        subscripts = any(isinstance(part, p.Subscript) for part in subexpressions(self.expression))
+        for is_wrong, text in (
+                (subscripts, f" combines two numbers, and '{self.combine}' takes one of them for an array"),
+                (not isinstance(self.reorderable, bool), f": reorderable= is True or False, not {self.reorderable!r}"),
+                (not isinstance(self.neutral, int | float | complex | np.number),
+                 f" starts from a number, not from {self.neutral!r}")):
+            if is_wrong:
+                raise PreconditionError(f"The reduction '{self.name}'{text}.", subject=self.name)
         if self.reorderable:
             _require_reorderable(self)
 
@@ -113,10 +112,8 @@ class ReductionOperation(Operation):
         for _ in range(3):
             types: dict[str, Type] = {"a": found, "b": operand}
             combined = type_of(self.expression, types.get)
-            new = found if combined is None or isinstance(combined, Weak) else combined
-            if new == found:
-                break
-            found = new
+            if isinstance(combined, np.dtype):
+                found = combined
         return found
 
 
@@ -134,15 +131,13 @@ def _parsed(name: str, combine: str) -> Expression:
 def _require_reorderable(operation: ReductionOperation) -> None:
     """:raises PreconditionError: small integers contradict the claim. A claim that they cannot test is accepted."""
     start = operation.neutral
-    for x, y in itertools.product(_SAMPLES, repeat=2):
+    pairs = list(itertools.product(_SAMPLES, repeat=2))
+    for x, y in pairs:
         _require_equal(operation, (x, y), (y, x))
     for x, y, z in itertools.product(_SAMPLES, repeat=3):
         _require_equal(operation, ((x, y), z), (x, (y, z)))
-    if start != start:
-        return                              # integers do not test the result for a NaN
-    for pair in itertools.product(_SAMPLES, repeat=2):
-        # a combined pair becomes part of another pair
-        x = _combined(operation, pair)
+    # a combined pair becomes part of another pair; integers do not test the result for a NaN
+    for x in (_combined(operation, pair) for pair in pairs if start == start):
         if x is not None:
             _require_equal(operation, (start, x), x, f"each part starts from {start}, but ")
 

@@ -28,6 +28,7 @@ from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
+
 class BinaryOperator(NamedTuple):
     """A binary operator: its precedence, that of its right operand, and the node that it makes of its operands."""
 
@@ -68,10 +69,9 @@ BARE, RULE = -1, -2
 
 @dataclass(frozen=True, slots=True)
 class NameUse:
-    """One mention of a name in the text.
+    """One mention of a name, at the place *start* of the text.
 
     :ivar rank: the number of its subscripts, :data:`BARE` for a bare name, :data:`RULE` for a substitution rule.
-    :ivar start: its place in the text.
     """
 
     name: str
@@ -124,8 +124,8 @@ class ExpressionParser(Cursor):
     _bound: list[tuple[str, int]] = field(default_factory=list)
 
     def foreign(self, at: int) -> str | None:
-        text = self.tokens.texts[at]
-        if text in ("<", ">") and at and self.tokens.texts[at - 1] == text:
+        text = self.tokens[at].text
+        if text in ("<", ">") and at and self.tokens[at - 1].text == text:
             return _BITS
         return _ELSEWHERE.get(text)
 
@@ -200,7 +200,7 @@ class ExpressionParser(Cursor):
 
     def reference(self, name: str, at: int) -> p.Variable | p.Subscript:
         """The variable or subscript that *name*, the token at *at* and before the current one, begins."""
-        start = self.tokens.starts[at]
+        start = self.tokens[at].start
         if not self.accept("["):
             self.uses.append(NameUse(name, BARE, start))
             return _variable(name)
@@ -221,23 +221,20 @@ class ExpressionParser(Cursor):
         return items
 
     def _keyword(self, word: str, floor: int) -> Expression:
-        if word in _VALUES:
-            self.at += 1
+        if self.accept(*_VALUES):
             return _VALUES[word]
-        if word == "not":
-            if floor >= _NOT:
-                raise self.error("an expression", hint="put parentheses around the 'not'")
-            self.at += 1
+        if word == "not" and floor >= _NOT:
+            raise self.error("an expression", hint="put parentheses around the 'not'")
+        if self.accept("not"):
             return p.LogicalNot(self.expression(_NOT - 1))
-        if word == "if":
-            start = self.at
-            self.at += 1
-            self.take("(", "'(': if(condition, a, b)")
-            parts = self._list(")", "a condition")
-            if len(parts) != 3:
-                raise self.error("three arguments: if(condition, a, b)", at=start)
-            return p.If(*parts)
-        raise self.error("an expression")
+        start = self.at
+        if not self.accept("if"):
+            raise self.error("an expression")
+        self.take("(", "'(': if(condition, a, b)")
+        parts = self._list(")", "a condition")
+        if len(parts) != 3:
+            raise self.error("three arguments: if(condition, a, b)", at=start)
+        return p.If(*parts)
 
     def _call(self, name: str, at: int) -> Expression:
         """The call of *name*, the token at *at*, from behind its parenthesis."""
@@ -251,8 +248,7 @@ class ExpressionParser(Cursor):
             self.take(",")
             return self._reduction(operation, at, needed=True)
         if name == "cast":
-            dtype = self.dtype_name()
-            return TypeCast(dtype, self._last_argument())
+            return TypeCast(self.dtype_name(), self._last_argument())
         arguments = [] if self.accept(")") else self._list(")", "an argument")
         if name in self.known.rules:
             self._check_rule(name, len(arguments), at)
@@ -273,7 +269,7 @@ class ExpressionParser(Cursor):
         return value
 
     def _check_rule(self, name: str, given: int, at: int) -> None:
-        self.uses.append(NameUse(name, RULE, self.tokens.starts[at]))
+        self.uses.append(NameUse(name, RULE, self.tokens[at].start))
         self._check_arity("substitution rule", name, self.known.rules[name], given, at)
 
     def _check_arity(self, kind: str, name: str, needed: int, given: int, at: int) -> None:
@@ -282,19 +278,17 @@ class ExpressionParser(Cursor):
             raise self.error(counted, at=at, message=f"The {kind} '{name}' takes {counted}, not {given}.")
 
     def _unknown(self, kind: str, name: str, known: Collection[str], at: int) -> UnknownNameError:
-        source = self.tokens.source
         where = "the kernel" if kind == "iname" else "the kernel language"
-        where += f" (line {source.line_of(self.tokens.starts[at])})"
+        where += f" (line {self.source.line_of(self.tokens[at].start)})"
         return UnknownNameError(kind, name, difflib.get_close_matches(name, list(known), n=2), where=where)
 
     def dtype_name(self) -> str:
         """Step over ``float32`` or ``np.float32``; numpy's name of it."""
-        word, at = self.name("a dtype, such as float32"), self.at - 1
-        if word in ("np", "numpy") and self.text == ".":
-            self.at += 1
-            word, at = self.name("a dtype, such as float32"), self.at - 1
+        word = self.name("a dtype, such as float32")
+        if word in ("np", "numpy") and self.accept("."):
+            word = self.name("a dtype, such as float32")
         if word not in DTYPE_NAMES:
-            raise self._unknown("dtype", word, DTYPE_NAMES, at)
+            raise self._unknown("dtype", word, DTYPE_NAMES, self.at - 1)
         return named_dtype(DTYPE_NAMES[word]).name
 
     # }}}
@@ -314,14 +308,14 @@ class ExpressionParser(Cursor):
         if self.text == "[" or self._at_name_tuple():
             inames = self._iname_list()
             first = self.at - 1
-            operand = self._last_argument()
+            arguments = [self._last_argument()]
+        else:
+            arguments = self._list(")", "an argument")
+            bare = arguments[0].name if isinstance(arguments[0], p.Variable) else None
+            inames = (bare,) if bare is not None and bare in self.known.inames and len(arguments) == 2 else ()
+        if inames:
             self._bind(inames, first, uses, bound)
-            return Reduction(operation, inames, operand)
-        arguments = self._list(")", "an argument")
-        bare = arguments[0].name if isinstance(arguments[0], p.Variable) else None
-        if bare is not None and bare in self.known.inames and len(arguments) == 2:
-            self._bind((bare,), first, uses, bound)
-            return Reduction(operation, (bare,), arguments[1])
+            return Reduction(operation, inames, arguments[-1])
         if operation in _MINMAX and not needed:
             if len(arguments) < 2:
                 raise self.error(f"two values, or an iname and an expression, for {operation}", at=at)
@@ -332,13 +326,12 @@ class ExpressionParser(Cursor):
 
     def _at_name_tuple(self) -> bool:
         """Are the next tokens ``(i, j),``?"""
-        texts, kinds, at = self.tokens.texts, self.tokens.kinds, self.at
-        if texts[at] != "(" or kinds[at + 1] != "name":
+        tokens, end = self.tokens, self.at + 2
+        if self.text != "(" or tokens[self.at + 1].kind != "name":
             return False
-        end = at + 2
-        while texts[end] == "," and kinds[end + 1] == "name":
+        while tokens[end].text == "," and tokens[end + 1].kind == "name":
             end += 2
-        return end > at + 2 and texts[end] == ")" and texts[end + 1] == ","
+        return end > self.at + 2 and tokens[end].text == ")" and tokens[end + 1].text == ","
 
     def _iname_list(self) -> tuple[str, ...]:
         """``[i, j]`` or ``(i, j)``."""
@@ -359,13 +352,11 @@ class ExpressionParser(Cursor):
         """The text of a domain and its inames."""
         if self.known.read_domain is None:
             raise self.error("an iname")
-        start, depth = self.tokens.starts[self.at], 0
-        while True:
+        first, start, depth = self.at, self.tokens[self.at].start, 0
+        while depth or self.at == first:
             depth += {"{": 1, "}": -1}.get(self.text, 0)
             self.at += 1
-            if not depth:
-                break
-        text = self.tokens.source.text[start:self.tokens.starts[self.at - 1] + 1]
+        text = self.source.text[start:self.tokens[self.at - 1].start + 1]
         return text, self.known.read_domain(text, start)
 
     def _bind(self, inames: tuple[str, ...], at: int, uses: int, bound: int) -> None:
@@ -403,13 +394,9 @@ def read_number(text: str) -> int | float | complex | TypeCast | str:
         return "integers have 64 bits at most"
     if value == math.inf:
         return "the largest float64 is 1.797e308"
-    if not suffix:
-        return value
-    if suffix in ("j", "J"):
-        return value * 1j
     if suffix in LITERAL_SUFFIXES:
         return TypeCast(LITERAL_SUFFIXES[suffix], value)
-    return f"a product is written {digits}*{suffix}"
+    return value if not suffix else value * 1j if suffix in ("j", "J") else f"a product is written {digits}*{suffix}"
 
 
 def parse_expression(text: str, *, inames: Collection[str] = (), rules: Mapping[str, int] | None = None,
@@ -424,7 +411,8 @@ def parse_expression(text: str, *, inames: Collection[str] = (), rules: Mapping[
     :raises ParseError: *text* is no expression.
     :raises UnknownNameError: it calls an unknown function.
     """
-    parser = ExpressionParser(tokenize(Source(text, what)), known=KnownNames(inames, rules or {}))
+    source = Source(text, what)
+    parser = ExpressionParser(source, tokenize(source), known=KnownNames(inames, rules or {}))
     value = parser.expression()
     parser.end("an operator or the end")
     return value

@@ -61,14 +61,10 @@ class Bounds:
                 # a NaN loses: the bound of an operand is one of the whole if that is a number for sure
                 lows, each = self._all(children), self._each(children)
                 numbers = [low for low, e in zip(each, children, strict=True) if not isinstance(e, p.ExpressionNode)]
-                known = [low for low in (min(lows) if lows else None, *numbers) if low is not None]
-                return max(known) if known else None
-            case p.Min(children=children):
-                lows = self._all(children)
-                return min(lows) if lows else None
-            case p.If(then=then, else_=else_):
-                lows = self._all((then, else_))
-                return min(lows) if lows else None
+                return max((low for low in (min(lows, default=None), *numbers) if low is not None), default=None)
+            case p.Min() | p.If():
+                branches = expr.children if isinstance(expr, p.Min) else (expr.then, expr.else_)
+                return min(self._all(branches), default=None)
             case p.Call(function=p.Variable(name=name)) if name in _NEVER_NEGATIVE:
                 return 0.0
             case _:

@@ -36,12 +36,9 @@ def _text(expr: Expression) -> tuple[str, int]:
             return _sum(children), _SUM
         case p.Product(children=children):
             return _product(children), _PRODUCT
-        case p.Quotient():
-            return _division("/", expr.numerator, expr.denominator), _PRODUCT
-        case p.FloorDiv():
-            return _division("//", expr.numerator, expr.denominator), _PRODUCT
-        case p.Remainder():
-            return _division("%", expr.numerator, expr.denominator), _PRODUCT
+        case p.Quotient() | p.FloorDiv() | p.Remainder():
+            operator = "/" if isinstance(expr, p.Quotient) else "//" if isinstance(expr, p.FloorDiv) else "%"
+            return f"{_at(expr.numerator, _PRODUCT)} {operator} {_at(expr.denominator, _UNARY)}", _PRODUCT
         case p.Power():
             return f"{_at(expr.base, _ATOM)}**{_exponent(expr.exponent)}", _POWER
         case p.Comparison():
@@ -80,11 +77,9 @@ def _listed(parts: tuple[Expression, ...]) -> str:
 
 
 def _sum(terms: tuple[Expression, ...]) -> str:
-    text = _at(terms[0], _SUM)
-    for term in terms[1:]:
-        positive = _without_sign(term)
-        text += f" + {_at(term, _PRODUCT)}" if positive is None else f" - {_at(positive, _PRODUCT)}"
-    return text
+    first, *rest = terms
+    signed = [("+", term) if (positive := _without_sign(term)) is None else ("-", positive) for term in rest]
+    return " ".join([_at(first, _SUM), *(f"{sign} {_at(term, _PRODUCT)}" for sign, term in signed)])
 
 
 def _product(factors: tuple[Expression, ...]) -> str:
@@ -95,10 +90,6 @@ def _product(factors: tuple[Expression, ...]) -> str:
     # (a / b)*c: right without the parentheses, but read wrongly
     divides = isinstance(first, p.Quotient | p.FloorDiv | p.Remainder)
     return "*".join([_at(first, _UNARY if divides else _PRODUCT), *(_at(x, _UNARY) for x in rest)])
-
-
-def _division(operator: str, numerator: Expression, denominator: Expression) -> str:
-    return f"{_at(numerator, _PRODUCT)} {operator} {_at(denominator, _UNARY)}"
 
 
 def _exponent(exponent: Expression) -> str:

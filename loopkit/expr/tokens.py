@@ -2,18 +2,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from loopkit.errors import ParseError
 
 
 @dataclass(frozen=True)
 class Source:
-    """A piece of the user's text; its errors have a line and a column.
-
-    :ivar text: the text as the user gave it.
-    :ivar what: its name in messages (``"the instructions"``).
-    """
+    """A piece of the user's text, called *what* in messages; its errors have a line and a column."""
 
     text: str
     what: str
@@ -47,93 +45,80 @@ _TOKEN = re.compile(r"""
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
-@dataclass(frozen=True)
-class Tokens:
-    """The tokens of a source as parallel lists; the last is of kind ``"end"``.
+class Token(NamedTuple):
+    """A token and its place in the text. Kinds: ``name, number, op, newline, other, end``."""
 
-    Line ends within brackets are no tokens. Kinds: ``name, number, op, newline, other, end``.
+    kind: str
+    text: str
+    start: int
+
+
+def tokenize(source: Source) -> list[Token]:
+    """The tokens of *source*, the last of kind ``"end"``. Line ends within brackets are none.
+
+    :raises ParseError: its brackets do not match.
     """
-
-    source: Source
-    kinds: list[str] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-
-    def error(self, index: int, message: str, expected: str, *, hint: str | None = None) -> ParseError:
-        """The error whose caret stands under token *index*."""
-        return self.source.error(self.starts[index], message, expected, hint=hint)
-
-
-def tokenize(source: Source) -> Tokens:
-    """Split *source*; :raises ParseError: its brackets do not match."""
-    tokens = Tokens(source)
-    kinds, texts, starts = tokens.kinds, tokens.texts, tokens.starts
-    opened: list[tuple[str, int]] = []
+    tokens: list[Token] = []
+    opened: list[Token] = []
     match, at, text = _TOKEN.match, 0, source.text
     while True:
         found = match(text, at)
         assert found is not None
-        assert found.lastgroup is not None
         kind = found.lastgroup
-        at = found.end()
+        assert kind is not None
+        token, at = Token(kind, found[kind], found.start(kind)), found.end()
         if kind == "end":
             break
         if kind == "newline":
-            if opened or not kinds or kinds[-1] == "newline":
+            if opened or not tokens or tokens[-1].kind == "newline":
                 continue
-        elif kind == "op":
-            token = found[kind]
-            if token in _CLOSERS:
-                opened.append((token, found.start(kind)))
-            elif token in ")]}":
-                if not opened or _CLOSERS[opened[-1][0]] != token:
-                    expected = f"'{_CLOSERS[opened[-1][0]]}'" if opened else "no closing bracket"
-                    raise source.error(found.start(kind), f"'{token}' in {source.what} closes nothing.", expected)
-                opened.pop()
-        kinds.append(kind)
-        texts.append(found[kind])
-        starts.append(found.start(kind))
+        elif token.text in _CLOSERS:
+            opened.append(token)
+        elif token.text in _CLOSERS.values():
+            closer = _CLOSERS[opened[-1].text] if opened else None
+            if closer != token.text:
+                raise source.error(token.start, f"'{token.text}' in {source.what} closes nothing.",
+                                   f"'{closer}'" if closer else "no closing bracket")
+            opened.pop()
+        tokens.append(token)
     if opened:
-        token, start = opened[-1]
-        raise source.error(start, f"'{token}' in {source.what} is never closed.", f"'{_CLOSERS[token]}' behind it")
-    kinds.append("end")
-    texts.append("")
-    starts.append(len(text))
-    return tokens
+        _, bracket, start = opened[-1]
+        raise source.error(start, f"'{bracket}' in {source.what} is never closed.", f"'{_CLOSERS[bracket]}' behind it")
+    return [*tokens, token]
 
 
 @dataclass
 class Cursor:
-    """A position in *tokens*.
+    """A position in the tokens of *source*.
 
     :ivar at: the index of the current token.
     """
 
-    tokens: Tokens
+    source: Source
+    tokens: Sequence[Token]
     at: int = 0
 
     @property
     def text(self) -> str:
-        """The text of the current token."""
-        return self.tokens.texts[self.at]
+        return self.tokens[self.at].text
 
     @property
     def kind(self) -> str:
-        """The kind of the current token."""
-        return self.tokens.kinds[self.at]
+        return self.tokens[self.at].kind
 
     def error(self, expected: str, *, at: int | None = None, message: str | None = None,
               hint: str | None = None) -> ParseError:
         """The error for the token at *at* (the current one), in the place of which *expected* is allowed."""
         at = self.at if at is None else at
+        kind, text, start = self.tokens[at]
         if message is None:
-            kind, what = self.tokens.kinds[at], self.tokens.source.what
+            what = self.source.what
             if kind in ("end", "newline"):
                 message = f"The end of {'a line of ' if kind == 'newline' else ''}{what} comes too early."
             else:
-                message = f"{what[:1].upper()}{what[1:]} cannot be read at '{self.tokens.texts[at]}'."
+                message = f"{what[:1].upper()}{what[1:]} cannot be read at '{text}'."
                 hint = hint or self.foreign(at)
-        return self.tokens.error(at, message, expected, hint=hint)
+        return self.source.error(start, message, expected, hint=hint)
 
     def foreign(self, at: int) -> str | None:
         """A hint if the token at *at* has a meaning in other languages only."""
@@ -145,10 +130,10 @@ class Cursor:
 
     def accept(self, *texts: str) -> bool:
         """Step over the current token if it is one of *texts*."""
-        if self.tokens.texts[self.at] in texts:
-            self.at += 1
-            return True
-        return False
+        if self.text not in texts:
+            return False
+        self.at += 1
+        return True
 
     def name(self, expected: str) -> str:
         """Step over a name that is no keyword."""

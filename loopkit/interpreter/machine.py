@@ -5,6 +5,7 @@ import itertools
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from loopkit.analysis.accesses import accesses_of, expand_rules, expanded_expres
 from loopkit.analysis.dependences import dependences
 from loopkit.errors import CallError, PreconditionError
 from loopkit.expr.kinds import kind_of
-from loopkit.interpreter.instances import Half, Instance
+from loopkit.interpreter.instances import Half, Instance, instances
 from loopkit.interpreter.values import Values, converted
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -111,19 +112,29 @@ class Machine:
         # among a reduction's parts, those that agree in the inames around it come first
         self._around = {r.accumulator: self.knl.statement_by_id[r.init].inames for r in self.knl.reductions.values()}
         self._partial: dict[tuple[str, tuple[int | None, ...]], list[_Written]] = {}
-        sizes = {k: v for k, v in self.scalars.items() if isinstance(v, int)}
         self._sources: dict[tuple[str, str, str], list[Any]] = {}
         for d in dependences(self.knl):
             if d.kind == "flow" and d.of_value:
-                self._sources.setdefault((d.array, d.source, d.sink), []).append(pair_test(d.relation, sizes))
+                self._sources.setdefault((d.array, d.source, d.sink), []).append(pair_test(d.relation, self.sizes))
 
-    def run(self, order: Iterable[Instance | Half]) -> None:
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {k: v for k, v in self.scalars.items() if isinstance(v, int)}
+
+    def instances(self) -> list[Instance]:
+        """All instances of its kernel; another machine with the same data computes bounds that are read from memory."""
+        bounds = Machine(self.knl, self.scalars, self.data)
+        return instances(self.knl, self.sizes, partial(bound_value, bounds))
+
+    def run(self, order: Iterable[Instance | Half]) -> Machine:
+        """Run the instances in this *order*; returns the machine itself."""
         for step in order:
             instance = step if isinstance(step, Instance) else step.instance
             if isinstance(step, Instance) or not step.writes:
                 self._read_all(instance)
             if isinstance(step, Instance) or step.writes:
                 self._finish(instance)
+        return self
 
     def cell(self, name: str, element: Element) -> Any:
         """The current value of an element of an argument."""

@@ -1,8 +1,9 @@
 """Shows the effect of a refused step: both orders on the same data, and the cells that differ."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from loopkit.analysis.rounding import index_names
 from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, instance_text
 from loopkit.expr.kinds import epsilon, kind_of
-from loopkit.interpreter.instances import Half, Instance, broken_orders, instances, reference_order
-from loopkit.interpreter.machine import Element, InitialData, LoggedAccess, Machine, bound_value, element_text
+from loopkit.interpreter.instances import Instance, broken_orders, reference_order
+from loopkit.interpreter.machine import Element, InitialData, LoggedAccess, Machine, element_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
@@ -104,39 +105,16 @@ def replay_refusal(err: IllegalTransformError, *, seed: int = 0, **given: Any) -
         before, after = _typed(err.before, err.after, given)
         scalars = _scalars(before, err.witness, seed, given)
         arrays = {k: v for k, v in given.items() if k in before.array_args}
-        run = _Run(scalars, InitialData(seed, arrays, index_names(before)))
-        first = run.machine(before, reference_order(before, run.instances(before)))
-        order, second = _refused(after, run, err.witness, first)
+        first = Machine(before, scalars, InitialData(seed, arrays, index_names(before)))
+        first.run(reference_order(before, first.instances()))
+        order, second = _refused(after, err.witness, first)
         expected, got = _passed_values(first, second, err.witness)
-        parameters = {k: run.sizes[k] for k in (*err.witness.parameters, *run.sizes) if k in before.value_params}
+        parameters = {k: first.sizes[k] for k in (*err.witness.parameters, *first.sizes) if k in before.value_params}
         return Replay(err.witness, parameters, order, expected, got, tuple(_differences(first, second)),
                       len(first.written | second.written), seed)
 
 
 # {{{ the two runs
-
-@dataclass(frozen=True)
-class _Run:
-    """The common start of both orders."""
-
-    scalars: Mapping[str, Any]
-    data: InitialData
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        return {k: v for k, v in self.scalars.items() if isinstance(v, int)}
-
-    def instances(self, knl: LoopKernel) -> list[Instance]:
-        bounds = Machine(knl, self.scalars, self.data)
-        return instances(knl, self.sizes, lambda s, x: bound_value(bounds, s, x))
-
-    def machine(self, knl: LoopKernel, order: Sequence[Instance | Half],
-                lost: tuple[Instance, Instance] | None = None) -> Machine:
-        """The machine after it ran *order*."""
-        machine = Machine(knl, self.scalars, self.data, lost)
-        machine.run(order)
-        return machine
-
 
 def _typed(before: LoopKernel, after: LoopKernel, given: Mapping[str, Any]) -> tuple[LoopKernel, LoopKernel]:
     """Both kernels with all dtypes known: those of the arrays given, else float64, and int32 for index arrays."""
@@ -181,13 +159,14 @@ def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, A
     return {**values, **least_params(allowed, _USUAL_SIZE, open_sizes)}
 
 
-def _refused(knl: LoopKernel, run: _Run, witness: Witness, reference: Machine) -> tuple[str, Machine]:
+def _refused(knl: LoopKernel, witness: Witness, reference: Machine) -> tuple[str, Machine]:
     """The effect of the step: the first of its orders with a difference, else the first."""
     if any(s not in knl.statement_by_id or set(values) != set(knl.statement_by_id[s].inames)
            for s, values in (witness.source, witness.sink)):
         raise PreconditionError("There is nothing to replay: the two instances are made by lowering.",
                                 subject="replay", hint="the witness names them")
-    found = run.instances(knl)
+    machine = partial(Machine, knl, reference.scalars, reference.data)
+    found = machine().instances()
     source, sink = (Instance(s, tuple(values[x] for x in knl.statement_by_id[s].inames))
                     for s, values in (witness.source, witness.sink))
     missing = next((x for x in (source, sink) if x not in found), None)
@@ -195,8 +174,8 @@ def _refused(knl: LoopKernel, run: _Run, witness: Witness, reference: Machine) -
         raise CallError(f"{missing.text(knl)} is no instance at these sizes.",
                         argument=next(iter(witness.parameters), ""), hint="leave the sizes out for the witness' own")
     ran = []
-    for order in broken_orders(knl, found, run.sizes, source, sink):
-        ran.append((order.title, run.machine(knl, order.steps)))
+    for order in broken_orders(knl, found, reference.sizes, source, sink):
+        ran.append((order.title, machine().run(order.steps)))
         if _differences(reference, ran[-1][1]):
             return ran[-1]
     if ran:
@@ -205,7 +184,7 @@ def _refused(knl: LoopKernel, run: _Run, witness: Witness, reference: Machine) -
         raise PreconditionError("There is nothing to replay: the step turns no instances round.", subject="replay",
                                 hint="the witness names the two instances")
     # a refused step that keeps the order loses the value between the two
-    return "the value would be lost", run.machine(knl, reference_order(knl, found), lost=(source, sink))
+    return "the value would be lost", machine((source, sink)).run(reference_order(knl, found))
 
 # }}}
 

@@ -161,23 +161,23 @@ class Step:
 Path = tuple[Step, ...]
 
 
+def placed_nodes(tree: Tree) -> Iterator[tuple[Leaf | Barrier, Path, Tree]]:
+    """The statements and the barriers in textual order: each with its path from the root, and the innermost body."""
+    stack: list[tuple[Tree, Path, Tree]] = [(tree, (), tree)]
+    while stack:
+        node, path, around = stack.pop()
+        match node:
+            case Leaf() | Barrier():
+                yield node, path, around
+            case Loop(iname, body):
+                stack.append((body, (*path, Step(0, iname)), body))
+            case Seq(children):
+                stack += [(child, (*path, Step(i, None)), around) for i, child in reversed([*enumerate(children)])]
+
+
 def paths(tree: Tree) -> dict[str, Path]:
     """The path from the root to each statement."""
-    result: dict[str, Path] = {}
-
-    def walk(node: Tree, path: Path) -> None:
-        match node:
-            case Leaf(statement):
-                result[statement] = path
-            case Loop(iname, body):
-                walk(body, (*path, Step(0, iname)))
-            case Seq(children):
-                for i, child in enumerate(children):
-                    walk(child, (*path, Step(i, None)))
-            case Barrier():
-                pass
-    walk(tree, ())
-    return result
+    return {node.statement: path for node, path, _ in placed_nodes(tree) if isinstance(node, Leaf)}
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,7 @@ from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import fits, require_kinds
-from loopkit.kernel.data import (
-    ADDRESS_SPACES,
-    Argument,
-    GlobalArg,
-    TemporaryVariable,
-    ValueArg,
-    address_space,
-)
+from loopkit.kernel.data import ADDRESS_SPACES, Argument, GlobalArg, TemporaryVariable, ValueArg, address_space
 from loopkit.language import names
 from loopkit.language.domains import Domains
 from loopkit.language.names import name_list, require_free
@@ -35,23 +28,13 @@ Datum = GlobalArg | ValueArg | TemporaryVariable | str
 class Declared:
     """The declarations of ``kernel_data``.
 
-    :ivar items: declarations and bare names, in order.
+    :ivar items: declarations and bare names, in order, by name.
     :ivar rest_at: the position in *items* of the arguments that only the text has; ``None``: there must be none.
     """
 
-    items: tuple[Datum, ...]
+    items: Mapping[str, Datum]
     rest_at: int | None
 
-    @property
-    def by_name(self) -> dict[str, Datum]:
-        return {_name(d): d for d in self.items}
-
-
-def _name(datum: Datum) -> str:
-    return datum if isinstance(datum, str) else datum.name
-
-
-# {{{ declarations
 
 def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterable[TemporaryVariable]) -> Declared:
     """kernel_data with dtypes and shapes in normal form.
@@ -59,9 +42,8 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
     :raises PreconditionError: an item is none of the kinds allowed, or its dtype is.
     :raises NameConflictError: a name is reserved or declared twice.
     """
-    given = ["..."] if kernel_data is None else list(name_list(kernel_data)) if isinstance(kernel_data, str) \
-        else list(kernel_data)
-    items: list[Datum] = []
+    given = ["..."] if kernel_data is None else name_list(kernel_data) if isinstance(kernel_data, str) else kernel_data
+    items: dict[str, Datum] = {}
     rest_at: int | None = None
     for datum in [*given, *temporaries]:
         if datum is ... or datum == "...":
@@ -74,11 +56,10 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
                 "its items are GlobalArg, ValueArg, TemporaryVariable, names, or '...' for those not listed"))
         if not isinstance(datum, str):
             require_kinds(type(datum), (datum.name,), {})
-        for name in _name(datum).split(","):
-            name = name.strip()
-            require_free(name, {_name(d) for d in items}, "The argument")
-            items.append(name if isinstance(datum, str) else _normal(replace(datum, name=name)))
-    return Declared(tuple(items), rest_at)
+        for name in map(str.strip, (datum if isinstance(datum, str) else datum.name).split(",")):
+            require_free(name, items, "The argument")
+            items[name] = name if isinstance(datum, str) else _normal(replace(datum, name=name))
+    return Declared(items, rest_at)
 
 
 def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
@@ -102,14 +83,12 @@ def _shape(name: str, shape: object) -> tuple[Expression, ...] | None:
     if shape is None:
         return None
     what = f"the shape of '{name}'"
-    if isinstance(shape, str):
+    if isinstance(shape, str) and shape.strip():
         # as subscripts, so that commas in parentheses stay where they are
-        if not shape.strip():
-            return ()
         parsed = parse_expression(f"shape[{shape.strip().removesuffix(',')}]", what=what)
         assert isinstance(parsed, p.Subscript)
         return parsed.index_tuple
-    listed = shape if isinstance(shape, tuple | list) else (shape,)
+    listed = () if isinstance(shape, str) else shape if isinstance(shape, tuple | list) else (shape,)
     for extent in listed:
         if not fits(extent, str | int | p.ExpressionNode) or (isinstance(extent, int) and extent < 0):
             raise PreconditionError(f"{what[:1].upper()}{what[1:]} has the extent {extent!r}.", subject=name,
@@ -118,14 +97,9 @@ def _shape(name: str, shape: object) -> tuple[Expression, ...] | None:
                  int(a) if isinstance(a, int | np.integer) else a for a in listed)
 
 
-# }}}
-
-
-# {{{ mentions
-
 def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collection[str]) -> dict[str, NameUse]:
     """The first mention of every array and scalar; :raises ParseError: another one contradicts it."""
-    source = program.source
+    error = program.source.error
     first: dict[str, NameUse] = {}
     mentioning = [node for node in walk(program.body) if not isinstance(node, ForBlock)]
     for use in (u for part in (*mentioning, *program.rules) for u in part.uses):
@@ -133,20 +107,18 @@ def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collec
         known = first.get(name)
         if known is not None:
             if known.rank != rank:
-                raise source.error(use.start, f"'{name}' is used {_ranked(rank)} here and {_ranked(known.rank)} "
-                                   f"in line {source.line_of(known.start)}.", f"'{name}' {_ranked(known.rank)}")
-        elif rank == RULE:
-            continue
-        elif name in inames:
+                raise error(use.start, f"'{name}' is used {_ranked(rank)} here and {_ranked(known.rank)} in line "
+                            f"{program.source.line_of(known.start)}.", f"'{name}' {_ranked(known.rank)}")
+        elif name in inames and rank != RULE:
             if rank != BARE:
-                raise source.error(use.start, f"The iname '{name}' is subscripted.", "an array")
-        else:
+                raise error(use.start, f"The iname '{name}' is subscripted.", "an array")
+        elif rank != RULE:
             fault = names.fault(name)
             if fault is not None:
-                raise source.error(use.start, f"'{name}' {fault}.", "another name")
+                raise error(use.start, f"'{name}' {fault}.", "another name")
             if name in local_inames:
-                raise source.error(use.start, f"The iname '{name}' is used outside the reduction that declares it.",
-                                   "another name")
+                raise error(use.start, f"The iname '{name}' is used outside the reduction that declares it.",
+                            "another name")
             first[name] = use
     return first
 
@@ -154,16 +126,13 @@ def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collec
 def _ranked(rank: int) -> str:
     return "without subscripts" if rank == BARE else "with one subscript" if rank == 1 else f"with {rank} subscripts"
 
-# }}}
-
 
 def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, TemporaryVariable]:
     """The temporaries, declared in kernel_data or by ``<>``.
 
     :raises NameConflictError: a name is declared as two different things.
     """
-    found = {d.name: d for d in declared.items if isinstance(d, TemporaryVariable)}
-    by_name = declared.by_name
+    found = {name: d for name, d in declared.items.items() if isinstance(d, TemporaryVariable)}
     for node in assignments(program.body):
         if node.temporary is None:
             continue
@@ -171,12 +140,11 @@ def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, Te
         dtype = named_dtype(node.temporary) if node.temporary else None
         known = found.get(name)
         if known is None:
-            if isinstance(by_name.get(name), GlobalArg | ValueArg):
+            if isinstance(declared.items.get(name), GlobalArg | ValueArg):
                 raise program.source.error(node.start, f"'{name}' is an argument in kernel_data.", "a new name")
-            shape = () if isinstance(node.assignee, p.Variable) else None
-            found[name] = TemporaryVariable(name, dtype, shape)
+            found[name] = TemporaryVariable(name, dtype, () if isinstance(node.assignee, p.Variable) else None)
         elif dtype is not None:
-            if known.dtype is not None and known.dtype != dtype:
+            if known.dtype not in (None, dtype):
                 raise program.source.error(node.start, f"The temporary '{name}' is declared as {known.dtype} before "
                                            f"and as {dtype} here.", f"<{known.dtype}>")
             found[name] = replace(known, dtype=dtype)
@@ -191,17 +159,17 @@ def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str
     """
     inames = domains.order.keys()
     for rule in program.rules:
-        require_free(rule.rule.name, {*inames, *temporaries, *declared.by_name, *domains.params},
+        require_free(rule.rule.name, {*inames, *temporaries, *declared.items, *domains.params},
                      "The substitution rule", called=True)
-    for name in (*declared.by_name, *temporaries):
+    for name in (*declared.items, *temporaries):
         if name in inames:
             raise NameConflictError(f"'{name}' is an iname and cannot be an argument or a temporary.", subject=name)
-    shapes = {name for d in declared.items if isinstance(d, GlobalArg | TemporaryVariable)
+    shapes = {name for d in declared.items.values() if isinstance(d, GlobalArg | TemporaryVariable)
               for axis in d.shape or () for name in variables(axis)}
     found = _Uses(program.source, declared, _ranks(program, inames, domains.inline_inames),
                   {node.written: node.start for node in reversed(assignments(program.body))},
                   sorted({*domains.params, *shapes}.difference(temporaries)))
-    found.check_written(inames)
+    found.require_roles(inames)
     return found.arguments(temporaries), {name: found.temporary(t, name in domains.params)
                                           for name, t in temporaries.items()}
 
@@ -221,39 +189,40 @@ class _Uses:
     written: Mapping[str, int]
     sizes: Sequence[str]
 
-    def check_written(self, inames: Collection[str]) -> None:
-        """:raises ParseError: a name is written, or a size parameter subscripted, and must not be."""
-        error, declared = self.source.error, self.declared.by_name
-        for name in self.sizes:
+    def require_roles(self, inames: Collection[str]) -> None:
+        """:raises ParseError: an iname or a size parameter is written, or a value argument, or it is subscripted."""
+        values = [name for name, d in self.declared.items.items() if isinstance(d, ValueArg)]
+        self._require_scalars("size parameter", self.sizes)
+        for what, known, hint in (("iname", inames, None),
+                                  ("value argument", values, "<> {}_new = ... declares a temporary"),
+                                  ("size parameter", self.sizes, "<int32> {} = ... declares a temporary that may bound "
+                                                                 "a loop")):
+            for name in (x for x in self.written if x in known):
+                raise self.source.error(self.written[name], f"The {what} '{name}' is written.",
+                                        "an array or a temporary", hint=hint and hint.format(name))
+        self._require_scalars("value argument", values)
+
+    def _require_scalars(self, what: str, scalars: Iterable[str]) -> None:
+        for name in scalars:
             if name in self.ranks and self.ranks[name].rank != BARE:
-                raise error(self.ranks[name].start, f"The size parameter '{name}' is subscripted.", "an array")
-        for name, start in self.written.items():
-            if name in inames:
-                raise error(start, f"The iname '{name}' is written.", "an array or a temporary")
-            if isinstance(declared.get(name), ValueArg):
-                raise error(start, f"The value argument '{name}' is written.", "an array or a temporary",
-                            hint=f"<> {name}_new = ... declares a temporary")
-            if name in self.sizes:
-                raise error(start, f"The size parameter '{name}' is written.", "an array or a temporary",
-                            hint=f"<int32> {name} = ... declares a temporary that may bound a loop")
+                raise self.source.error(self.ranks[name].start, f"The {what} '{name}' is subscripted.", "an array")
 
     def arguments(self, temporaries: Collection[str]) -> tuple[Argument, ...]:
         """The declared arguments, and among them the others of the text."""
-        declared, rest_at = self.declared, self.declared.rest_at
-        known = {*declared.by_name, *temporaries}
+        items, rest_at = self.declared.items, self.declared.rest_at
+        known = {*items, *temporaries}
         rest = [name for name in sorted({*self.ranks, *self.sizes}) if name not in known]
-        if rest_at is None:
-            for name in rest:
-                if name not in self.sizes:
-                    close = difflib.get_close_matches(name, known, n=2)
-                    where = f"the kernel (line {self.source.line_of(self.ranks[name].start)})"
-                    raise UnknownNameError("argument", name, close, where=where,
-                                           hint=None if close else "end kernel_data with '...' to have it found")
-        result = [self._derived(d) if isinstance(d, str) else self._argument(d) for d in declared.items
-                  if not isinstance(d, TemporaryVariable)]
-        at = sum(not isinstance(d, TemporaryVariable) for d in declared.items[:rest_at])
-        result[at:at] = map(self._derived, rest)
-        return tuple(result)
+        strangers = [name for name in rest if name not in self.sizes] if rest_at is None else ()
+        for name in strangers:
+            close = difflib.get_close_matches(name, known, n=2)
+            raise UnknownNameError("argument", name, close,
+                                   where=f"the kernel (line {self.source.line_of(self.ranks[name].start)})",
+                                   hint=None if close else "end kernel_data with '...' to have it found")
+        listed = [None if isinstance(d, TemporaryVariable) else self._derived(d) if isinstance(d, str) else
+                  self._argument(d) for d in items.values()]
+        at = len(listed) if rest_at is None else rest_at
+        listed[at:at] = map(self._derived, rest)
+        return tuple(argument for argument in listed if argument is not None)
 
     def _derived(self, name: str) -> Argument:
         """The argument *name* with the properties that follow from the text."""
@@ -267,11 +236,9 @@ class _Uses:
 
     def _argument(self, argument: Argument) -> Argument:
         """*argument* as declared, completed from the text; :raises ParseError: text and declaration differ."""
-        name, use = argument.name, self.ranks.get(argument.name)
+        name = argument.name
         if isinstance(argument, ValueArg):
-            if use is not None and use.rank != BARE:
-                raise self.source.error(use.start, f"The value argument '{name}' is subscripted.", "an array")
-            if name in self.sizes and argument.dtype is not None and argument.dtype.kind not in "iu":
+            if name in self.sizes and not _may_be_integer(argument.dtype):
                 raise PreconditionError(f"The size parameter '{name}' has the dtype {argument.dtype}.", subject=name,
                                         hint="sizes are integers")
             return argument
@@ -281,28 +248,29 @@ class _Uses:
         return replace(argument, shape=self._shape(argument))
 
     def temporary(self, temporary: TemporaryVariable, is_bound: bool) -> TemporaryVariable:
-        """*temporary* completed from the text.
-
-        :arg is_bound: it is a parameter of a domain.
-        """
+        """*temporary*, which is a parameter of a domain if *is_bound*, completed from the text."""
         name = temporary.name
         if name not in self.written and (name in self.ranks or is_bound):
             raise PreconditionError(f"The temporary '{name}' is read and never written.", subject=name)
         shape = self._shape(temporary)
-        if is_bound and (shape != () or (temporary.dtype is not None and temporary.dtype.kind not in "iu")):
+        if is_bound and (shape != () or not _may_be_integer(temporary.dtype)):
             raise PreconditionError(f"The temporary '{name}' bounds a domain and is no integer scalar.", subject=name,
                                     hint=f"<int32> {name} = ...")
         return replace(temporary, shape=shape)
 
     def _shape(self, declared: GlobalArg | TemporaryVariable) -> tuple[Expression, ...] | None:
         """The declared shape, or that of a scalar; :raises ParseError: the uses have another number of axes."""
-        name, shape, use = declared.name, declared.shape, self.ranks.get(declared.name)
+        shape, use = declared.shape, self.ranks.get(declared.name)
         if use is None:
             return shape
         if shape is None:
             return () if use.rank == BARE else None
         if len(shape) != max(use.rank, 0):
             raise self.source.error(
-                use.start, f"'{name}' is used {_ranked(use.rank)} and declared with {len(shape)} axes.",
+                use.start, f"'{use.name}' is used {_ranked(use.rank)} and declared with {len(shape)} axes.",
                 "one subscript for each axis")
         return shape
+
+
+def _may_be_integer(dtype: np.dtype | None) -> bool:
+    return dtype is None or dtype.kind in "iu"

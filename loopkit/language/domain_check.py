@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from loopkit.errors import ParseError
-from loopkit.expr.tokens import Cursor, Source, Tokens
+from loopkit.expr.tokens import Cursor, Source, Token
 
 FUNCTIONS = frozenset({"floor", "ceil", "floord", "ceild", "min", "max"})
 KEYWORDS = FUNCTIONS | {"and", "or", "not", "exists", "mod", "true", "false", "implies"}
@@ -42,7 +42,7 @@ def free_names(condition: str) -> set[str]:
 def find_fault(source: Source, text: str, start: int) -> ParseError:
     """The error for the domain *text* at *start*, which isl refuses."""
     try:
-        _DomainParser(_tokens(source, text, start)).domain()
+        _parser(source, text, start).domain()
     except ParseError as err:
         return err
     return source.error(start, "isl cannot read this domain.", "a set in isl's notation, { [i, j] : ... }")
@@ -50,26 +50,19 @@ def find_fault(source: Source, text: str, start: int) -> ParseError:
 
 def find_condition_fault(source: Source) -> ParseError:
     """The error for a condition on parameters (assumptions), which isl refuses."""
-    check = _DomainParser(_tokens(source, source.text, 0))
+    parser = _parser(source, source.text, 0)
     try:
-        check.condition()
-        if check.text:
-            raise check.error("'and', 'or' or the end")
+        parser.condition()
+        if parser.text:
+            raise parser.error("'and', 'or' or the end")
     except ParseError as err:
         return err
     return source.error(0, f"isl cannot read {source.what}.", "a condition in isl's notation")
 
 
-def _tokens(source: Source, text: str, start: int) -> Tokens:
-    tokens = Tokens(source)
-    for match in _TOKEN.finditer(text):
-        tokens.kinds.append(match.lastgroup or "other")
-        tokens.texts.append(match[0])
-        tokens.starts.append(start + match.start())
-    tokens.kinds.append("end")
-    tokens.texts.append("")
-    tokens.starts.append(start + len(text.rstrip()))
-    return tokens
+def _parser(source: Source, text: str, start: int) -> _DomainParser:
+    tokens = [Token(match.lastgroup or "other", match[0], start + match.start()) for match in _TOKEN.finditer(text)]
+    return _DomainParser(source, [*tokens, Token("end", "", start + len(text.rstrip()))])
 
 
 class _DomainParser(Cursor):
@@ -77,7 +70,7 @@ class _DomainParser(Cursor):
 
     @property
     def subject(self) -> str:
-        return "An assumption" if self.tokens.source.what == "the assumptions" else "A domain"
+        return "An assumption" if self.source.what == "the assumptions" else "A domain"
 
     # {{{ sets
 
@@ -100,12 +93,12 @@ class _DomainParser(Cursor):
 
     def piece(self) -> None:
         if self.text != "[":
-            of_name = self.kind == "name" and self.tokens.texts[self.at + 1] == "["
+            of_name = self.kind == "name" and self.tokens[self.at + 1].text == "["
             raise self.error("'['", hint="a domain has no name: { [i, j] : ... }" if of_name else
                              "inames stand in brackets, and their conditions behind a colon: { [i] : 0 <= i < n }")
         start = self.at
         self.names("the name of an iname")
-        inames = "".join(self.tokens.texts[start:self.at]).replace(",", ", ")
+        inames = "".join(token.text for token in self.tokens[start:self.at]).replace(",", ", ")
         if self.accept(":"):
             if self.text == ":":
                 raise self.error("a condition", message="There are two colons.")
@@ -139,7 +132,7 @@ class _DomainParser(Cursor):
         while True:
             start = self.at
             if not self.term():
-                hint = "0 <= i < n" if self.text == "in" or self.tokens.texts[start] == "for" else None
+                hint = "0 <= i < n" if self.text == "in" or self.tokens[start].text == "for" else None
                 raise self.error("'<', '<=', '=', '>=' or '>'" if self.at > start else "a condition", hint=hint)
             if not self.accept(*_JUNCTIONS):
                 return
@@ -188,7 +181,7 @@ class _DomainParser(Cursor):
         """Step over ``( condition )``, unless the parentheses enclose a form."""
         start, depth, at = self.at, 0, self.at
         while True:
-            text = self.tokens.texts[at]
+            text = self.tokens[at].text
             depth += {"(": 1, ")": -1}.get(text, 0)
             if text in _RELATIONS | _JUNCTIONS | {"not", "exists", "true", "false"}:
                 break
@@ -254,7 +247,7 @@ class _DomainParser(Cursor):
         if self.text != "(" and name.lower() in _WORDS_OF_ISL:
             raise self.error("another name", at=start, message=f"'{name}' is a word of isl's notation.")
         if self.text == ".":
-            raise self.error("an operator", message=f"The name '{name}.{self.tokens.texts[self.at + 1]}' has a dot.",
+            raise self.error("an operator", message=f"The name '{name}.{self.tokens[self.at + 1].text}' has a dot.",
                              hint="names are letters, digits and underscores")
         if self.text == "[":
             raise self.error(

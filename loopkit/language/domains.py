@@ -1,42 +1,28 @@
-"""The domains of a kernel: isl's notation with the parameters left out, and the instance sets made of them."""
+"""The domains of a kernel, in isl's notation with the parameters left out, their instance sets, and assumptions."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import accumulate
 
 from pymbolic.typing import Expression
 
+from loopkit.errors import PreconditionError
 from loopkit.expr.tokens import Source
+from loopkit.kernel.kernel import unknown
 from loopkit.language import names
-from loopkit.language.domain_check import find_fault, free_names
+from loopkit.language.domain_check import find_condition_fault, find_fault, free_names
 from loopkit.poly.domains import AnySet, constrained, restricted, unbounded_iname
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.sets import InstanceSet, Set, parse_assumptions, universe_params
 
 _SHAPE = re.compile(r"\s*(?:\[(?P<params>[^\[\]{}]*)\]\s*->\s*)?\{(?P<body>[^{}]*)\}\s*", re.DOTALL)
 _TUPLE = re.compile(r"\s*\[(?P<dims>[^\[\]]*)\]\s*(?P<colon>:)?")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Domain:
-    """One domain of the text.
-
-    :ivar start: its position in its source.
-    """
-
-    points: InstanceSet
-    start: int
-
-    @property
-    def inames(self) -> tuple[str, ...]:
-        return self.points.inames
-
-
-# {{{ reading
-
-def read_domain(source: Source, text: str, start: int) -> Domain:
+def read_domain(source: Source, text: str, start: int) -> InstanceSet:
     """The domain *text* at the position *start* of *source*.
 
     :raises ParseError: isl refuses the text, or a name is refused; with the place.
@@ -53,15 +39,15 @@ def read_domain(source: Source, text: str, start: int) -> Domain:
     for name in parameters:
         fault = names.fault(name)
         if fault is not None:
-            raise source.error(start + _place(shape, name), f"The size '{name}' {fault}.", "another name")
+            raise source.error(start + _place(text, name), f"The size '{name}' {fault}.", "another name")
     if points.is_empty() and "," in (condition := shape["body"].partition(":")[2]):
         raise source.error(start + shape.end("body") - len(condition) + condition.index(","),
                            "The domain has no point for any size: ',' lists forms, as in 0 <= i, j < n.", "'and'")
     open_iname = unbounded_iname(points)
     if open_iname is not None:
-        raise source.error(start + _place(shape, open_iname), f"The iname '{open_iname}' has no end.",
+        raise source.error(start + _place(text, open_iname), f"The iname '{open_iname}' has no end.",
                            f"a lower and an upper bound for '{open_iname}'")
-    return Domain(points, start)
+    return points
 
 
 def _dims(source: Source, shape: re.Match[str], start: int) -> tuple[str, ...]:
@@ -97,11 +83,10 @@ def _dims(source: Source, shape: re.Match[str], start: int) -> tuple[str, ...]:
     return found
 
 
-def _place(shape: re.Match[str], name: str) -> int:
-    match = re.compile(rf"\b{name}\b").search(shape[0], shape.start("body"))
+def _place(text: str, name: str) -> int:
+    """The place of *name* in the braces of the domain *text*."""
+    match = re.compile(rf"\b{name}\b").search(text, text.index("{"))
     return match.start() if match else 0
-
-# }}}
 
 
 @dataclass
@@ -109,43 +94,37 @@ class Domains:
     """All domains of a kernel, the order of their inames, and a cache of instance sets.
 
     Statements with the same inames and conditions share one :class:`~loopkit.poly.sets.InstanceSet`.
+
+    :ivar parents: the inames that the domain of each iname depends on.
+    :ivar inline: the domains that reductions declare for themselves, by their texts.
     """
 
-    source: Source
-    domains: tuple[Domain, ...]
+    domains: tuple[InstanceSet, ...]
     order: dict[str, int] = field(default_factory=dict)
     parents: dict[str, frozenset[str]] = field(default_factory=dict)
+    inline: dict[str, InstanceSet] = field(default_factory=dict)
     _sets: dict[tuple[object, ...], InstanceSet] = field(default_factory=dict)
-    _inline: dict[str, Domain] = field(default_factory=dict)
 
     @property
     def params(self) -> frozenset[str]:
         """The parameters of all domains, inames left out."""
-        every = [*self.domains, *self._inline.values()]
-        return frozenset(name for d in every for name in d.points.params).difference(*(d.inames for d in every))
+        every = [*self.domains, *self.inline.values()]
+        return frozenset(name for d in every for name in d.params).difference(*(d.inames for d in every))
 
     @property
     def inline_inames(self) -> frozenset[str]:
         """The inames that reductions declare for themselves."""
-        return frozenset(x for d in self._inline.values() for x in d.inames)
-
-    # {{{ reductions with a domain of their own
+        return frozenset(x for d in self.inline.values() for x in d.inames)
 
     def add_inline(self, source: Source, text: str, start: int) -> tuple[str, ...]:
         """Read the domain of one reduction; its inames."""
-        if text not in self._inline:
-            self._inline[text] = domain = read_domain(source, text, start)
-            for name in domain.inames:
+        if text not in self.inline:
+            self.inline[text] = read_domain(source, text, start)
+            for name in self.inline[text].inames:
                 if name in self.order:
                     raise source.error(start, f"The iname '{name}' has a domain already.",
                                        f"a name other than '{name}', or no domain here")
-        return self._inline[text].inames
-
-    def inline(self, text: str) -> Domain:
-        """The domain that :meth:`add_inline` read."""
-        return self._inline[text]
-
-    # }}}
+        return self.inline[text].inames
 
     def ancestors(self, inames: Iterable[str]) -> frozenset[str]:
         """*inames* and the inames that their domains depend on."""
@@ -168,57 +147,72 @@ class Domains:
         return self._sets[key]
 
     def _intersection(self, inames: tuple[str, ...], inline: tuple[str, ...]) -> InstanceSet:
-        parts = [restricted(domain.points, inames).onto(inames)
-                 for domain in (*self.domains, *map(self.inline, inline)) if not set(inames).isdisjoint(domain.inames)]
+        every = (*self.domains, *(self.inline[text] for text in inline))
+        parts = [restricted(d, inames).onto(inames) for d in every if not set(inames).isdisjoint(d.inames)]
         return reduce(InstanceSet.intersect, parts) if parts else InstanceSet.universe(inames)
 
 
-def domain_texts(domains: str | AnySet | Iterable[str | AnySet]) -> str | list[str]:
-    """The texts of *domains*."""
-    # sets print in isl's notation
-    return str(domains) if isinstance(domains, str | AnySet) else list(map(str, domains))
-
-
 def read_domains(domains: str | Iterable[str]) -> Domains:
-    """Read the domains of a kernel.
+    """Read the domains of a kernel, and put their inames in order: that of the domains, parents first.
 
-    :raises ParseError: a domain cannot be read, or an iname is in two.
+    :raises ParseError: a domain cannot be read or depends on itself, or an iname is in two.
     """
     texts = [domains] if isinstance(domains, str) else list(domains)
     source = Source("\n".join(texts), "the domains")
-    read, start = [], 0
-    for text in texts:
-        read.append(read_domain(source, text, start))
-        start += len(text) + 1
-    owner: dict[str, Domain] = {}
-    for domain in read:
+    starts = [0, *accumulate(len(text) + 1 for text in texts)]
+    read = [read_domain(source, text, start) for text, start in zip(texts, starts, strict=False)]
+    owner: dict[str, int] = {}
+    for k, domain in enumerate(read):
         for name in domain.inames:
             if name in owner:
-                place = source.text.index("[", source.text.index("{", domain.start))
-                match = re.compile(rf"\b{name}\b").search(source.text, place)
-                raise source.error(match.start() if match else place, f"The iname '{name}' stands in two domains.",
+                raise source.error(starts[k] + _place(texts[k], name), f"The iname '{name}' stands in two domains.",
                                    "another name")
-            owner[name] = domain
-    result = Domains(source, tuple(read))
-    _put_in_order(result, owner)
+            owner[name] = k
+    result = Domains(tuple(read))
+
+    def visit(k: int, around: tuple[int, ...]) -> None:
+        if k in around:
+            raise source.error(starts[k], f"The domain of '{read[k].inames[0]}' depends on itself.",
+                               "bounds in inames of other domains")
+        above: frozenset[str] = frozenset()
+        for name in read[k].params:
+            if name in owner:
+                if name not in result.parents:
+                    visit(owner[name], (*around, k))
+                above |= result.parents[name] | {name}
+        for name in read[k].inames:
+            result.parents[name] = above
+            result.order[name] = len(result.order)
+    for k, domain in enumerate(read):
+        if result.parents.keys().isdisjoint(domain.inames):
+            visit(k, ())
     return result
 
 
-def _put_in_order(domains: Domains, owner: dict[str, Domain]) -> None:
-    """Number the inames, parents first, and note what each depends on."""
-    def visit(domain: Domain, around: tuple[Domain, ...]) -> None:
-        if any(d is domain for d in around):
-            raise domains.source.error(domain.start, f"The domain of '{domain.inames[0]}' depends on itself.",
-                                       "bounds in inames of other domains")
-        above: frozenset[str] = frozenset()
-        for name in domain.points.params:
-            if name in owner:
-                if name not in domains.parents:
-                    visit(owner[name], (*around, domain))
-                above |= domains.parents[name] | {name}
-        for name in domain.inames:
-            domains.parents[name] = above
-            domains.order[name] = len(domains.order)
-    for domain in domains.domains:
-        if domains.parents.keys().isdisjoint(domain.inames):
-            visit(domain, ())
+_PARAMETERS = re.compile(r"\s*(?:\[[^\]]*\]\s*->\s*)?\{\s*(?:\[\s*\])?\s*:?(?P<condition>[^{}]*)\}\s*", re.DOTALL)
+
+
+def read_assumptions(given: str | AnySet, values: Collection[str]) -> Set:
+    """The parameter set of an assumption: ``"n>=1 and m>=1"`` or a set in isl's notation.
+
+    :arg values: the names of the value arguments.
+    :raises ParseError: *text* is not a condition.
+    :raises UnknownNameError: it names something other than a value argument.
+    :raises PreconditionError: it is a contradiction.
+    """
+    text = str(given)                                      # sets print in isl's notation
+    if (whole := _PARAMETERS.fullmatch(text)) is not None:
+        text = whole["condition"]
+    if not text.strip():
+        return universe_params()
+    names = sorted(free_names(text))
+    try:
+        result = parse_assumptions(text, names)
+    except ValueError:
+        raise find_condition_fault(Source(text, "the assumptions")) from None
+    for parameter in names:
+        if parameter not in values:
+            raise unknown("parameter", parameter, values)
+    if result.is_empty():
+        raise PreconditionError("The assumptions contradict each other.", subject=text)
+    return result

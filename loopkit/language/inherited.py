@@ -1,4 +1,4 @@
-"""Inames inherited through temporaries: a statement that reads a value runs in the loops of the value's writer."""
+"""Inames of statements: mentioned, or inherited through a temporary from the loops of the value's writer."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,24 +20,13 @@ Read = tuple[str, frozenset[str]]
 _NONE: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Around:
-    """The properties that a statement gets from the blocks around it.
-
-    :ivar inames: the inames of ``for`` blocks and of conditions.
-    :ivar opened: the ones of *inames* with a loop from a ``for`` block.
-    :ivar above: the conditions, whose loops are around it too.
-    """
-
-    inames: frozenset[str] = _NONE
-    opened: frozenset[str] = _NONE
-    above: tuple[ProgramPart, ...] = ()
-
-
 @dataclass(frozen=True, eq=False)
 class ProgramPart:
     """An assignment, or the condition of a block.
 
+    :ivar opened: the inames of the ``for`` blocks around it.
+    :ivar above: the conditions of the blocks around it, whose loops are around it too.
+    :ivar mentioned: the inames in its text, in its rules and in ``{inames=}``.
     :ivar own: its inames except inherited ones.
     :ivar reducing: the inames of its reductions.
     :ivar written: the temporary that it writes; ``None`` for a condition or if it writes an argument.
@@ -46,7 +35,9 @@ class ProgramPart:
     """
 
     start: int
-    around: Around
+    opened: frozenset[str]
+    above: tuple[ProgramPart, ...]
+    mentioned: frozenset[str]
     own: frozenset[str]
     reads: frozenset[Read]
     reducing: frozenset[str]
@@ -55,8 +46,8 @@ class ProgramPart:
     final: bool = False
 
 
-def inherited(program: ParsedProgram, temporaries: Collection[str], rules: Rules) -> dict[int, frozenset[str]]:
-    """The inherited inames of each assignment or block, by its place.
+def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules: Rules) -> dict[int, frozenset[str]]:
+    """The inames that each assignment or condition mentions or inherits, by its place.
 
     A statement inherits through a temporary the inames that all writers of the temporary have and that none uses in
     its subscript. If a statement is needed to make a value that it reads, the result is the largest consistent
@@ -64,82 +55,52 @@ def inherited(program: ParsedProgram, temporaries: Collection[str], rules: Rules
 
     :raises ParseError: the reader is in a ``for`` block that leaves two readings, or reduces over the iname.
     """
-    if not temporaries:
-        return {}
-    parts = list(_PartCollector(rules, temporaries).parts(program.body, Around()))
-    writers: dict[str, list[ProgramPart]] = {}
+    parts = list(_PartCollector(rules, temporaries).parts(program.body, _NONE, _NONE, ()))
+    writers = {name: [part for part in parts if part.written == name] for name in temporaries}
+    gained = _largest(parts, writers, frozenset(rules.domains.order))
     for part in parts:
-        if part.written is not None:
-            writers.setdefault(part.written, []).append(part)
-    gained = _largest(parts, writers)
-    for part in parts:
-        if clash := gained[part] if part.around.opened else gained[part] & part.reducing:
+        if clash := gained[part] if part.opened else gained[part] & part.reducing:
             raise _two_readings(program.source, part, min(clash), writers, gained)
-    return {part.start: found for part, found in gained.items() if found}
+    return {part.start: part.mentioned | gained[part] for part in parts}
 
 
-# {{{ the largest solution
+#: Stands among the inames of a value for which no bound was found yet.
+_UNBOUND = ""
 
-#: ``None`` means every iname: no bound was found yet.
-_Gains = dict[ProgramPart, frozenset[str] | None]
+Writers = Mapping[str, Sequence[ProgramPart]]
+Gains = Mapping[ProgramPart, frozenset[str]]
 
 
-def _largest(parts: Sequence[ProgramPart], writers: Mapping[str, Sequence[ProgramPart]]
-             ) -> dict[ProgramPart, frozenset[str]]:
-    """The largest solution: starts from all inames and removes some until all parts agree."""
+def _largest(parts: Sequence[ProgramPart], writers: Writers, every: frozenset[str]) -> Gains:
+    """The largest solution: starts from *every* iname and removes some until all parts agree."""
     readers = [part for part in parts if part.reads and not part.final]
-    gained: _Gains = dict.fromkeys(parts, _NONE) | dict.fromkeys(readers)
+    gained = dict.fromkeys(parts, _NONE) | dict.fromkeys(readers, every | {_UNBOUND})
     while True:
-        changed = False
-        for part in readers:
-            found = _gain(part, writers, gained)
-            if found != gained[part]:
-                gained[part], changed = found, True
-        if not changed:
-            open_ended = [part for part in readers if gained[part] is None]
-            if not open_ended:
-                return {part: found or _NONE for part, found in gained.items()}
+        found = {part: _gain(part, writers, gained) for part in readers}
+        if found.items() <= gained.items():
+            open_ended = next((part for part in readers if _UNBOUND in found[part]), None)
+            if open_ended is None:
+                return gained
             # it computes its value from nothing but itself
-            gained[open_ended[0]] = _NONE
-            readers.remove(open_ended[0])
+            readers.remove(open_ended)
+            found = {open_ended: _NONE}
+        gained |= found
 
 
-def _gain(part: ProgramPart, writers: Mapping[str, Sequence[ProgramPart]], gained: _Gains) -> frozenset[str] | None:
+def _gain(part: ProgramPart, writers: Writers, gained: Gains) -> frozenset[str]:
     result = _NONE
     for name, reducing in part.reads:
-        found = _inames_of_values(writers.get(name, ()), gained)
-        if found is None:
-            return None
-        if part.around.opened:
-            # behind the end of a block the last value is meant; only loops that no block shows leave it open
-            found = frozenset(x for x in found if any(x not in w.around.opened for w in writers[name]))
-        result |= found - reducing - part.own
+        found = _inames_of_values(writers[name], gained) - reducing - part.own
+        # behind the end of a block the last value is meant; only loops that no block shows leave it open
+        result |= {x for x in found if not part.opened or any(x not in w.opened for w in writers[name])}
     return result
 
 
-def _inames(part: ProgramPart, gained: _Gains) -> frozenset[str] | None:
-    result = part.own
-    for one in (part, *part.around.above):
-        found = gained[one]
-        if found is None:
-            return None
-        result |= found
-    return result
-
-
-def _inames_of_values(writers: Sequence[ProgramPart], gained: _Gains) -> frozenset[str] | None:
+def _inames_of_values(writers: Sequence[ProgramPart], gained: Gains) -> frozenset[str]:
     """The inames of a temporary's values: those that all of its writers have outside of its subscripts."""
-    result: frozenset[str] | None = None if writers else _NONE
-    for w in writers:
-        own = _inames(w, gained)
-        if own is not None:
-            result = own - w.subscripts if result is None else result & (own - w.subscripts)
-    return result
+    each = [w.own.union(*(gained[part] for part in (w, *w.above))) - w.subscripts for w in writers]
+    return frozenset.intersection(*each) if each else _NONE
 
-# }}}
-
-
-# {{{ the parts of the text
 
 class _PartCollector:
     """Collects the parts of the program from the tree of the text."""
@@ -147,62 +108,56 @@ class _PartCollector:
     def __init__(self, rules: Rules, temporaries: Collection[str]) -> None:
         self.rules = rules
         self.temporaries = frozenset(temporaries)
-        self.bounds = {x: self.temporaries.intersection(d.points.params) for d in rules.domains.domains
-                       for x in d.inames}
+        self.bounds = {x: self.temporaries.intersection(d.params) for d in rules.domains.domains for x in d.inames}
 
-    def parts(self, nodes: Iterable[Node], around: Around) -> Iterator[ProgramPart]:
+    def parts(self, nodes: Iterable[Node], around: frozenset[str], opened: frozenset[str],
+              above: tuple[ProgramPart, ...]) -> Iterator[ProgramPart]:
+        """The parts of *nodes*, in blocks over the inames *around*, of which those *opened* have a ``for`` block."""
         for node in nodes:
             match node:
                 case Assignment():
-                    part = self._part(node.start, self.rules.mentioned(node), around, node.parts)
+                    mentioned = frozenset(pattern.text for pattern in node.options.inames or ()).union(
+                        *(self.rules.free_inames(self.rules.without_reducing(e, node.start)) for e in node.parts))
+                    part = self._part(node.start, opened, above, mentioned, around, node.parts)
                     yield replace(part, written=node.written if node.written in self.temporaries else None,
                                   subscripts=self.rules.free_inames(node.assignee),
                                   final=node.options.inames is not None)
                 case ForBlock():
-                    opened = frozenset(pattern.text for pattern in node.inames)
-                    yield from self.parts(node.body, replace(around, inames=around.inames | opened,
-                                                             opened=around.opened | opened))
+                    inames = frozenset(pattern.text for pattern in node.inames)
+                    yield from self.parts(node.body, around | inames, opened | inames, above)
                 case IfBlock():
-                    inames = self.rules.free_inames(self.rules.expanded(node.condition, node.start))
-                    part = self._part(node.start, inames, around, [node.condition])
+                    mentioned = self.rules.free_inames(self.rules.expanded(node.condition, node.start))
+                    part = self._part(node.start, opened, above, mentioned, around, [node.condition])
                     yield part
-                    inside = replace(around, inames=around.inames | inames, above=(*around.above, part))
-                    yield from self.parts((*node.then, *node.otherwise), inside)
+                    yield from self.parts((*node.then, *node.otherwise), around | mentioned, opened, (*above, part))
 
-    def _part(self, start: int, inames: frozenset[str], around: Around, expressions: Iterable[Expression]
-              ) -> ProgramPart:
-        own = self.rules.domains.ancestors(around.inames | inames)
-        every = [self.rules.expanded(e, start) for e in expressions]
+    def _part(self, start: int, opened: frozenset[str], above: tuple[ProgramPart, ...], mentioned: frozenset[str],
+              around: frozenset[str], expressions: Iterable[Expression]) -> ProgramPart:
+        own = self.rules.domains.ancestors(around | mentioned)
+        every = [self.rules.expanded(e, start) for e in expressions] if self.temporaries else []
         bounding = ((name, _NONE) for x in own for name in self.bounds.get(x, ()))
         reads = frozenset(bounding).union(*(self._reads(e, _NONE) for e in every))
-        return ProgramPart(start, around, own, reads, _NONE.union(*map(bound_inames, every)))
+        return ProgramPart(start, opened, above, mentioned, own, reads, _NONE.union(*map(bound_inames, every)))
 
     def _reads(self, expr: Expression, around: frozenset[str]) -> Iterator[Read]:
         """The temporaries in *expr*, in which rules are expanded, with the reduction inames around each."""
         if not has_reduction(expr):
-            yield from ((name, around) for name in variables(expr) if name in self.temporaries)
-            return
-        match expr:
-            case Reduction(inames=inames):
-                if isinstance(expr, InlineReduction):
-                    bounding: Collection[str] = self.rules.domains.inline(expr.domain_text).points.params
-                else:
-                    bounding = [name for x in inames for name in self.bounds.get(x, ())]
-                yield from ((name, around) for name in bounding if name in self.temporaries)
-                yield from self._reads(expr.expr, around.union(inames))
-            case _:
-                for child in children(expr):
-                    yield from self._reads(child, around)
-
-# }}}
+            yield from ((name, around) for name in variables(expr) & self.temporaries)
+        elif isinstance(expr, Reduction):
+            bounding = self.rules.domains.inline[expr.domain_text].params if isinstance(expr, InlineReduction) \
+                else [name for x in expr.inames for name in self.bounds.get(x, ())]
+            yield from ((name, around) for name in self.temporaries.intersection(bounding))
+            yield from self._reads(expr.expr, around.union(expr.inames))
+        else:
+            for child in children(expr):
+                yield from self._reads(child, around)
 
 
-def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
-                  gained: Mapping[ProgramPart, frozenset[str]]) -> ParseError:
+def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writers, gained: Gains) -> ParseError:
     name, writer = _source_of(part, iname, writers, gained)
     line = source.line_of(writer.start)
     value = f"'{name}' has a value for each '{iname}' (line {line})"
-    if not part.around.opened:
+    if not part.opened:
         return source.error(
             part.start, f"{value}, and this statement reads it outside of its reduction over '{iname}'.",
             f"'{name}' inside of the reduction, or a reduction over another iname",
@@ -215,13 +170,11 @@ def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Mappin
              f"for the last one: 'for {iname} ... end' around line {line} alone, or {{inames=}} behind this line")
 
 
-def _source_of(part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
-               gained: Mapping[ProgramPart, frozenset[str]]) -> tuple[str, ProgramPart]:
+def _source_of(part: ProgramPart, iname: str, writers: Writers, gained: Gains) -> tuple[str, ProgramPart]:
     """A temporary through which *part* inherits *iname*, and its last writer above that has the iname."""
     for name, reducing in sorted(part.reads, key=lambda read: (read[0], sorted(read[1]))):
-        found = _inames_of_values(writers.get(name, ()), dict(gained))
-        shown = [w for w in writers.get(name, ()) if not part.around.opened or iname not in w.around.opened]
-        if found and iname in found and iname not in reducing and shown:
+        shown = [w for w in writers[name] if not part.opened or iname not in w.opened]
+        if shown and iname in _inames_of_values(writers[name], gained) - reducing:
             above = [w for w in shown if w.start < part.start]
             return name, max(above or shown, key=lambda w: w.start)
     raise InternalError(f"'{iname}' comes through no temporary.")

@@ -73,8 +73,6 @@ def _apart(kernel: LoopKernel, writer: str, reader: str, inames: Collection[str]
         if writer != reader else frozenset()
 
 
-# {{{ several values under one name
-
 def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
     """Refuse a scalar temporary with two readings: a value for each iteration of an iname, or the last value.
 
@@ -139,10 +137,6 @@ def _owner(kernel: LoopKernel, statement: str) -> str:
     node = kernel.statement_by_id[statement].reduction
     return statement if node is None else _owner(kernel, kernel.reductions[node].final)
 
-# }}}
-
-
-# {{{ what cannot have a value for each iteration
 
 def _require_cells(kernel: LoopKernel, name: str, inames: tuple[str, ...], declared: Collection[str]) -> None:
     """:raises PreconditionError: the temporary *name* cannot have an axis for one of *inames*."""
@@ -185,5 +179,3 @@ def _obstacles(kernel: LoopKernel, name: str, iname: str, declared: Collection[s
                 d.relation, shared_loops(kernel, d.source, d.sink, [iname])) is not None:
             yield (f"'{d.sink}' reads the value that '{d.source}' left in an earlier iteration of '{iname}'",
                    f"write a temporary of its own for the reader in the other loop, behind '{d.source}'")
-
-# }}}

@@ -17,20 +17,18 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
-from loopkit.language.assumptions import read_assumptions
-from loopkit.language.domains import Domains, domain_texts, read_domains
-from loopkit.language.ids import number_statements
-from loopkit.language.inherited import inherited
+from loopkit.language.domains import Domains, read_assumptions, read_domains
+from loopkit.language.inherited import inames_of_parts
 from loopkit.language.iterations import require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
-from loopkit.language.program import ParsedProgram
+from loopkit.language.program import ParsedProgram, number_statements
 from loopkit.language.reductions import Made
 from loopkit.language.rules import read_rules
 from loopkit.language.statements import StatementMaker
 from loopkit.language.syntax import parse_program
 from loopkit.poly.domains import AnySet, set_text
 from loopkit.poly.limits import bounded
-from loopkit.poly.sets import Set, universe_params
+from loopkit.poly.sets import universe_params
 
 
 @checked
@@ -63,17 +61,19 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
         and as one for each iteration.
     """
     require_kernel_name(name)
-    domains, instructions, kernel_data = domain_texts(domains), _listed(instructions), _listed(kernel_data)
+    # isl's sets print in isl's notation
+    texts = str(domains) if isinstance(domains, str | AnySet) else list(map(str, domains))
+    instructions, kernel_data = _listed(instructions), _listed(kernel_data)
     assumptions = set_text(assumptions) or assumptions
     if not isinstance(temporary_variables, Mapping):
         temporary_variables = tuple(temporary_variables)
     reductions = tuple(reductions)
-    made = _made(domains, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
+    made = _made(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
                  temporary_variables=temporary_variables, reductions=reductions)
     temporaries = temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables
     source = Source(instructions if isinstance(instructions, str) else "\n".join(instructions), "the instructions")
     with bounded(f"making kernel '{name}'"):
-        read = read_domains(domains)
+        read = read_domains(texts)
         declared = read_declarations(kernel_data, temporaries)
         operations = _operations(reductions, read)
         program = parse_program(source, read.order.keys(), lambda text, start: read.add_inline(source, text, start),
@@ -116,7 +116,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     maker = StatementMaker(
         domains, _affine_names(domains, arguments, temporaries),
         {*names, *domains.order, *domains.inline_inames, *operations}, number_statements(program), made, rules,
-        inherited(program, temporaries, rules))
+        inames_of_parts(program, temporaries, rules))
     tree = maker.make(program.body)
     kernel = LoopKernel(
         name=name, arguments=arguments, temporaries={**known, **made.temporaries},
@@ -125,8 +125,9 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),
         substitutions={rule_name: r.rule for rule_name, r in rules.kept.items()},
-        assumptions=_assumptions(assumptions, arguments), options=options, history=history)
-    shaped = {d.name for d in declared.items if isinstance(d, TemporaryVariable) and d.shape is not None}
+        assumptions=universe_params() if assumptions is None else read_assumptions(
+            assumptions, {a.name for a in arguments if isinstance(a, ValueArg)}), options=options, history=history)
+    shaped = {name for name, d in declared.items.items() if isinstance(d, TemporaryVariable) and d.shape is not None}
     require_one_meaning(kernel, made.opened, made.final)
     return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))
@@ -138,9 +139,3 @@ def _affine_names(domains: Domains, arguments: Iterable[Argument],
     integers = {a.name for a in arguments if isinstance(a, ValueArg) and a.dtype is not None
                 and np.dtype(a.dtype).kind in "iu"}
     return frozenset({*domains.order, *domains.inline_inames, *domains.params, *integers}).difference(temporaries)
-
-
-def _assumptions(assumptions: str | AnySet | None, arguments: Iterable[Argument]) -> Set:
-    if assumptions is None:
-        return universe_params()
-    return read_assumptions(assumptions, {a.name for a in arguments if isinstance(a, ValueArg)})

@@ -1,8 +1,9 @@
-"""The parsed program: a tree of assignments, blocks and substitution rules."""
+"""The parsed program: a tree of assignments, blocks and substitution rules, and the ids of its statements."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -11,6 +12,8 @@ from loopkit.ast.nodes import Instruction
 from loopkit.expr.parsing import NameUse
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import SubstitutionRule
+from loopkit.kernel.kernel import unknown
+from loopkit.language.names import fresh
 
 
 @dataclass(frozen=True)
@@ -116,3 +119,62 @@ class ParsedProgram:
     source: Source
     body: tuple[Node, ...]
     rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True)
+class Ids:
+    """The ids of a program's statements, and the statements that ``dep=`` and ``nosync=`` name by them.
+
+    :ivar of: the id of the assignment at each place.
+    :ivar places: the place of each id.
+    :ivar taken: the ids of all statements, also of those that the text does not show.
+    """
+
+    source: Source
+    of: dict[int, str]
+    places: dict[str, int]
+    taken: set[str]
+
+    def earlier(self, node: Assignment) -> frozenset[str]:
+        """The statements that *node* names in ``dep=``.
+
+        :raises UnknownNameError: there is no such statement.
+        :raises ParseError: it comes after *node*; statements run in textual order.
+        """
+        own, found = self.of[node.start], set[str]()
+        for pattern in node.options.dep:
+            matches = self._matches(pattern)
+            before = {x for x in matches if self.places[x] < node.start}
+            if not before:
+                later = min(matches)
+                raise self.source.error(pattern.start, f"'{own}' cannot depend on '{later}', which does not stand "
+                                        "above it: statements run in textual order.", "an earlier statement",
+                                        hint=f"write '{later}' above it" if later != own else None)
+            found |= before
+        return frozenset(found)
+
+    def others(self, node: Assignment) -> frozenset[str]:
+        """The statements that *node* names in ``nosync=``; :raises UnknownNameError: there is no such statement."""
+        return frozenset(x for pattern in node.options.nosync for x in self._matches(pattern)) - {self.of[node.start]}
+
+    def _matches(self, pattern: Pattern) -> Sequence[str]:
+        if pattern.text in self.places:
+            return [pattern.text]
+        matches = [x for x in self.places if fnmatchcase(x, pattern.text)]
+        if not matches:
+            raise unknown("statement", pattern.text, self.places,
+                          where=f"the kernel (line {self.source.line_of(pattern.start)})")
+        return matches
+
+
+def number_statements(program: ParsedProgram) -> Ids:
+    """Give each assignment an id: ``id=``, else ``insn``, ``insn_0``, ...; :raises ParseError: an id is given twice."""
+    every, taken = assignments(program.body), set[str]()
+    for node in every:
+        given = node.options.id
+        if given in taken:
+            raise program.source.error(node.start, f"The id '{given}' is given to two statements.", "another id")
+        if given is not None:
+            taken.add(given)
+    of = {node.start: node.options.id or fresh("insn", taken) for node in every}
+    return Ids(program.source, of, {name: start for start, name in of.items()}, taken)

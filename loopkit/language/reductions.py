@@ -15,8 +15,8 @@ from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Tree, nest, seq
 from loopkit.language.conditions import conjunction, conjuncts, opposite, split
 from loopkit.language.domains import Domains
-from loopkit.language.ids import Ids
 from loopkit.language.names import fresh
+from loopkit.language.program import Ids
 from loopkit.poly.sets import InstanceSet
 
 

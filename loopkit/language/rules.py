@@ -14,7 +14,7 @@ from loopkit.expr.parsing import InlineReduction
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language.domains import Domains
-from loopkit.language.program import Assignment, ParsedProgram, Rule
+from loopkit.language.program import ParsedProgram, Rule
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Rules:
         """Add *rule*, which calls only rules that were added before."""
         name, arguments = rule.rule.name, rule.rule.arguments
         for e in subexpressions(rule.rule.expr):
-            for bound in self.domains.inline(e.domain_text).points.params if isinstance(e, InlineReduction) else ():
+            for bound in self.domains.inline[e.domain_text].params if isinstance(e, InlineReduction) else ():
                 if bound in arguments:
                     raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
                                             "bounds in parameters and inames")
@@ -73,11 +73,6 @@ class Rules:
             return e
         return walk(expr)
 
-    def mentioned(self, node: Assignment) -> frozenset[str]:
-        """The inames that *node* mentions, in its text, in its rules and in ``{inames=}``."""
-        free = (self.free_inames(self.without_reducing(e, node.start)) for e in node.parts)
-        return frozenset(pattern.text for pattern in node.options.inames or ()).union(*free)
-
     def free_inames(self, expr: Expression) -> frozenset[str]:
         """The inames that *expr* mentions outside of reductions over them, and those that its reductions' domains
         need.
@@ -87,7 +82,7 @@ class Rules:
             return variables(expr).intersection(order)
         match expr:
             case InlineReduction():
-                needed = self.domains.inline(expr.domain_text).points.params
+                needed = self.domains.inline[expr.domain_text].params
                 found = self.free_inames(expr.expr).union(x for x in needed if x in order or x in expr.inames)
                 # an inline iname of a reduction around this one is no iname of the kernel and falls out there
                 return self.domains.ancestors(found.difference(expr.inames))

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import has_reduction
+from loopkit.expr.mappers import has_reduction, update_of
 from loopkit.expr.text import to_text
 from loopkit.expr.tokens import Source
-from loopkit.expr.updates import update_of
 from loopkit.kernel.kernel import unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
@@ -62,11 +61,11 @@ def group(items: Iterable[Item], depth: int = 0) -> Tree:
 class StatementMaker(Hoister):
     """Makes the statements of one kernel.
 
-    :ivar inherited: the inames inherited through temporaries, by the place of the assignment or the condition.
+    :ivar inames: the inames that each assignment or condition mentions or inherits, by its place.
     """
 
     rules: Rules
-    inherited: Mapping[int, frozenset[str]]
+    inames: Mapping[int, frozenset[str]]
 
     @property
     def source(self) -> Source:
@@ -87,8 +86,6 @@ class StatementMaker(Hoister):
                 case IfBlock():
                     items.extend(self._if(node, context))
         return items
-
-    # {{{ loops
 
     def _nest(self, mentioned: frozenset[str], context: Context) -> tuple[str, ...]:
         """The inames of a statement that mentions *mentioned*, outermost first."""
@@ -120,15 +117,10 @@ class StatementMaker(Hoister):
         body = nest(order[len(context.order):], group(self._items(node.body, inner)))
         return Item(context.order[context.opened:], body)
 
-    # }}}
-
-    # {{{ conditions
-
     def _if(self, node: IfBlock, context: Context) -> list[Item]:
         condition = self.rules.expanded(node.condition, node.start)
         affine, others = split(condition, self.affine_names)
-        mentioned = self.rules.free_inames(condition) | self.inherited.get(node.start, frozenset())
-        context = replace(context, mentions=context.mentions | mentioned)
+        context = replace(context, mentions=context.mentions | self.inames[node.start])
         if not others:
             then = replace(context, conditions=context.conditions + affine)
             otherwise = replace(context, conditions=(*context.conditions, opposite(condition, self.affine_names)))
@@ -157,22 +149,15 @@ class StatementMaker(Hoister):
         if any(isinstance(n, ForBlock) for n in inner):
             return own
         inside = replace(context, order=own)
-        nests = [self._nest(self._mentioned(a), inside) for a in inner if isinstance(a, Assignment)]
+        nests = [self._nest(self.inames[a.start], inside) for a in inner if isinstance(a, Assignment)]
         shared = len(own)
         while all(len(n) > shared and n[shared] == nests[0][shared] for n in nests):
             shared += 1
         return nests[0][:shared]
 
-    # }}}
-
-    # {{{ assignments
-
-    def _mentioned(self, node: Assignment) -> frozenset[str]:
-        return self.rules.mentioned(node) | self.inherited.get(node.start, frozenset())
-
     def _assignment(self, node: Assignment, context: Context) -> Item:
         self._require_inames(node.options.inames or ())
-        place = Evaluation(self.ids.of(node), self._nest(self._mentioned(node), context), context.conditions,
+        place = Evaluation(self.ids.of[node.start], self._nest(self.inames[node.start], context), context.conditions,
                            context.predicates)
         if node.options.condition is not None:
             place = place.under(self.rules.expanded(node.options.condition, node.start), self.affine_names)
@@ -185,8 +170,8 @@ class StatementMaker(Hoister):
         """Add the statement ``assignee = expression`` with its reductions."""
         self.made.opened[place.owner] = frozenset(context.order[:context.opened])
         options = node.options if isinstance(node, Assignment) else InstructionOptions()
-        earlier, others = (self.ids.earlier(options.dep, node), self.ids.others(options.nosync, node)) \
-            if isinstance(node, Assignment) else (frozenset[str](), frozenset[str]())
+        earlier, others = (self.ids.earlier(node), self.ids.others(node)) if isinstance(node, Assignment) \
+            else (frozenset[str](), frozenset[str]())
         statement = Statement(place.owner, assignee, expression,
                               self.domains.instances(place.inames, place.conditions), place.predicates,
                               tags=options.tags, depends_on=earlier, no_sync_with=others)
@@ -256,5 +241,3 @@ class StatementMaker(Hoister):
         final = replace(statement, assignee=assignee, expression=without(statement.expression, place),
                         predicates=predicates)
         return final, seq(*trees, Leaf(final.id))
-
-    # }}}

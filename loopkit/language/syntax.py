@@ -23,7 +23,7 @@ from typing import Any
 
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.parsing import BINARY, ExpressionParser, KnownNames
-from loopkit.expr.tokens import Source, Tokens, tokenize
+from loopkit.expr.tokens import Source, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language import names
@@ -45,7 +45,7 @@ _BLOCK_ENDS = ("end", "else", "elif")
 
 
 def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[str, int], tuple[str, ...]],
-                  operations: Collection[str] = ()) -> ParsedProgram:
+                  operations: Collection[str]) -> ParsedProgram:
     """Read the instructions.
 
     :arg inames: the inames of the kernel's domains.
@@ -53,28 +53,10 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
     :arg read_domain: checks the domain of a reduction (text, place) and returns its inames.
     :raises ParseError: at the first place that cannot be read.
     """
-    tokens = tokenize(source)
-    rules = _rules_of(tokens)
-    known = KnownNames(inames, {name: arity for name, (_, arity) in rules.items()}, (*REDUCTIONS, *operations),
-                       read_domain)
-    parser = _StatementParser(tokens, known=known, rule_starts={start for start, _ in rules.values()})
+    parser = _StatementParser(source, tokenize(source))
+    parser.known = KnownNames(inames, parser.arities(), (*REDUCTIONS, *operations), read_domain)
     body = parser.block(None)
     return ParsedProgram(source, body, tuple(parser.rules))
-
-
-def _rules_of(tokens: Tokens) -> dict[str, tuple[int, int]]:
-    """The first token and the number of arguments of each rule, found by its ``:=`` before anything is read."""
-    found: dict[str, tuple[int, int]] = {}
-    start = 0
-    for i, (text, kind) in enumerate(zip(tokens.texts, tokens.kinds, strict=True)):
-        if kind == "newline":
-            start = i + 1
-        if text == ":=" and start < i and tokens.kinds[start] == "name":        # others are refused where they are read
-            name = tokens.texts[start]
-            if name in found:
-                raise tokens.error(start, f"The substitution rule '{name}' is given twice.", "another name")
-            found[name] = start, sum(1 for j in range(start + 1, i) if tokens.kinds[j] == "name")
-    return found
 
 
 @dataclass
@@ -86,7 +68,23 @@ class _StatementParser(ExpressionParser):
     """
 
     rules: list[Rule] = field(default_factory=list)
-    rule_starts: Collection[int] = ()
+    rule_starts: set[int] = field(default_factory=set)
+
+    def arities(self) -> dict[str, int]:
+        """The number of arguments of each rule, found by its ``:=`` before anything is read."""
+        found: dict[str, int] = {}
+        start = 0
+        for i, token in enumerate(self.tokens):
+            if token.kind == "newline":
+                start = i + 1
+            elif token.text == ":=" and start < i and self.tokens[start].kind == "name":    # others are refused later
+                name = self.tokens[start].text
+                if name in found:
+                    raise self.error("another name", at=start,
+                                     message=f"The substitution rule '{name}' is given twice.")
+                found[name] = sum(t.kind == "name" for t in self.tokens[start + 1:i])
+                self.rule_starts.add(start)
+        return found
 
     def block(self, opened_at: int | None) -> tuple[Node, ...]:
         """Statements up to the keyword that ends the block (not over it), or to the end of the text."""
@@ -96,8 +94,8 @@ class _StatementParser(ExpressionParser):
                 self.at += 1
             if self.kind == "end":
                 if opened_at is not None:
-                    word = self.tokens.texts[opened_at]
-                    raise self.error("'end' behind it", at=opened_at, message=f"'{word}' is never ended.")
+                    raise self.error("'end' behind it", at=opened_at,
+                                     message=f"'{self.tokens[opened_at].text}' is never ended.")
                 return tuple(nodes)
             if self.text in _BLOCK_ENDS and self.kind == "name":
                 if opened_at is None:
@@ -122,16 +120,14 @@ class _StatementParser(ExpressionParser):
         if self.kind not in ("newline", "end"):
             raise self.error(expected)
 
-    # {{{ blocks
-
     def _for(self) -> ForBlock:
         start = self.at
         self.at += 1
-        inames = self._patterns("an iname", ",")
+        inames = self.patterns("an iname", ",")
         self._line_end("',' or the end of the line")
         body = self._filled_block(start)
         self._end(f"'{self.text}' belongs to no 'if'.")
-        return ForBlock(self.tokens.starts[start], inames, body)
+        return ForBlock(self.tokens[start].start, inames, body)
 
     def _if(self) -> IfBlock:
         """``if`` or ``elif`` with all that follows, over the ``end``."""
@@ -151,24 +147,20 @@ class _StatementParser(ExpressionParser):
             self._end(f"'{self.text}' stands behind an 'else'.")
         else:
             self._end()
-        return IfBlock(self.tokens.starts[start], condition, uses, then, otherwise)
+        return IfBlock(self.tokens[start].start, condition, uses, then, otherwise)
 
     def _end(self, otherwise: str | None = None) -> None:
         if not self.accept("end"):
             raise self.error("'end'", message=otherwise)
         self._line_end("the end of the line")
 
-    def _patterns(self, expected: str, separator: str) -> tuple[Pattern, ...]:
+    def patterns(self, expected: str, separator: str) -> tuple[Pattern, ...]:
         """Names with *separator* between them."""
         found: list[Pattern] = []
         while not found or self.accept(separator):
-            start = self.tokens.starts[self.at]
+            start = self.tokens[self.at].start
             found.append(Pattern(self.name(expected), start))
         return tuple(found)
-
-    # }}}
-
-    # {{{ substitution rules
 
     def _rule(self) -> Rule:
         start = self.at
@@ -179,7 +171,7 @@ class _StatementParser(ExpressionParser):
                 argument = self._new_name("the name of an argument")
                 if argument in arguments:
                     raise self.error("another name", at=self.at - 1,
-                                       message=f"The argument '{argument}' is named twice.")
+                                     message=f"The argument '{argument}' is named twice.")
                 arguments.append(argument)
                 if not self.accept(","):
                     break
@@ -194,58 +186,43 @@ class _StatementParser(ExpressionParser):
         self._line_end("an operator or the end of the line")
         for use in self.uses:
             if use.name in arguments and use.rank >= 0:
-                raise self.tokens.source.error(use.start, f"The argument '{use.name}' of '{name}' is subscripted.",
-                                                 "a value")
+                raise self.source.error(use.start, f"The argument '{use.name}' of '{name}' is subscripted.",
+                                        "a value")
         uses = tuple(u for u in self.uses if u.name not in arguments)
-        return Rule(self.tokens.starts[start], SubstitutionRule(name, tuple(arguments), expression), uses)
+        return Rule(self.tokens[start].start, SubstitutionRule(name, tuple(arguments), expression), uses)
 
     def _new_name(self, expected: str) -> str:
         name = self.text
-        if self.kind == "name":
-            fault = names.fault(name)
-            if fault is not None:
-                raise self.error(expected, message=f"'{name}' {fault}.")
+        if self.kind == "name" and (fault := names.fault(name)) is not None:
+            raise self.error(expected, message=f"'{name}' {fault}.")
         return self.name(expected)
 
-    # }}}
-
-    # {{{ assignments
-
     def _assignment(self) -> Assignment:
-        start, tokens = self.at, self.tokens
+        start = self.at
         self.uses = []
-        temporary = self._declaration()
+        temporary = None
+        if self.accept("<"):
+            temporary = "" if self.text == ">" else self.dtype_name()
+            self.take(">")
         name_at = self.at
         name = self.name("a statement" if temporary is None else "the name of a temporary")
         if name in self.known.rules:
             raise self.error("an array or a temporary", at=name_at,
-                               message=f"The substitution rule '{name}' cannot be written.")
+                             message=f"The substitution rule '{name}' cannot be written.")
         assignee = self.reference(name, name_at)
         # the uses in subscripts were added before their array, which must come first
         self.uses.insert(0, self.uses.pop())
-        operator = self.text
-        self.at += 1
-        if operator == "=":
+        if self.accept("="):
             expression = self.expression()
-        elif operator in _UPDATES and temporary is None:
+        elif (operator := self.text) in _UPDATES and temporary is None:
+            self.at += 1
             expression = _UPDATES[operator](assignee, self.expression())
             self.uses.append(self.uses[0])
         else:
-            self.at -= 1
             raise self.error("'='", hint=_assignment_hint(name, operator))
         options = self._options() if self.text == "{" else InstructionOptions()
         self._line_end("an operator, '{' or the end of the line")
-        return Assignment(tokens.starts[start], assignee, name, expression, temporary, options, tuple(self.uses))
-
-    def _declaration(self) -> str | None:
-        """``<>`` or ``<dtype>`` before an assignee."""
-        if not self.accept("<"):
-            return None
-        if self.accept(">"):
-            return ""
-        dtype = self.dtype_name()
-        self.take(">")
-        return dtype
+        return Assignment(self.tokens[start].start, assignee, name, expression, temporary, options, tuple(self.uses))
 
     def _options(self) -> InstructionOptions:
         self.at += 1
@@ -266,30 +243,20 @@ class _StatementParser(ExpressionParser):
                 self.take(",", "',' or '}'")
         self.at += 1
         instructions = tuple(found.pop(name) for name in STATEMENT_INSTRUCTIONS if name in found)
-        condition = found.pop("if", None)
-        return InstructionOptions(**found, condition=condition, instructions=instructions)
+        return InstructionOptions(condition=found.pop("if", None), instructions=instructions, **found)
 
     def read_globs(self) -> tuple[Pattern, ...]:
         """``a:b_*:c`` up to the ``,`` or ``}`` that ends it."""
-        tokens = self.tokens
-        patterns = []
-        while True:
-            start, depth = self.at, 0
+        patterns: list[Pattern] = []
+        while not patterns or self.accept(":"):
+            first, start, depth = self.at, self.tokens[self.at].start, 0
             while depth or self.text not in (",", "}", ":"):
                 depth += {"[": 1, "]": -1}.get(self.text, 0)
                 self.at += 1
-            if self.at == start:
+            if self.at == first:
                 raise self.error("a name or a pattern")
-            text = tokens.source.text[tokens.starts[start]:tokens.starts[self.at]].strip()
-            patterns.append(Pattern(text, tokens.starts[start]))
-            if not self.accept(":"):
-                return tuple(patterns)
-
-    def read_names(self) -> tuple[Pattern, ...]:
-        """``i:j:k``."""
-        return self._patterns("a name", ":")
-
-    # }}}
+            patterns.append(Pattern(self.source.text[start:self.tokens[self.at].start].strip(), start))
+        return tuple(patterns)
 
 
 #: The options with a value, by name.
@@ -297,9 +264,9 @@ _OPTION_READERS: Mapping[str, Callable[[_StatementParser], object]] = {
     "id": lambda parser: parser.name("a statement id"),
     "dep": _StatementParser.read_globs,
     # nothing: only the inames that the statement mentions
-    "inames": lambda parser: () if parser.text in (",", "}") else parser.read_names(),
+    "inames": lambda parser: () if parser.text in (",", "}") else parser.patterns("a name", ":"),
     "if": lambda parser: parser.expression(),
-    "tags": lambda parser: frozenset(pattern.text for pattern in parser.read_names()),
+    "tags": lambda parser: frozenset(pattern.text for pattern in parser.patterns("a name", ":")),
     "nosync": _StatementParser.read_globs}
 
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.devices import WARP
-from loopkit.library.defaults import items_a_thread, known_dtype
+from loopkit.library.defaults import items_a_thread, known_dtype, vector
 
 #: Bytes of shared memory for a block's copies of the bins. Four blocks then fit on a multiprocessor.
 MOST_BYTES = 40 << 10
@@ -21,7 +21,7 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
 
     Each block counts its elements in shared memory by atomic updates, and finally adds these counts to the result.
     Lanes wait for each other if they update one bin or one memory bank. A block therefore has several copies of the
-    bins, with the copies of a bin side by side. With one copy per lane, each lane has a bank of its own for any data.
+    bins, with the copies of a bin side by side: with one copy per lane, each lane has a bank of its own.
     In each step all blocks together read one piece of memory, *items* vectors of 16 bytes per thread.
 
     :arg dtype: of *x*; an integer dtype.
@@ -46,12 +46,12 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
         raise lk.PreconditionError(f"{copies} copies for {threads} threads are not made of warps.", subject="copies",
                                    hint=f"copies are one of {', '.join(map(str, _COPIES))}, threads whole warps")
     step = threads*items
-    vector = f"{step*blocks}*r + {step}*b + {threads}*u + {WARP}*w + {copies}*h + c"
-    place, rest = f"{length}*({vector}) + v", f"n - n % {length} + s"
+    start = f"{length}*({step*blocks}*r + {step}*b + {threads}*u + {WARP}*w + {copies}*h + c)"
+    place, rest = f"{start} + v", f"n - n % {length} + s"
     knl = lk.make_kernel(
         [f"{{[b, y, z, k, l, d, e]: 0<=b<{blocks} and 0<=y,k,l<{bins} and 0<=z<{rows} and 0<=d,e<{copies}}}",
          f"[b] -> {{[r, u, w, h, c, v]: 0<=r and 0<=u<{items} and 0<=w<{warps} and 0<=h<{WARP // copies} "
-         f"and 0<=c<{copies} and 0<=v<{length} and {length}*({vector}) + {length} <= n}}",
+         f"and 0<=c<{copies} and 0<=v<{length} and {start} + {length} <= n}}",
          f"[b] -> {{[s]: 0<=s and b=0 and {rest} < n}}"],
         f"""
         counts[y] = 0  {{id=clear}}
@@ -65,8 +65,7 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
         """, [lk.GlobalArg("x", known), lk.GlobalArg("counts", np.dtype(np.int32), shape=(bins,)),
               lk.TemporaryVariable("part", np.dtype(np.int32), (rows, copies), lk.AddressSpace.LOCAL), "..."],
         name="histogram", assumptions="n>=0")
-    knl = lk.tag_inames(knl, {"b": "g.0", "w": "l.1", **dict.fromkeys("hcdes", "l.0"), "u": "unr",
-                              "v": "vec" if length > 1 else "unr"})
+    knl = lk.tag_inames(knl, {"b": "g.0", "w": "l.1", **dict.fromkeys("hcdes", "l.0"), "u": "unr", "v": vector(length)})
     knl = lk.split_iname(knl, "z", warps, inner_tag="l.1")
     # the lanes of a warp add up the copies of a bin; each lane then has one bin, and one request updates 32 neighbours
     knl = lk.split_iname(knl, "k", warps, inner_tag="l.1")
@@ -79,7 +78,5 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
 def _rows(dtype: np.dtype, bins: int) -> tuple[int, str]:
     """The number of rows of the copies, and the row that counts ``x[...]``; the last row may count all other values."""
     info = np.iinfo(dtype)
-    conditions = [*(["x[{0}] >= 0"] if info.min < 0 else []), *([f"x[{{0}}] < {bins}"] if info.max >= bins else [])]
-    if not conditions:
-        return bins, "x[{0}]"
-    return bins + 1, f"if({' and '.join(conditions)}, x[{{0}}], {bins})"
+    conditions = ["x[{0}] >= 0"]*(info.min < 0) + [f"x[{{0}}] < {bins}"]*(info.max >= bins)
+    return (bins + 1, f"if({' and '.join(conditions)}, x[{{0}}], {bins})") if conditions else (bins, "x[{0}]")

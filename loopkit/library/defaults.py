@@ -31,9 +31,13 @@ def items_a_thread(dtype: np.dtype) -> int:
 
 
 def vector_of_rows(columns: int, dtype: np.dtype) -> int:
-    """The length of the longest vector, in elements and of at most 16 bytes, that divides a row of *columns* elements.
-    """
+    """The number of elements of the longest vector, of at most 16 bytes, that divides a row of *columns* elements."""
     return gcd(columns, items_a_thread(dtype))
+
+
+def vector(items: int) -> str:
+    """The tag of the iname over the *items* elements that a thread moves at once."""
+    return "vec" if items > 1 else "unr"
 
 
 def before_row(i: str, columns: int, multiple: int) -> str:

@@ -52,10 +52,7 @@ def add(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int
 
 def _elementwise(name: str, statement: str, names: str, dtype: npt.DTypeLike, threads: int,
                  items: int | None) -> lk.LoopKernel:
-    """Neighbouring threads have neighbouring elements, so each load of a warp reads one piece of memory.
-
-    The items of a thread are *threads* elements apart, in an unrolled loop, so its loads run concurrently.
-    """
+    """Each load of a warp reads one piece of memory. The items of a thread are *threads* elements apart."""
     known = known_dtype(dtype)
     items = items_a_thread(known) if items is None else items
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", statement, name=name), {names: known})

@@ -21,14 +21,12 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     The distance of two bodies is symmetric to the last bit, so the root of a pair is computed once and added to the
     sums of both bodies. Each body is paired with the bodies of its own tile and of all later tiles.
 
-    All lanes of a warp keep the same *bodies* bodies, and each lane takes one of the other bodies at a time. The sums
-    of the kept bodies stay in registers to the end, with a part in each lane. The terms of a lane's body are summed
-    over the kept bodies first. Atomic updates then add both to *phi*, one update for many pairs. The blocks with most
-    work start first, which balances the end of the launch.
+    All lanes of a warp keep the same *bodies* bodies, with a part of their sums in registers, and each lane takes one
+    of the other bodies at a time. The terms of a lane's body are summed over the kept bodies first. One atomic update
+    of *phi* then serves many pairs. The blocks with most work start first, which balances the end of the launch.
 
     A first launch stores position and charge of each body side by side, so one vector load reads both.
-    The order of atomic updates is not fixed, so last bits may differ from run to run. :func:`nbody_direct` is
-    deterministic.
+    Atomic updates run in any order, so last bits may differ from run to run. :func:`nbody_direct` is deterministic.
 
     :arg softening: keeps a body's own term finite.
     :arg bodies: kept by a warp.
@@ -40,7 +38,7 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     array([1.45, 1.7 ], dtype=float32)
     """
     known, eps = known_dtype(dtype), float(softening)
-    vector = "vec" if known.itemsize == 4 else "unr"
+    parts = "vec" if known.itemsize == 4 else "unr"
     kept = require_positive(bodies, "bodies")*require_positive(warps, "warps")
     along = WARP*require_positive(unroll, "unroll")
     tile = math.lcm(kept, along)
@@ -65,7 +63,7 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
             end
         end
         """, name="nbody")
-    knl = lk.tag_inames(lk.add_dtypes(knl, {"x,y,z,q,phi": known}), {"c": vector})
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x,y,z,q,phi": known}), {"c": parts})
     knl = lk.split_iname(knl, "k", WARP*warps, outer_tag="g.0", inner_tag="l.0")
     # a block keeps a piece of the bodies, a warp some of them
     knl = lk.split_levels(knl, "i", {"i_outer": None, "i_warp": warps, "i_item": bodies},
@@ -75,7 +73,7 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
                           tags={"j_item": "unr", "j_lane": "l.0"})
     knl = lk.prioritize_loops(knl, "j_outer, j_item, i_item")
     # one vector load right before its use
-    knl = lk.add_prefetch(knl, "body", dim_arg_names=["part"], default_tag=vector, temporary_name="other",
+    knl = lk.add_prefetch(knl, "body", dim_arg_names=["part"], default_tag=parts, temporary_name="other",
                           fetch_outer_inames=["i_outer", "i_warp", "j_outer", "j_item", "j_lane"])
     # one update for many pairs
     knl = lk.buffer_array(knl, "phi", "i_item", within="at_j", default_tag=None)
@@ -89,18 +87,13 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
                  lanes: int = 8, unroll: int = 4, tile: int = 512, parts: int = 16) -> lk.LoopKernel:
     """The potential of :func:`nbody`, with each pair computed twice and summed in one order: the same bits in each run.
 
-    A block copies the bodies tile by tile to shared memory, so the whole block loads each body once. A thread loads
+    A block copies the bodies tile by tile to shared memory, position and charge of a body side by side. A thread loads
     each body from there once for all the bodies that it keeps in registers. A problem often has too few bodies for one
     thread each, so several lanes of a warp share their bodies. Each lane then takes a part of each tile, and shuffles
     add up the partial sums.
 
-    A block takes only some of the tiles. Many more blocks than run at once balance the load of the multiprocessors. A
-    second launch adds up the parts.
-
-    Position and charge of a body are side by side in a tile, so one vector access moves both.
-
-    Blocks and tiles are padded with bodies of zero charge, so no pair has a guard. A guarded block would end much later
-    than the others.
+    A block takes only some of the tiles: many more blocks than run at once balance the load of the multiprocessors. A
+    second launch adds up the parts. Blocks and tiles are padded with bodies of zero charge, so no pair has a guard.
 
     :arg softening: keeps a body's own term finite.
     :arg threads: of a block.
@@ -145,9 +138,8 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
                         precompute_inames=["other", "other_part"], precompute_outer_inames=["i_outer", "p", "t"])
     knl = lk.tag_inames(knl, {"p": "g.1", "other": "l.auto", "other_part": "vec" if known.itemsize == 4 else "unr"})
     # neighbouring lanes take neighbouring bodies of the tile
-    knl = lk.split_iname(knl, "j", lanes*unroll, outer_iname="j_group", inner_iname="j_some")
-    knl = lk.split_iname(knl, "j_some", lanes, outer_iname="j_item", inner_iname="j_lane", outer_tag="unr",
-                         inner_tag="l.0")
+    knl = lk.split_levels(knl, "j", {"j_group": None, "j_item": unroll, "j_lane": lanes},
+                          tags={"j_item": "unr", "j_lane": "l.0"})
     # each load is used for all bodies of the thread
     knl = lk.prioritize_loops(knl, "t, j_group, j_item, i_item")
     # full blocks have no guard to fold except that of their results

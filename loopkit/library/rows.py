@@ -18,6 +18,7 @@ from loopkit.library.defaults import (
     items_a_thread,
     known_dtype,
     longest_row,
+    vector,
 )
 from loopkit.transform.step import require_positive
 
@@ -167,7 +168,7 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> l
         """, [lk.GlobalArg("x,y", shape=(n, m)), *(lk.GlobalArg(w, shape=(m,)) for w in row.weights),
               lk.TemporaryVariable("kept,term", shape=own), "..."], name=row.name, assumptions="m>=1")
     knl = lk.fix_parameters(row.with_dtype(knl, dtype), m=columns)
-    knl = lk.tag_inames(_over_blocks(knl, rows), {"u": "unr", "t": "l.0", "v": "vec" if items > 1 else "unr"})
+    knl = lk.tag_inames(_over_blocks(knl, rows), {"u": "unr", "t": "l.0", "v": vector(items)})
     # no thread reads the elements of another
     knl = lk.contract(lk.contract(knl, "kept", "t"), "term", "t")
     if items > 1:

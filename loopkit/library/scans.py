@@ -9,7 +9,7 @@ import numpy.typing as npt
 import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.devices import WARP
-from loopkit.library.defaults import MOST_THREADS, THREADS, before_row, items_a_thread, known_dtype, longest_row
+from loopkit.library.defaults import MOST_THREADS, THREADS, before_row, items_a_thread, known_dtype, longest_row, vector
 from loopkit.transform.step import require_positive
 
 #: Blocks of a group: one warp reads the values of all blocks before the last one, one value per lane.
@@ -55,7 +55,7 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | N
     knl = lk.add_dtypes(knl, {"x,y,before": known})
     knl = lk.add_block_flags(knl, "sums, groups, before")
     knl = lk.tag_inames(knl, {"b": "g.0", **dict.fromkeys("wf", "l.1"), **dict.fromkeys("lqc", "l.0"),
-                              "v": "vec" if items > 1 else "unr", **dict.fromkeys("ureap", "unr")})
+                              "v": vector(items), **dict.fromkeys("ureap", "unr")})
     for iname, sweep in (("h", "l"), ("k", "e"), ("o", "u")):
         knl = lk.realize_scan(knl, iname, sweep)
     # no thread reads the values of another
@@ -171,7 +171,7 @@ def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREAD
         """, tiled.arrays, name="scan_in_launches")
     knl = lk.add_dtypes(knl, {"x,y": known})
     # the loads of several tiles run concurrently
-    knl = lk.tag_inames(knl, {"b": "g.0", "j": "l.0", "u": "unr", "e": tiled.vector, "s": "l.0", **tiled.tags})
+    knl = lk.tag_inames(knl, {"b": "g.0", "j": "l.0", "u": "unr", "e": vector(items), "s": "l.0", **tiled.tags})
     for iname, sweep in (("d", "s"), ("p", "q")):
         knl = lk.realize_scan(knl, iname, sweep)
     knl = tiled.realized(lk.contract(knl, "above", "q"))
@@ -240,10 +240,6 @@ class Tiled:
     back: str | None = None
 
     @property
-    def vector(self) -> str:
-        return "vec" if self.items > 1 else "unr"
-
-    @property
     def _tile(self) -> str:
         """The place of a tile's first element."""
         return f"{self.start} {self.back or ''} + {self.threads*self.items}*r"
@@ -301,7 +297,7 @@ class Tiled:
 
     @property
     def tags(self) -> dict[str, str]:
-        return {"i": "l.0", "v": self.vector, "w": "unr", **({"z": "unr"} if self.back else {})}
+        return {"i": "l.0", "v": vector(self.items), "w": "unr", **({"z": "unr"} if self.back else {})}
 
     def realized(self, knl: lk.LoopKernel) -> lk.LoopKernel:
         """*knl* with its sums as scans: over the elements of a thread, the threads, and the tiles."""

@@ -24,18 +24,16 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
     """``y[i]``, the sum of ``val[k]*x[col[k]]`` over ``rowptr[i] <= k < rowptr[i+1]``.
 
     Several threads share a row, so that they read a piece of it at once; shuffles add up their parts. Each thread loads
-    up to 8 elements of its share concurrently, because each costs the latency of two loads: its column, and the element
-    of *x* there.
+    up to 8 elements of its share concurrently, because each costs the latency of two loads: of its column and of *x*.
 
-    If some rows are much longer than others, all threads wait for the threads of the long rows. With *pieces* a first
-    launch adds up pieces of the long rows, one warp per piece. The second launch takes these sums in place of the
-    elements of the long rows. :func:`csr_pieces` computes the pieces.
+    If some rows are much longer than others, all threads wait for those of the long rows. With *pieces* a first launch
+    adds up pieces of the long rows, one warp per piece, and the second launch takes these sums.
 
     :arg row_length: mean number of elements per row; with *pieces*, of the rows that are not long.
     :arg lanes: threads that share a row, at most a warp; default: a power of two of about *row_length* / 2, which gives
         each thread two elements; 1 for rows shorter than 8; 8 without *row_length*.
     :arg threads: of a block.
-    :arg pieces: cut long rows into pieces; a call then also has the arguments that :func:`csr_pieces` returns.
+    :arg pieces: cut long rows into pieces; a call then also has the arguments that :func:`csr_pieces` computes.
 
     >>> rowptr, col = np.array([0, 2, 3], np.int32), np.array([0, 1, 1], np.int32)
     >>> val, x = np.array([1, 2, 3], np.float32), np.array([10, 20], np.float32)
@@ -62,14 +60,11 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
 
 @checked
 def csr_pieces(rowptr: npt.ArrayLike, *, longest: int = 2*WARP, piece: int = 16*WARP) -> dict[str, np.ndarray | int]:
-    """Arguments of ``csr_matvec(pieces=True)`` for a matrix, computed once: the pieces of its long rows.
-
-    The host computes them in about the time of a few passes over *rowptr*.
+    """Arguments of ``csr_matvec(pieces=True)`` for a matrix, computed once by the host: the pieces of its long rows.
 
     :arg rowptr: the start of each row, and the end of the last one; an array of the host.
     :arg longest: rows of more elements are cut.
-    :arg piece: elements of a piece: long enough that summing a piece costs more than storing its sum, and short enough
-        to balance the threads.
+    :arg piece: elements of a piece: enough to outweigh the cost of storing its sum, and few enough to balance threads.
     :raises PreconditionError: *rowptr* is not an array of row starts; *longest* or *piece* is not a positive integer.
     :returns: ``start`` and ``stop`` of each piece; ``pieces``, the number of pieces before each row and behind the last
         one; ``longest``.

@@ -24,21 +24,18 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
                threads: tuple[int, int] | None = None) -> lk.LoopKernel:
     """The five-point Laplacian ``a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]`` of the inner points.
 
-    One instruction loads 16 bytes of a row for a thread. A thread goes down its columns, so it has loaded most of the
-    rows above and below already: its *rows* rows are unrolled into one piece of code that loads each element once. All
-    but two of the neighbours along a row are in the thread's own registers; the two come from the L1 cache.
-
-    The number of rows per thread is small although two blocks read the rows between them. Memory supplies these rows
-    only once if the reads and writes of all concurrent blocks in between fit into the L2 cache: 2 rows of 16 bytes, in
-    and out, of 270000 threads are 17 MB.
+    One instruction loads 16 bytes of a row for a thread, whose *rows* rows are unrolled into one piece of code that
+    loads each element once. All but two of the neighbours along a row are in the thread's own registers; the two come
+    from the L1 cache. Two blocks read the rows between them, but memory supplies these once: 2 rows of 16 bytes, in and
+    out, of 270000 concurrent threads are 17 MB and fit into the L2 cache.
 
     Long rows that vectors do not divide start at arbitrary addresses. Their columns are counted from the first aligned
     element of the first of a thread's rows. From row to row the columns then move on by the row's length modulo a
     vector, so that vectors of neighbouring rows are exactly above each other.
 
-    :arg columns: length of the rows of the arrays, if it is known; default: a multiple of a vector of 16 bytes. Calls
-        with other rows run a text without vectors. A length of 64 or more that is no such multiple is an assumption:
-        the rows of a call have the same remainder, and at least 64 elements.
+    :arg columns: length of the rows, if it is known; default: a multiple of a vector of 16 bytes. Calls with other rows
+        run a text without vectors. A length of 64 or more that is no such multiple is an assumption: the rows of a call
+        have the same remainder, and at least 64 elements.
     :arg rows: that a thread computes; default: 2, or 8 if elements are moved one by one.
     :arg threads: of a block, along a row and across the rows.
 
@@ -84,12 +81,12 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
     A block's threads cover a rectangle of a plane. The L1 cache then holds the rows above and below too, and the L2
     cache the planes between two blocks.
 
-    :arg columns: length of the rows of the arrays, or the number of rows of a plane and their length; see
-        :func:`stencil_2d`. The alignment of a row that vectors do not divide depends on both.
+    :arg columns: length of the rows, or the number of rows of a plane and their length; see :func:`stencil_2d`. The
+        alignment of a row that vectors do not divide depends on both.
     :arg planes: that a thread computes, *rows* of each; default: 4, or 2 if elements are moved one by one.
     :arg threads: of a block, along a row and across the rows.
-    :arg min_blocks: least number of blocks on a multiprocessor; default: as many as have 1280 threads, whose registers
-        are enough for vectors of 4 elements; else no limit (0).
+    :arg min_blocks: least number of blocks on a multiprocessor; default: as many as have 1280 threads, for vectors of 4
+        elements; else no limit (0).
 
     >>> knl = lk.library.stencil_3d()
     >>> for x in ("i_outer", "i_inner", "j_outer_outer", "j_outer_inner", "j_inner", "k_vec_outer", "k_vec_inner"):
@@ -130,13 +127,11 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
     """*sweeps* of Jacobi's method: each takes the mean of the four neighbours of every inner point; the rim stays.
 
     Memory bandwidth bounds a single sweep. Here a block computes a tile of the last sweep from a larger tile of the
-    sweep before, and so on down to the first sweep, which reads the grid: in shared memory each sweep has two rows and
-    two columns fewer than the one before. Neighbouring blocks compute the overlap twice. The values equal those of
-    *sweeps* single sweeps to the last bit.
+    sweep before, and so on down to the first sweep, which reads the grid: each sweep has two rows and two columns fewer
+    than the one before. Blocks compute the overlap twice. The values are those of single sweeps to the last bit.
 
     :arg rows: that a thread computes of each sweep; default: 64 bytes of a column.
-    :arg threads: of a block, along a row and across the rows; the first sweep's tile has a point for each of them
-        and of their *rows*.
+    :arg threads: of a block, along a row and across the rows; the first sweep has a point for each of their *rows*.
     :raises PreconditionError: *sweeps* is not a positive number, or so large that a tile has no points.
 
     >>> knl = lk.library.jacobi(sweeps=3, rows=4, threads=(32, 4))
@@ -170,11 +165,9 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
                             within="insn" if k == sweeps - 1 else f"sweep{k + 1}")
         inner = [f"i{k}", f"j{k}"]
     # neighbouring rows of a thread are unrolled: each value is loaded once for the points below, at and above it
-    for k in range(1, sweeps):
-        knl = lk.split_iname(knl, f"i{k}", rows, outer_tag="l.1", inner_tag="unr")
-        knl = lk.tag_inames(knl, {f"j{k}": "l.0"})
-    knl = lk.split_iname(knl, "i_inner", rows, outer_tag="l.1", inner_tag="unr")
-    return lk.tag_inames(knl, {"j_inner": "l.0"})
+    for k in (*range(1, sweeps), "_inner"):
+        knl = lk.tag_inames(lk.split_iname(knl, f"i{k}", rows, outer_tag="l.1", inner_tag="unr"), {f"j{k}": "l.0"})
+    return knl
 
 
 def _sweeps(sweeps: int) -> lk.LoopKernel:
@@ -190,10 +183,9 @@ def _sweeps(sweeps: int) -> lk.LoopKernel:
 
 
 def _items(columns: int | None, dtype: np.dtype, anywhere: bool = True) -> tuple[int, int]:
-    """The elements of a row that a thread has at once, and the remainder of *columns* modulo a vector.
+    """The elements of a row that a thread has at once, and the remainder of *columns* modulo a vector of 16 bytes.
 
-    A vector has 16 bytes. If vectors leave a remainder, and rows are short or must not start *anywhere*, the elements
-    are as many as divide the rows.
+    If vectors leave one, and rows are short or must not start *anywhere*, the elements are as many as divide the rows.
     """
     items = items_a_thread(dtype)
     if columns is None or columns % items == 0:
@@ -209,9 +201,8 @@ def _promised(columns: str, rest: int, items: int) -> str | None:
 def _start(steps: Mapping[str, tuple[int, int]], items: int) -> str:
     """The offset by which columns are skewed, so that vectors begin at a multiple of *items*.
 
-    *steps* gives for each iname the number of iterations of a piece, and the elements that each iteration starts
-    further behind such a multiple. The offset is computed for the first iteration of a piece. From there columns move
-    on by the difference of an iteration to the nearest multiple of a vector.
+    *steps* gives for each iname the elements that each iteration starts further behind such a multiple, and the number
+    of iterations of a piece. Within a piece, columns move on by the difference to the nearest multiple of a vector.
     """
     pieces = [f"{rest*count}*{x}_outer" for x, (rest, count) in steps.items() if rest]
     inside = [f"{rest if 2*rest <= items else rest - items}*{x}_inner" for x, (rest, _) in steps.items() if rest]

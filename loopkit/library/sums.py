@@ -7,7 +7,7 @@ import numpy.typing as npt
 import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.devices import WARP
-from loopkit.library.defaults import THREADS, in_vectors, items_a_thread, known_dtype, vector_of_rows
+from loopkit.library.defaults import THREADS, in_vectors, items_a_thread, known_dtype, vector, vector_of_rows
 
 
 @checked
@@ -39,7 +39,7 @@ def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: 
         s[0] = sum(c, partial[c])  {{id=total}}
         """, name="full_sum")
     knl = lk.add_dtypes(knl, {"x,s": known})
-    knl = lk.tag_inames(knl, {"b": "g.0", "t": "l.0", "u": "unr", "v": "vec" if length > 1 else "unr"})
+    knl = lk.tag_inames(knl, {"b": "g.0", "t": "l.0", "u": "unr", "v": vector(length)})
     knl = lk.split_iname(knl, "c", threads, inner_tag="l.0")
     return lk.add_barrier(knl, "partial", "total.c.init")
 

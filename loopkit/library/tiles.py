@@ -97,9 +97,8 @@ class Plan:
 def best_plan(shape: tuple[int, int, int], multiprocessors: int = H200.multiprocessors) -> Plan:
     """The plan that takes fewest cycles for the product ``c[n, m]`` of ``a[n, l]`` and ``b[l, m]``.
 
-    All multiprocessors get the same number of blocks, give or take one. The estimate therefore depends on the
-    remainder of the number of blocks, on the part of the tiles beyond the edges, and on the blocks that hide each
-    other's latency.
+    The estimate depends on the remainder of the number of blocks, on the part of the tiles beyond the edges, and on
+    the blocks that hide each other's latency.
 
     :arg shape: the lengths ``n, m, l``.
     :raises PreconditionError: a length is no positive integer.

@@ -22,17 +22,16 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
     Reading along rows and writing along columns would access 32 pieces of memory for the 32 elements of a warp. A block
     therefore reads a tile by rows of *a*, and writes it by rows of *b*.
 
-    Memory is written in sectors of 32 bytes. If a row of *b* starts within a sector, the pieces that blocks write have
-    partial sectors at both ends, and two writes share each partial sector. *rows* fixes the length of the rows of *b*.
-    Pieces then begin at sectors, in each row of *b* at another row of *a*. A block reads a few more rows for this, from
-    the cache. For elements of one byte these rows would cost more than they save.
+    Memory is written in sectors of 32 bytes. If a row of *b* starts within a sector, two blocks write each sector at
+    the ends of their pieces. *rows* fixes the length of the rows of *b*: pieces then begin at sectors, in each row of
+    *b* at another row of *a*. A block reads a few more rows for this, from the cache, except for elements of one byte.
 
     :arg rows: of *a*; default: any, given by the arrays of a call.
     :arg tile: rows and columns of a tile, or one number for both; default: 128 by 64 for elements of four bytes or
         less, with *rows* 64 by 128 (except for one byte), and 64 by 64 for larger elements. More rows make longer
         pieces of writes; more columns make longer pieces of reads.
     :arg threads: of a block, along the rows and across them; default: 32 by 32, or 32 by 16 for elements of less than
-        four bytes. Fewer large blocks run at once, so memory has to keep fewer rows of *b* open.
+        four bytes.
 
     >>> knl = lk.library.transpose()
     >>> print(lk.lower(knl, stop="storage"))

@@ -21,9 +21,8 @@ from loopkit.lowering.hazards import Hazard, at_once, hazards, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.schedule import separated_by
 from loopkit.poly.limits import affordable
-from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import carried_at, differing_first_at, in_one_iteration, only_dims
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.sets import InstanceSet, Map, as_points
 from loopkit.transform.trees import parts_of
 
 

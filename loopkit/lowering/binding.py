@@ -32,8 +32,9 @@ from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, Launch
 from loopkit.poly.affine import add, floor_div, is_quasi_affine, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import first_value
+from loopkit.poly.piecewise import at_least
 from loopkit.poly.relations import at_one_point
-from loopkit.poly.sets import InstanceSet, Set, at_least, params_of
+from loopkit.poly.sets import InstanceSet, Set, params_of
 
 #: An axis and the inames that lie on it in some statement, outermost first.
 OnAxis = tuple[str, tuple[str, ...]]

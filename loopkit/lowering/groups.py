@@ -38,9 +38,8 @@ from loopkit.kernel.tree import (
 from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
 from loopkit.poly.limits import kept
-from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import in_one_iteration, in_time_order, only_dims, shared_dims
-from loopkit.poly.sets import InstanceSet, Map, Set
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points
 from loopkit.transform.trees import loops_in
 
 #: The largest number of groups that a wait leaves pending.

@@ -5,9 +5,9 @@ becomes the plain nodes below with the inames as loop variables.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import cast
 
 import islpy as isl
@@ -110,14 +110,13 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
         return guarded(domain.set.params(), context, CallNode(tree, ()))
     if isinstance(tree, CodeSeq) and all(isinstance(c, str) for c in tree.children):
         return block(*(generate(c, domains, context, fresh_name) for c in tree.children))
-    back = {_id(x): p.Variable(x) for d in domains.values() for x in d.params if "." in x}
-    convert = _Conversion({_id(leaf): own for leaf, own in loops_of_leaves(tree).items()}, fresh_name, context)
+    convert = _Conversion({leaf: domain.inames for leaf, domain in domains.items()}, fresh_name, context)
     wide = {name: domain.named(in_polyhedra(domain.set, context)) for name, domain in domains.items()}
     is_bounded = all(d.set.is_bounded() for d in wide.values())
     ast = affordable(lambda: _ast(tree, domains, context), otherwise=None, budget=LOOPS) if is_bounded \
         else _ast(tree, domains, context)
     if ast is not None and not (any(has_unknowns(d.set) for d in domains.values()) and _lacks_loops(ast)):
-        return convert.node(ast, back)
+        return convert.node(ast, {})
     if not is_bounded:
         raise InternalError(f"The loops around {', '.join(domains)} have strides that isl cannot make loops of.")
 
@@ -126,16 +125,16 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
         condition = condition_expression(params_of(domains[call.leaf]), known)
         values = dict(zip(domains[call.leaf].inames, call.values, strict=True))
         return call if condition is None else _if(_replaced(condition, values), call, None)
-    return _each_call(convert.node(_ast(tree, wide, context), back), inside)
+    return _each_call(convert.node(_ast(tree, wide, context), {}), inside)
 
 
 def _ast(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set) -> isl.AstNode:
-    plain = {name: domain.named(_plain_params(without_empty_pieces(domain.set))) for name, domain in domains.items()}
-    schedule = isl.Schedule.read_from_str(isl.DEFAULT_CONTEXT, _schedule_text(tree, plain))
+    schedule = _schedule(tree, {leaf: without_empty_pieces(domain.set).set_tuple_name(leaf)
+                                for leaf, domain in domains.items()})
     iterators = isl.IdList.alloc(isl.DEFAULT_CONTEXT, 0)
-    for i in range(max(map(len, loops_of_leaves(tree).values()), default=0)):
+    for i in range(max(len(domain.inames) for domain in domains.values())):
         iterators = iterators.add(isl.Id.read_from_str(isl.DEFAULT_CONTEXT, f"{_ITERATOR}{i}"))
-    return isl.AstBuild.from_context(_plain_params(context)).set_iterators(iterators).node_from_schedule(schedule)
+    return isl.AstBuild.from_context(context).set_iterators(iterators).node_from_schedule(schedule)
 
 
 #: The first part of the names of isl's loop variables, which no kernel has.
@@ -158,15 +157,6 @@ def _each_call(node: Node, f: Callable[[CallNode], Node]) -> Node:
             return IfNode(condition, _each_call(then, f), None if otherwise is None else _each_call(otherwise, f))
         case BlockNode(children):
             return block(*(_each_call(c, f) for c in children))
-
-
-def _plain_params(points: isl.Set) -> isl.Set:
-    """*points* with parameters that isl's text form can hold: axes are called ``l.0``."""
-    for i in range(points.dim(DIM.param)):
-        name = points.get_dim_name(DIM.param, i)
-        if name is not None and "." in name:
-            points = points.set_dim_name(DIM.param, i, _id(name))
-    return points
 
 
 def guarded(condition: isl.Set, context: isl.Set, body: Node) -> Node:
@@ -203,58 +193,33 @@ def block(*nodes: Node) -> Node:
     return flat[0] if len(flat) == 1 else BlockNode(flat)
 
 
-# {{{ to isl
-
-def _schedule_text(tree: CodeTree, domains: Mapping[str, InstanceSet]) -> str:
-    union = isl.UnionSet.empty_ctx(isl.DEFAULT_CONTEXT)
-    for name, domain in domains.items():
-        union = union.union(domain.set.set_tuple_name(_id(name)))
-    return f'{{ domain: "{union}", child: {_node_text(tree, domains)} }}'
-
-
-def _id(leaf: str) -> str:
-    """Leaf names may hold dots; isl's identifiers may not."""
-    return leaf.replace(".", "__")
-
-
-def _node_text(tree: CodeTree, domains: Mapping[str, InstanceSet]) -> str:
+def _schedule(tree: CodeTree, domains: Mapping[str, isl.Set], depth: int = 0) -> isl.Schedule:
+    """*tree* as isl's schedule tree. The tuples of *domains* are named like the leaves."""
     match tree:
-        case CodeLoop(iname, body):
-            parts = "; ".join(f"{_space(x, domains)} -> [(i{domains[x].inames.index(iname)})]" for x in leaves(body))
-            return f'{{ schedule: "[{{ {parts} }}]", options: "{{ atomic[0] }}"{_child_text(body, domains)} }}'
+        case CodeLoop(_, body):
+            inner = _schedule(body, domains, depth + 1)
+            sets = inner.get_domain().get_set_list()
+            places = [isl.LocalSpace.from_space(sets.get_at(i).get_space()) for i in range(sets.n_set())]
+            iname = reduce(isl.UnionPwAff.union_add, [
+                isl.UnionPwAff.from_pw_aff(isl.PwAff.var_on_domain(place, DIM.set, depth)) for place in places],
+                isl.UnionPwAff.empty(inner.get_domain().get_space()))
+            band = inner.insert_partial_schedule(isl.MultiUnionPwAff.from_union_pw_aff(iname)).get_root().child(0)
+            return band.band_member_set_ast_loop_type(0, isl.ast_loop_type.atomic).get_schedule()
         case CodeSeq(children):
-            filters = [f'{{ filter: "{{ {"; ".join(_space(x, domains) for x in leaves(c))} }}"'
-                       f'{_child_text(c, domains)} }}' for c in children]
-            return f"{{ sequence: [ {', '.join(filters)} ] }}"
-        case _:
-            return ""
+            return reduce(isl.Schedule.sequence, [_schedule(c, domains, depth) for c in children])
+        case leaf:
+            return isl.Schedule.from_domain(isl.UnionSet.from_set(domains[leaf]))
 
 
-def _child_text(tree: CodeTree, domains: Mapping[str, InstanceSet]) -> str:
-    child = _node_text(tree, domains)
-    return f", child: {child}" if child else ""
-
-
-def _space(leaf: str, domains: Mapping[str, InstanceSet]) -> str:
-    return f"{_id(leaf)}[{', '.join(f'i{k}' for k in range(len(domains[leaf].inames)))}]"
-
-
-def leaves(tree: CodeTree) -> Sequence[str]:
+def leaves(tree: CodeTree) -> list[str]:
     """The leaves of *tree*, in order."""
-    return list(loops_of_leaves(tree))
-
-
-def loops_of_leaves(tree: CodeTree, around: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
-    """The loops around each leaf of *tree*, outermost first, those *around* the tree included."""
     match tree:
-        case CodeLoop(iname, body):
-            return loops_of_leaves(body, (*around, iname))
+        case CodeLoop(_, body):
+            return leaves(body)
         case CodeSeq(children):
-            return {leaf: loops for c in children for leaf, loops in loops_of_leaves(c, around).items()}
-        case _:
-            return {tree: around}
-
-# }}}
+            return [leaf for c in children for leaf in leaves(c)]
+        case leaf:
+            return [leaf]
 
 
 # {{{ from isl
@@ -305,7 +270,7 @@ class _Conversion:
             call = node.user_get_expr()
             leaf = _identifier(call.get_op_arg(0))
             values = tuple(self._value(call.get_op_arg(1 + i), i, names) for i in range(call.get_op_n_arg() - 1))
-            return CallNode(leaf.replace("__", "."), values)
+            return CallNode(leaf, values)
         raise ValueError(f"isl AST node {kind}")
 
     def _for(self, node: isl.AstNode, names: Mapping[str, p.Variable]) -> ForNode:

@@ -25,8 +25,8 @@ from loopkit.poly.affine import (
     subtract,
 )
 from loopkit.poly.limits import coalesced
-from loopkit.poly.piecewise import piecewise
-from loopkit.poly.sets import InstanceSet, at_least, constant_max
+from loopkit.poly.piecewise import at_least, piecewise
+from loopkit.poly.sets import InstanceSet, constant_max
 
 
 def first_value(points: InstanceSet, context: isl.Set) -> Expression:

@@ -38,6 +38,7 @@ class _Running(threading.local):
     """The bounded step that runs in this thread.
 
     :ivar optional: operations left for its optional computations.
+    :ivar counted: the number of operations that isl had counted, or fewer.
     :ivar cut_short: since its last reset, others had used up the budget of an optional computation.
     :ivar passing: results that rest on such a computation, by their memo, which does not have them, and their key in
         it.
@@ -45,6 +46,7 @@ class _Running(threading.local):
 
     step: str | None = None
     optional: int = 0
+    counted: int = 0
     cut_short: bool = False
 
     def __init__(self) -> None:
@@ -100,7 +102,8 @@ def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = 
     limit = context.get_max_operations()
     if not limit:                             # nothing is counted outside of a step
         context.reset_operations()
-    start = _used(0, limit, limit)
+        _running.counted = 0
+    start = _used()
     own = OPTIONAL if budget is None else budget
     shared, allowed = _running.optional, own
     if limit:
@@ -122,7 +125,7 @@ def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = 
             raise
         return otherwise
     finally:
-        taken = _used(start, context.get_max_operations(), limit) - start
+        taken = _used() - start
         _running.optional = shared - taken    # nested questions took a part of it
         context.set_max_operations(limit and limit + taken)
         # a computation with its full budget would have the same result at any time
@@ -130,22 +133,37 @@ def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = 
         _running.forget(passing)
 
 
-def _used(least: int, most: int, limit: int) -> int:
-    """The number of operations that isl has counted under its *limit*, or somewhat more; the limit stays.
+def _used() -> int:
+    """The number of operations that isl has counted, or up to a :data:`_PRECISION`-th of :data:`BUDGET` more.
 
-    isl does not report it, but refuses an operation at its limit. So the limit is moved until isl refuses.
+    isl does not report it, but refuses an operation at its limit. So the limit is moved until isl refuses: first up
+    from the last known number, in steps that double, as most computations are short.
     """
     context = isl.DEFAULT_CONTEXT
-    while most - least > limit // _PRECISION:
-        middle = (least + most + 1) // 2
-        context.set_max_operations(middle)
+    limit = context.get_max_operations()
+
+    def counted(number: int) -> bool:
+        context.set_max_operations(number)
         try:
             isl.Val.zero(context)
-            most = middle - 1
         except isl.Error:
-            least = middle
+            return True
+        return False
+    precise = step = max(BUDGET // _PRECISION, 1)
+    least = min(_running.counted, limit)
+    while least + step < limit and counted(least + step):
+        least, step = least + step, 2*step
+    most = min(least + step, limit)
+    while most - least > precise:
+        middle = (least + most) // 2
+        least, most = (middle, most) if counted(middle) else (least, middle)
+    _running.counted = least
     context.set_max_operations(limit)
     return most
+
+
+#: Parts of the budget to which :func:`_used` is right: each further bit costs an exception.
+_PRECISION = 20_000
 
 
 # {{{ results that are kept
@@ -196,9 +214,6 @@ _RESULTS = 4096
 
 # }}}
 
-
-#: Parts of a limit to which :func:`_used` is right: each further bit costs an exception.
-_PRECISION = 20_000
 
 T = TypeVar("T", isl.Set, isl.Map, isl.PwAff, isl.PwMultiAff)
 S = TypeVar("S", isl.Set, isl.Map)
@@ -270,6 +285,7 @@ def bounded(what: str, budget: int | None = None) -> Iterator[None]:
     context = isl.DEFAULT_CONTEXT
     _limits.append(context.get_max_operations() if not _limits else _limits[0])
     context.reset_operations()
+    _running.counted = 0
     context.set_max_operations(most)
     before = _running.cut_short, len(_running.passing)
     _running.step, _running.optional = what, ALL_OPTIONAL if budget is None else min(ALL_OPTIONAL, budget)

@@ -9,15 +9,15 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import (
-    DIM,
     NotAffineError,
     TruncatedQuotient,
     TruncatedRemainder,
     arithmetic,
     remainder,
     set_space,
+    to_aff,
 )
-from loopkit.poly.sets import COMPARED, InstanceSet, constant_max, constant_min
+from loopkit.poly.sets import COMPARED, InstanceSet, as_points, constant_max, constant_min
 
 
 @lru_cache(maxsize=65536)
@@ -29,15 +29,8 @@ def piecewise(expr: Expression, dims: tuple[str, ...]) -> isl.PwAff:
     :raises NotAffineError: *expr* is no piecewise quasi-affine form.
     """
     match expr:
-        case p.Variable(name=name):
-            if name in dims:
-                return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(set_space((), dims)), DIM.set,
-                                               dims.index(name))
-            return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(set_space((name,), dims)), DIM.param, 0)
-        case bool():
-            raise NotAffineError(str(expr))
-        case int():
-            return isl.PwAff.from_aff(isl.Aff.zero_on_domain_space(set_space((), dims)).set_constant_val(expr))
+        case p.Variable() | int():
+            return isl.PwAff.from_aff(to_aff(expr, dims))
         case p.Sum(children=children):
             return reduce(isl.PwAff.add, [piecewise(arithmetic(c), dims) for c in children])
         case p.Product(children=children):
@@ -71,7 +64,7 @@ def _product(a: isl.PwAff, b: isl.PwAff) -> isl.PwAff:
 
 
 def _divided(expr: p.FloorDiv | p.Remainder, a: isl.PwAff, b: isl.PwAff) -> isl.PwAff:
-    if not b.is_cst() or not b.min_val().is_pos():
+    if not b.is_cst() or not (divisor := b.min_val()).is_pos():
         raise NotAffineError(str(expr))
     match expr:
         case TruncatedQuotient():
@@ -79,9 +72,9 @@ def _divided(expr: p.FloorDiv | p.Remainder, a: isl.PwAff, b: isl.PwAff) -> isl.
         case TruncatedRemainder():
             return a.tdiv_r(b)
         case p.FloorDiv():
-            return a.div(b).floor()
+            return a.scale_down_val(divisor).floor()
         case _:
-            return a.sub(a.div(b).floor().mul(b))
+            return a.mod_val(divisor)
 
 
 @lru_cache(maxsize=65536)
@@ -111,10 +104,8 @@ def piecewise_relation(dims: tuple[str, ...], values: Sequence[Expression]) -> i
 
     :raises NotAffineError: a value is no piecewise quasi-affine form.
     """
-    result = isl.Map.universe(isl.Space.from_domain(set_space((), dims)))
-    for value in values:
-        result = result.flat_range_product(isl.Map.from_pw_aff(piecewise(value, dims)))
-    return result
+    return reduce(isl.Map.flat_range_product, (isl.Map.from_pw_aff(piecewise(value, dims)) for value in values),
+                  isl.Map.universe(isl.Space.from_domain(set_space((), dims))))
 
 
 def params_where(condition: Expression) -> isl.Set:
@@ -122,9 +113,12 @@ def params_where(condition: Expression) -> isl.Set:
     return points_where(condition, ()).params()
 
 
-def as_points(points: isl.Set) -> isl.Set:
-    """*points*, which may be a condition on parameters, as a set: without dimensions if it is one."""
-    return points.from_params() if points.is_params() else points
+def at_least(expr: Expression, low: int) -> isl.Set | None:
+    """The parameters with ``expr >= low``; ``None`` if *expr* is no piecewise quasi-affine form."""
+    try:
+        return params_where(p.Comparison(expr, ">=", low))
+    except NotAffineError:
+        return None
 
 
 def projected(points: isl.Set, names: Sequence[str], dims: Sequence[str]) -> isl.Set:

@@ -11,7 +11,7 @@ import islpy as isl
 from loopkit.poly.affine import DIM, to_int
 from loopkit.poly.limits import bounded, coalesced, without_empty_pieces
 from loopkit.poly.relations import at_point
-from loopkit.poly.sets import InstanceSet, drop_unused_params, fix_params, lexmin_point, params_of, params_text
+from loopkit.poly.sets import InstanceSet, fix_params, lexmin_point, params_of, params_text
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:
     A conjunction without existentially quantified variables becomes plain integer arithmetic, as a call of isl takes
     20 us; other conditions are evaluated by isl.
     """
-    points = drop_unused_params(coalesced(params))
+    points = coalesced(params).drop_unused_params()
     if points.plain_is_universe():
         return lambda values: None
     constraints = _conjunction(points)
@@ -100,7 +100,7 @@ def all_points(points: InstanceSet, values: Mapping[str, int], most: int) -> lis
     """
     if not values.keys() >= set(points.params):
         return None
-    fixed = drop_unused_params(fix_params(points.set, values))
+    fixed = fix_params(points.set, values).drop_unused_params()
     if not fixed.is_bounded():
         return None
     found: set[tuple[int, ...]] = set()

@@ -10,10 +10,9 @@ from functools import cached_property, lru_cache, reduce
 from typing import TypeVar
 
 import islpy as isl
-import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff, to_int
+from loopkit.poly.affine import DIM, set_space, to_aff, to_int
 from loopkit.poly.limits import affordable, coalesced, gave_up, kept, kept_results, without_empty_pieces
 from loopkit.poly.pieces import in_few_pieces, plain_hull
 
@@ -40,13 +39,8 @@ class InstanceSet:
     @lru_cache(maxsize=4096)
     def parse(text: str) -> InstanceSet:
         """Read isl's notation; :raises ValueError: isl refuses the text, or a dimension has no name."""
-        try:
-            parsed = isl.Set.read_from_str(isl.DEFAULT_CONTEXT, text)
-        except isl.Error as err:
-            if gave_up(err):
-                raise
-            raise ValueError(_isl_reason(err)) from None
-        names = tuple(parsed.get_dim_name(DIM.set, i) or "" for i in range(parsed.dim(DIM.set)))
+        parsed = _parsed(text)
+        names = tuple(x or "" for x in parsed.get_var_names(DIM.set))
         if "" in names or parsed.has_tuple_name():
             raise ValueError("a domain is written as { [i, j] : ... } with one name for each dimension")
         return InstanceSet(names, parsed)
@@ -66,17 +60,14 @@ class InstanceSet:
     @cached_property
     def params(self) -> tuple[str, ...]:
         """The names of the parameters that occur in a constraint."""
-        return tuple(param_name(self.set, i) for i in range(self.set.dim(DIM.param))
-                     if self.set.involves_dims(DIM.param, i, 1))
+        return tuple(self.set.drop_unused_params().get_var_names_not_none(DIM.param))
 
     @property
     def text(self) -> str:
         """isl's notation, without parameters that do not occur."""
-        def text() -> str:
-            plain = coalesced(self.set).remove_redundancies()
-            return str(with_dim_names(drop_unused_params(plain), self.inames))
         # isl simplifies in place, so that the text of a set would depend on earlier computations
-        return kept(self.__dict__, "text", text)
+        return kept(self.__dict__, "text", lambda: str(with_dim_names(
+            coalesced(self.set).remove_redundancies().drop_unused_params(), self.inames)))
 
     def is_empty(self) -> bool:
         return bool(self.set.is_empty())
@@ -93,8 +84,6 @@ class InstanceSet:
 
     def intersect(self, other: InstanceSet) -> InstanceSet:
         """The points in both; *other* may have a subset of the inames, in any order."""
-        if other.inames == self.inames:
-            return self.named(self.set.intersect(other.set))
         return self.named(self.set.intersect(other.onto(self.inames).set))
 
     def onto(self, inames: Sequence[str]) -> InstanceSet:
@@ -105,7 +94,7 @@ class InstanceSet:
         inames = tuple(inames)
         if inames == self.inames:
             return self
-        points = self.set if not self.set.is_params() else self.set.from_params()
+        points = as_points(self.set)
         for i in reversed(range(len(self.inames))):
             if self.inames[i] not in inames:
                 points = points.project_out(DIM.set, i, 1)
@@ -129,8 +118,8 @@ class InstanceSet:
     def without_params(self, names: Collection[str]) -> InstanceSet:
         """Remove all constraints on the parameters *names*, which become unknowns of each instance."""
         points = self.set
-        for i in reversed(range(points.dim(DIM.param))):
-            if points.get_dim_name(DIM.param, i) in names:
+        for name in names:
+            if (i := points.find_dim_by_name(DIM.param, name)) >= 0:
                 points = points.project_out(DIM.param, i, 1)
         return self.named(points)
 
@@ -145,8 +134,7 @@ class InstanceSet:
 
     def apply(self, relation: isl.Map, inames: Sequence[str]) -> InstanceSet:
         """The image under *relation*, whose range has the dimensions *inames*."""
-        points = self.set.from_params() if self.set.is_params() else self.set
-        return InstanceSet(tuple(inames), with_dim_names(points.apply(relation), tuple(inames)))
+        return InstanceSet(tuple(inames), with_dim_names(as_points(self.set).apply(relation), inames))
 
     def with_quotients(self) -> InstanceSet:
         """These points with each unknown as a quotient of inames and parameters, if it decides over them.
@@ -166,14 +154,7 @@ class InstanceSet:
 
     def where(self, *conditions: tuple[str, Expression]) -> InstanceSet:
         """The points at which each ``(op, e)`` holds: ``e >= 0``, ``e == 0`` for ``">="``, ``"=="``."""
-        points = self.set
-        for op, expr in conditions:
-            points = points.intersect(condition_set(op, expr, self.inames))
-        return self.named(points)
-
-    # }}}
-
-    # {{{ numbers
+        return self.named(reduce(Set.intersect, (condition_set(op, e, self.inames) for op, e in conditions), self.set))
 
     def constant_range(self, iname: str) -> tuple[int | None, int | None]:
         """The smallest and largest value of *iname* over all parameters, where they are bounded."""
@@ -189,11 +170,9 @@ def depends_on(points: InstanceSet, params: Collection[str]) -> bool:
     return not everything.set.is_equal(points.set)
 
 
-def param_name(points: isl.Set | isl.Constraint, i: int) -> str:
-    """The name of parameter *i*; isl's parameters always have one."""
-    name = points.get_dim_name(DIM.param, i)
-    assert name is not None
-    return name
+def as_points(points: isl.Set) -> isl.Set:
+    """*points*, which may be a condition on parameters, as a set: without dimensions if it is one."""
+    return points.from_params() if points.is_params() else points
 
 
 def at_most_one(points: InstanceSet, iname: str) -> bool:
@@ -240,14 +219,6 @@ def _moved_to(points: isl.Set, source: int, target: int) -> isl.Set:
     return points.move_dims(DIM.param, at, DIM.set, source, 1).move_dims(DIM.set, target, DIM.param, at, 1)
 
 
-def drop_unused_params(points: isl.Set) -> isl.Set:
-    """*points* without the parameters that no constraint mentions."""
-    for i in reversed(range(points.dim(DIM.param))):
-        if not points.involves_dims(DIM.param, i, 1):
-            points = points.project_out(DIM.param, i, 1)
-    return points
-
-
 def constant_min(points: isl.Set, dim: int) -> int | None:
     """The smallest value of a dimension over all parameters, or ``None`` where there is none."""
     return _constant_end(points, dim, isl.Set.dim_min_val)
@@ -283,21 +254,6 @@ def condition_set(op: str, expr: Expression, inames: Sequence[str]) -> isl.Set:
     return COMPARED[op](isl.PwAff.from_aff(aff), isl.PwAff.from_aff(zero))
 
 
-def at_least(expr: Expression, low: int) -> isl.Set | None:
-    """The parameters with ``expr >= low``; ``None`` if *expr* is not a minimum or maximum of quasi-affine forms."""
-    if isinstance(expr, p.Min | p.Max):
-        parts = [at_least(c, low) for c in expr.children]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        join = isl.Set.intersect if isinstance(expr, p.Min) else isl.Set.union
-        return reduce(join, known)
-    try:
-        return condition_set(">=", subtract(expr, low), ()).params()
-    except NotAffineError:
-        return None
-
-
 def params_of(points: InstanceSet) -> isl.Set:
     """*points* as a condition on parameters called like its inames."""
     return points.bound(points.inames).set.params()
@@ -321,13 +277,7 @@ def conjunction(values: Mapping[str, int]) -> isl.Set:
 
 def parse_assumptions(text: str, params: Iterable[str]) -> isl.Set:
     """``"n>=1 and m>=1"`` as a parameter set; :raises ValueError: isl refuses the text."""
-    names = ", ".join(sorted(set(params)))
-    try:
-        return isl.Set.read_from_str(isl.DEFAULT_CONTEXT, f"[{names}] -> {{ : {text} }}").params()
-    except isl.Error as err:
-        if gave_up(err):
-            raise
-        raise ValueError(_isl_reason(err)) from None
+    return _parsed(f"[{', '.join(sorted(set(params)))}] -> {{ : {text} }}").params()
 
 
 def universe_params() -> isl.Set:
@@ -339,14 +289,12 @@ def universe_params() -> isl.Set:
 @kept_results
 def equalities(params: isl.Set) -> isl.Set:
     """The equalities between parameters that hold all over the parameter set *params*, but for those of remainders."""
-    def found() -> isl.Set:
-        return isl.Set.from_basic_set(params.affine_hull().remove_divs())
-    return affordable(found, otherwise=universe_params())
+    return affordable(lambda: isl.Set.from_basic_set(params.affine_hull().remove_divs()), otherwise=universe_params())
 
 
 def params_text(params: isl.Set) -> str:
     """The condition of a parameter set, ``""`` where it assumes nothing."""
-    text = str(drop_unused_params(coalesced(params)))
+    text = str(coalesced(params).drop_unused_params())
     body = text[text.index("{") + 1:text.rindex("}")].strip()
     return body.removeprefix(":").strip()
 
@@ -367,8 +315,8 @@ def points_in_order(points: isl.Set, inames: Sequence[str], parameters: Sequence
     """The points from :func:`lexmin_point` on, each the smallest of those behind the one before it."""
     if points.is_empty():
         return
-    points = drop_unused_params(points)
-    found = [param_name(points, i) for i in range(points.dim(DIM.param))]
+    points = points.drop_unused_params()
+    found = points.get_var_names_not_none(DIM.param)
     names = [*(x for x in parameters if x in found), *sorted(x for x in found if x not in parameters)]
     for x in reversed(names):
         points = points.move_dims(DIM.set, 0, DIM.param, points.find_dim_by_name(DIM.param, x), 1)
@@ -414,10 +362,12 @@ def parse_relation(text: str) -> isl.Map:
     return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, text)
 
 
-def _isl_reason(err: isl.Error) -> str:
-    """The sentence of isl's error, without islpy's additions."""
-    text = str(err)
-    for line in text.splitlines():
-        if ":" in line and "isl_" not in line:
-            return line.strip()
-    return text.splitlines()[0] if text else "isl refuses this text"
+def _parsed(text: str) -> isl.Set:
+    try:
+        return isl.Set.read_from_str(isl.DEFAULT_CONTEXT, text)
+    except isl.Error as err:
+        if gave_up(err):
+            raise
+        # the sentence of isl's error, without islpy's additions
+        lines = str(err).splitlines() or ["isl refuses this text"]
+        raise ValueError(next((x.strip() for x in lines if ":" in x and "isl_" not in x), lines[0])) from None

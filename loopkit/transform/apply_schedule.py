@@ -116,7 +116,8 @@ def _entries(pattern: str, entry: str | Sequence[str | int]) -> Iterator[Express
     if not isinstance(entry, str):
         yield from (parse_expression(item, what=what) if isinstance(item, str) else int(item) for item in entry)
         return
-    parser = ExpressionParser(tokenize(Source(entry, what)))
+    source = Source(entry, what)
+    parser = ExpressionParser(source, tokenize(source))
     parser.take("[", "'[', as in \"[t, 0, i]\"")
     if not parser.accept("]"):
         yield parser.expression()

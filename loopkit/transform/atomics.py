@@ -11,8 +11,8 @@ from loopkit.analysis.dependences import flow_of_values, joined_relations, order
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.values_preserved import same_flow
 from loopkit.errors import PreconditionError
+from loopkit.expr.mappers import update_of
 from loopkit.expr.text import to_text
-from loopkit.expr.updates import update_of
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel

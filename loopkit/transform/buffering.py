@@ -8,7 +8,7 @@ from functools import cached_property, partial, reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute, data_params, origin
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, accesses_to, commute, data_params, origin
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
 from loopkit.analysis.dependences import in_order, relations_of, values_in, with_assumed
@@ -35,11 +35,12 @@ from loopkit.poly.relations import cells, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import (
+    Arguments,
+    Box,
     BoxRequest,
     Staged,
     StagingBuffer,
     loops_around,
-    on_one_element,
     require_inames,
     temporary_for,
 )
@@ -82,7 +83,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
         write that depends on data, or has no other users; an array with atomic updates has other users.
     :raises ScheduleError: the statements do not share a place for the buffer, or it needs one of the *allow* arguments.
     :raises StorageError, IllegalTransformError: the buffer would enlarge another temporary, miss a write of other
-        statements, or hide its writes from them; or a block would read elements that another block writes concurrently.
+        statements, hide its writes from them, or read elements that another block writes concurrently.
     :raises UndecidedError: an expression was given without *assume* or *unsafe*.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<16 and 0<=k<m}", "y[i] = y[i] + a[i, k]")
@@ -105,74 +106,61 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     users, operation = _users_of(kernel, step, var_name, within,
                                  bool(fetch_bounding_box or init_expression or store_expression))
     require_inames(inames, {x for s in users for x in s.inames}, f"the users of '{var_name}'")
-    temporary = temporary_for(kernel, temporary_name, f"{var_name}_buf", array.dtype, temporary_address_space)
-    staged = _spanning(StagingBuffer(
-        kernel, step, Staged.of_array(var_name), temporary, BoxRequest.of(inames, default_tag, fetch_bounding_box),
-        Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)), users, operation)
     load_id = new_id(kernel, init_insn_id, f"init_{var_name}")
-    store_id = new_id(kernel, store_insn_id, f"store_{var_name}", load_id)
-    init = _template(kernel, "init_expression", init_expression, "base") if operation is None else Neutral(operation)
-    store = _template(kernel, "store_expression", store_expression, "base", "buffer")
-    return staged.placed_best(lambda at: at.allowed.legal(
-        _buffered(Buffer(at, load_id, store_id, init, store, operation)), step))
+    buffer = _spanning(Buffer(
+        kernel, step, Staged.of_array(var_name),
+        temporary_for(kernel, temporary_name, f"{var_name}_buf", array.dtype, temporary_address_space),
+        BoxRequest(inames, default_tag, fetch_bounding_box),
+        Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe),
+        load_id=load_id, store_id=new_id(kernel, store_insn_id, f"store_{var_name}", load_id),
+        init=Neutral(operation) if operation is not None else
+        _template(kernel, "init_expression", init_expression, "base"),
+        store=_template(kernel, "store_expression", store_expression, "base", "buffer"), operation=operation), users)
+    return buffer.placed_best(lambda at: at.allowed.legal(_buffered(at), step))
 
 
 def _buffered(buffer: Buffer) -> LoopKernel:
     """The kernel with *buffer*, and the proof that it preserves values."""
-    kernel, name, own, step = buffer.kernel, buffer.name, buffer.staged.temporary.name, buffer.staged.step
+    kernel, name, own = buffer.kernel, buffer.name, buffer.temporary.name
     writers = {s.id for s in kernel.statements if s.written == name}
-    prove: Callable[[LoopKernel, LoopKernel, str, str, str], None] = require_buffered
-    if buffer.operation is not None:
-        _require_dtype(buffer)
-        result, prove = buffer.put_in(buffer.points()), require_collected
-    elif buffer.of_value:
-        points = buffer.value_points()
-        if points.load is None and points.store is None:
-            raise PreconditionError(f"{step}: nothing but its own statements uses '{name}', so that a buffer would "
-                                    "only be another name for it.", subject=name,
-                                    hint="name the statements that shall use a buffer with within=")
-        if points.load is None and not writers <= buffer.moves.keys():
-            _require_dtype(buffer)
-        result, prove = buffer.put_in(points), require_values_buffered
-    else:
-        points = buffer.points()
-        result = buffer.put_in(points)
-        if buffer.init is not None or buffer.store is not None:
-            _require_dtype(buffer)
-            return _answered_for(buffer, result)
-        if not any(source == buffer.load_id for source, _ in relations_of(result, own, "flow")):
-            if len(writers) > 1:
-                _require_dtype(buffer)          # with one writer, array and buffer have its dtype
-            result = buffer.put_in(Points(None, points.store))
-    prove(kernel, result, name, own, step)
+    has_expressions = buffer.init is not None or buffer.store is not None
+    load, store = buffer.value_points() if buffer.of_value else buffer.points()
+    if load is None and store is None:
+        raise PreconditionError(f"{buffer.step}: nothing but its own statements uses '{name}', so that a buffer would "
+                                "only be another name for it.", subject=name,
+                                hint="name the statements that shall use a buffer with within=")
+    result = buffer.with_copies(load, store)
+    if not (buffer.of_value or has_expressions) and not any(
+            source == buffer.load_id for source, _ in relations_of(result, own, "flow")):
+        load, result = None, buffer.with_copies(None, store)
+    # the dtype of an array with several writers is the join of theirs, that of a buffer the first one's
+    if buffer.temporary.dtype is None and (has_expressions or (load is None and (
+            not writers <= buffer.uses.keys() if buffer.of_value else len(writers) > 1))):
+        raise PreconditionError(f"{buffer.step}: '{name}' has no dtype yet, which its buffer takes.", subject=name,
+                                hint=f"add_dtypes(knl, {{'{name}': ...}}) first")
+    if has_expressions and buffer.operation is None:
+        return _with_claim(buffer, result)
+    prove: Callable[[LoopKernel, LoopKernel, str, str, str], None] = require_collected if buffer.operation is not None \
+        else require_values_buffered if buffer.of_value else require_buffered
+    prove(kernel, result, name, own, buffer.step)
     return result
 
 
 # {{{ copy-in, copy-out and their dependences
 
-@dataclass(frozen=True)
-class Points:
-    """The cells that are copied in and copied out, if any are."""
-
-    load: Set | None
-    store: Set | None
+#: The cells that are copied in and copied out, if any are.
+Points = tuple[Set | None, Set | None]
 
 
-@dataclass(frozen=True)
-class Buffer:
+@dataclass(frozen=True, kw_only=True)
+class Buffer(StagingBuffer):
     """A staging buffer with copy-in and copy-out.
 
-    For an argument, copy-in loads the elements to read and copy-out stores the written ones. For a temporary, both copy
-    values: copy-in loads the values that enter an iteration of the loops around the buffer, and copy-out stores the
-    values that leave it. For atomic updates, the buffer begins with the neutral element in each such iteration, and
-    copy-out adds it to the array.
-
-    :ivar init: the value that copy-in stores, in terms of ``base``; *store*: the value that copy-out stores, in terms
-        of ``base`` and ``buffer``. ``None``: the array's element, and the buffer's.
+    :ivar init: the value that copy-in stores, in terms of ``base``; *store*: that of copy-out, in terms of ``base`` and
+        ``buffer``. ``None``: the array's element, and the buffer's.
     :ivar operation: of the atomic updates that it accumulates; ``None``: it holds the array's values.
     """
 
-    staged: StagingBuffer
     load_id: str
     store_id: str
     init: Expression | None
@@ -180,78 +168,70 @@ class Buffer:
     operation: str | None
 
     @property
-    def kernel(self) -> LoopKernel:
-        return self.staged.kernel
-
-    @property
-    def name(self) -> str:
-        return self.staged.name
-
-    @property
     def of_value(self) -> bool:
-        return self.name in self.kernel.temporaries
+        """Does it hold the values of a temporary?"""
+        return self.operation is None and self.name in self.kernel.temporaries
 
     @cached_property
     def moves(self) -> Mapping[str, list[tuple[Access, Map]]]:
         """For each user its accesses, and the relation from its instances to the cells of their elements."""
         return {u: [(a, self._cell_of(a)) for a in accesses_of(self.kernel, self.kernel.statement_by_id[u])
-                    if a.array == self.name] for u in self.staged.uses}
+                    if a.array == self.name] for u in self.uses}
 
     @cached_property
-    def used(self) -> InstanceSet:
-        return self.staged.cells(m for own in self.moves.values() for _, m in own)
+    def used_cells(self) -> InstanceSet:
+        return self.cells(m for own in self.moves.values() for _, m in own)
 
     def _cell_of(self, a: Access) -> Map:
-        staged = self.staged
         if self.operation is None:
-            return restrict(staged.cell_of(a.domain, a.subscripts), a.domain)
+            return restrict(self.cell_of(a.domain, a.subscripts), a.domain)
         # an update's element may be any along an axis whose subscript is no affine form
-        known = (*map(p.Variable, staged.outer), *(
+        known = (*map(p.Variable, self.outer), *(
             e if is_quasi_affine(e, a.domain.inames, self.kernel.value_params) else None
-            for e in staged.box.offsets(a.subscripts)))
-        inside = InstanceSet.universe(staged.inames).where(*staged.box.conditions)
+            for e in self.box.offsets(a.subscripts)))
+        inside = InstanceSet.universe(self.inames).where(*self.box.conditions)
         return restrict(cells(a.domain.inames, known), a.domain).intersect_range(inside.set)
 
     def points(self) -> Points:
-        written = self.staged.cells(m for own in self.moves.values() for a, m in own if a.is_write).set
-        return Points(written if self.operation is not None else self.used.set, written)
+        written = self.cells(m for own in self.moves.values() for a, m in own if a.is_write).set
+        return written if self.operation is not None else self.used_cells.set, written
 
     def value_points(self) -> Points:
         """The copied values of a temporary: those that enter or leave an iteration of the loops around it."""
         kernel, users = self.kernel, self.moves.keys()
-        elements = subscripts_on(self.used, self.staged.box.arguments())
+        elements = subscripts_on(self.used_cells, self.box.arguments())
         load, store = list[Set](), list[Set]()
         for d in with_assumed(kernel):
             if d.array != self.name or d.kind != "flow" or users.isdisjoint((d.source, d.sink)):
                 continue
             pairs = d.relation
-            if d.source in users and d.sink in users:
-                pairs = pairs.subtract(self.staged.in_one_iteration(
+            if users >= {d.source, d.sink}:
+                pairs = pairs.subtract(self.in_one_iteration(
                     *(kernel.statement_by_id[s].inames for s in (d.source, d.sink))))
-            writes = [w.relation for w in accesses_of(kernel, kernel.statement_by_id[d.source])
-                      if w.array == self.name and w.is_write]
-            load += [pairs.apply_range(move).intersect(same_element(w, elements)).range()
-                     for a, move in self.moves.get(d.sink, ()) if not a.is_write for w in writes]
+            load += [pairs.apply_range(move).intersect(same_element(w.relation, elements)).range()
+                     for a, move in self.moves.get(d.sink, ()) if not a.is_write
+                     for w in accesses_to(kernel, d.source, self.name, is_write=True)]
             store += [pairs.apply_domain(move).domain() for a, move in self.moves.get(d.source, ()) if a.is_write]
-        return Points(*(reduce(Set.union, found) if (found := [x for x in each if not x.is_empty()]) else None
-                        for each in (load, store)))
+        first, last = (reduce(Set.union, found) if (found := [x for x in each if not x.is_empty()]) else None
+                       for each in (load, store))
+        return first, last
 
-    def put_in(self, points: Points) -> LoopKernel:
-        first = None if points.load is None else self._copy("init", points.load)
-        last = None if points.store is None else self._copy("store", points.store)
-        return self.staged.put_in(first, last, lambda s: with_expressions(s, self.staged.used),
-                                  lambda _, result: self.dependences(result, first, last))
+    def with_copies(self, load: Set | None, store: Set | None) -> LoopKernel:
+        """The kernel with a copy-in of the cells *load* and a copy-out of the cells *store*."""
+        first, last = (None if points is None else self._copy(what, points)
+                       for what, points in (("init", load), ("store", store)))
+        return self.put_in(first, last, lambda s: with_expressions(s, self.used),
+                           lambda _, result: self.dependences(result, first, last))
 
     def _copy(self, what: str, points: Set) -> Statement:
         """The statement that copies in (``init``) or out."""
-        box = self.staged.box
-        own = replace(box, inames=tuple(None if x is None else self.kernel.fresh_name(f"{self.name}_{what}_{k}")
-                                        for k, x in enumerate(box.inames)))
+        own = Box(tuple((v, None if x is None else self.kernel.fresh_name(f"{self.name}_{what}_{k}"))
+                        for k, (v, x) in enumerate(self.box.axes)))
         if what == "init":
-            copy = self.staged.copy_in(self.load_id, own, points, whole=self.staged.request.whole)
+            copy = self.copy_in(self.load_id, own, points, whole=self.request.whole)
             return copy if self.init is None else replace(copy, expression=substitute(
                 self.init, {"base": copy.expression}))
-        copy = self.staged.copy_in(self.store_id, own, points)
+        copy = self.copy_in(self.store_id, own, points)
         cell, element = copy.assignee, copy.expression
         assert isinstance(element, p.Variable | p.Subscript)
         value = cell if self.store is None else substitute(self.store, {"base": element, "buffer": cell})
@@ -267,10 +247,10 @@ class Buffer:
                 once = same_element(*(accessed_elements(result, s.id, self.name, is_write=s is last)
                                       for s in (first, last)))
                 yield Dependence("anti", self.name, first.id, last.id,
-                                 once.intersect(self.staged.in_one_iteration(first.inames, last.inames)))
-            if self.staged.request.whole and first is not None:
+                                 once.intersect(self.in_one_iteration(first.inames, last.inames)))
+            if self.request.whole and first is not None:
                 yield from self._of_others(result, first, last)
-        yield from values_in(result, self.staged.temporary.name, self.staged.outer)
+        yield from values_in(result, self.temporary.name, self.outer)
 
     def _ends(self, first: Statement | None, last: Statement | None, _: Dependence, statement: str, is_write: bool
               ) -> list[End]:
@@ -290,22 +270,22 @@ class Buffer:
         are_users = moved.source.move is not None and moved.sink.move is not None
         if are_users and self.operation is not None:
             return                          # among themselves the updates have no order
-        d = on_one_element(result, moved)
+        d = moved.on_one_element(result)
         if are_users:                       # within an iteration the buffer's cells carry the dependence
-            inames = self.staged.inames
-            d = replace(d, relation=d.relation.subtract(self.staged.in_one_iteration(inames, inames)))
+            inames = self.inames
+            d = replace(d, relation=d.relation.subtract(self.in_one_iteration(inames, inames)))
         if not d.relation.is_empty():
             yield d
 
     def _of_others(self, result: LoopKernel, load: Statement, store: Statement) -> Iterator[Dependence]:
         """The order of copy-in and the writers, for elements that no user of the iteration accesses."""
-        others = load.domain.subtract(InstanceSet(load.inames, with_dim_names(self.used.set, load.inames)))
+        others = load.domain.subtract(InstanceSet(load.inames, with_dim_names(self.used_cells.set, load.inames)))
         read = restrict(accessed_elements(result, load.id, self.name, is_write=False), others)
         for a in accesses_by_array(result)[self.name]:
             if a.is_write:
                 pairs = same_element(read, a.relation)
                 if a.statement == store.id:
-                    pairs = pairs.subtract(self.staged.in_one_iteration(load.inames, store.inames))
+                    pairs = pairs.subtract(self.in_one_iteration(load.inames, store.inames))
                 for kind, source, sink, related in (("anti", load.id, a.statement, pairs),
                                                     ("flow", a.statement, load.id, pairs.reverse())):
                     relation = in_order(result, source, sink, related)
@@ -321,12 +301,33 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
               ) -> tuple[list[Statement], str | None]:
     """The users of *name*, and the operation of atomic updates; *is_special*: the caller wants more than elements."""
     chosen = matching_statements(kernel, within)
-    users = [s for s in kernel.statements if s.id in chosen and any(a.array == name for a in accesses_of(kernel, s))]
-    operation = _operation_of(kernel, step, name, users)
-    _require_usable(kernel, step, name, users, operation)
-    if operation is None and name in kernel.temporaries:
-        _require_values(kernel, step, name, users)
-    if is_special and (operation is not None or name in kernel.temporaries):
+    own = {s: [a for a in accesses_of(kernel, kernel.statement_by_id[s]) if a.array == name] for s in chosen}
+    users = [s for s in kernel.statements if own.get(s.id)]
+    operation = _operation_of(step, name, [a for s in users for a in own[s.id]])
+    of_value = operation is None and name in kernel.temporaries
+    if not any(s.written == name for s in users):
+        raise PreconditionError(f"No statement writes '{name}'.", subject=name,
+                                hint="to read a copy of it, add_prefetch")
+    require_no_rule(kernel, frozenset([name]))
+    if of_value and any(name == node.accumulator for node in kernel.reductions.values()):
+        raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
+                                hint="buffer what the reduction is written to")
+    for s in users:
+        leave_out = "leave this statement out with within="
+        if data := data_params(kernel, s.domain):
+            raise PreconditionError(f"{step}: a bound of '{s.id}' is {origin(kernel, data)}.", subject=s.id,
+                                    hint=leave_out)
+        for a in own[s.id]:
+            if operation is None and not a.affine:
+                at = ", ".join(map(to_text, a.subscripts))
+                raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' accesses '{name}[{at}]'.",
+                                        subject=name, hint=leave_out)
+            if of_value and a.is_write and not is_must_write(a):
+                raise PreconditionError(
+                    f"{step}: whether '{s.id}' writes '{name}' depends on data, so that it is not known which values "
+                    "are to be loaded.", subject=name,
+                    hint=f"{leave_out}, or write the old value where the condition fails: if(condition, new, old)")
+    if is_special and (operation is not None or of_value):
         why = f"values, and of '{name}' a buffer collects what atomic updates add" if operation is not None else \
             f"arguments, and '{name}' is a temporary, of which only what has a value is loaded"
         raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for {why}.",
@@ -334,11 +335,18 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
     return users, operation
 
 
-def _require_dtype(buffer: Buffer) -> None:
-    # the dtype of an array with several writers is the join of theirs, that of a buffer the first one's
-    if buffer.staged.temporary.dtype is None:
-        raise PreconditionError(f"{buffer.staged.step}: '{buffer.name}' has no dtype yet, which its buffer takes.",
-                                subject=buffer.name, hint=f"add_dtypes(knl, {{'{buffer.name}': ...}}) first")
+def _operation_of(step: str, name: str, accesses: Sequence[Access]) -> str | None:
+    """The operation of the atomic updates that all *accesses* of users are part of; ``None``: none is part of one."""
+    first = next((a for a in accesses if a.update is not None), None)
+    if first is None:
+        return None
+    other = next((a for a in accesses if not commute(a, first)), None)
+    if other is not None:
+        raise PreconditionError(
+            f"{step}: a buffer collects the atomic updates of '{name}' by one operation, as '{first.statement}' makes "
+            f"them; '{other.statement}' uses '{name}' otherwise.", subject=name,
+            hint=f"name the updates alone: within='{first.statement}'")
+    return first.update
 
 
 def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: str) -> Expression | None:
@@ -353,94 +361,45 @@ def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: st
     return expr
 
 
-def _answered_for(buffer: Buffer, result: LoopKernel) -> LoopKernel:
-    """*result* with the obligation that the expressions change no value; :raises UndecidedError: nobody answers."""
-    allowed, step, name = buffer.staged.allowed, buffer.staged.step, buffer.name
+def _with_claim(buffer: Buffer, result: LoopKernel) -> LoopKernel:
+    """*result* with the obligation that the expressions change no value; :raises UndecidedError: nobody claims that."""
+    allowed, step, name = buffer.allowed, buffer.step, buffer.name
     if allowed.assume is None and not allowed.unsafe:
         raise UndecidedError(
             f"{step}: whether '{name}' gets the same values cannot be decided.",
             "init_expression= and store_expression= say what its buffer is loaded with and what of it is stored",
             hint='leave them out, or answer for them: assume="..."')
-    owed = Obligation(step, f"what is loaded and stored leaves in '{name}' what its statements give it", allowed.assume)
-    return annotated(result, obligations=(*result.obligations, owed))
+    claim = f"what is loaded and stored leaves in '{name}' what its statements give it"
+    return annotated(result, obligations=(*result.obligations, Obligation(step, claim, allowed.assume)))
 
 
-def _operation_of(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> str | None:
-    """The operation of the atomic updates that all *users* are; ``None``: none is one."""
-    accesses = [a for s in users for a in accesses_of(kernel, s) if a.array == name]
-    updates = [a for a in accesses if a.update is not None]
-    if not updates:
-        return None
-    other = next((a for a in accesses if not commute(a, updates[0])), None)
-    if other is not None:
-        raise PreconditionError(
-            f"{step}: a buffer collects the atomic updates of '{name}' by one operation, as '{updates[0].statement}' "
-            f"makes them; '{other.statement}' uses '{name}' otherwise.", subject=name,
-            hint=f"name the updates alone: within='{updates[0].statement}'")
-    return updates[0].update
+def _ends_of_axes(buffer: Buffer, s: Statement, subscripts: Arguments) -> Iterator[Arguments]:
+    """The *subscripts* of an update; of an axis whose subscript is read from memory, the first and the last element."""
+    kernel, name = buffer.kernel, buffer.name
+    ends: list[Arguments] = []
+    for axis, (e, extent) in enumerate(zip(subscripts, array_shapes(kernel)[name], strict=True)):
+        is_affine = is_quasi_affine(e, s.inames, kernel.value_params)
+        if not is_affine and not isinstance(extent, int):
+            raise PreconditionError(
+                f"{buffer.step}: '{s.id}' may access any element along axis {axis} of '{name}', whose extent is not "
+                "declared or no constant.", subject=name, hint=f"GlobalArg('{name}', shape=...), or fix_parameters")
+        ends.append((e, e) if is_affine or not isinstance(extent, int) else (0, extent - 1))
+    yield from zip(*ends, strict=True) if ends else [()]
 
 
-def _ends_of_axes(kernel: LoopKernel, step: str, name: str, s: Statement) -> tuple[tuple[Expression, ...], ...]:
-    """The subscripts of an update; of an axis whose subscript is read from memory, the first and the last element."""
-    found: list[tuple[Expression, ...]] = []
-    shape = array_shapes(kernel)[name]
-    for a in (a for a in accesses_of(kernel, s) if a.array == name):
-        ends: list[tuple[Expression, Expression]] = []
-        for axis, (e, extent) in enumerate(zip(a.subscripts, shape, strict=True)):
-            if is_quasi_affine(e, s.inames, kernel.value_params):
-                ends.append((e, e))
-            elif isinstance(extent, int):
-                ends.append((0, extent - 1))
-            else:
-                raise PreconditionError(
-                    f"{step}: '{s.id}' may access any element along axis {axis} of '{name}', whose extent is not "
-                    "declared or no constant.", subject=name,
-                    hint=f"GlobalArg('{name}', shape=...), or fix_parameters")
-        found += zip(*ends, strict=True) if ends else [()]
-    return tuple(dict.fromkeys(found))
-
-
-def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement], partial: str | None) -> None:
-    if not any(s.written == name for s in users):
-        raise PreconditionError(f"No statement writes '{name}'.", subject=name,
-                                hint="to read a copy of it, add_prefetch")
-    require_no_rule(kernel, frozenset([name]))
-    for s in users:
-        if data := data_params(kernel, s.domain):
-            raise PreconditionError(f"{step}: a bound of '{s.id}' is {origin(kernel, data)}.", subject=s.id,
-                                    hint="leave this statement out with within=")
-        for a in accesses_of(kernel, s):
-            if a.array == name and partial is None and not a.affine:
-                at = ", ".join(map(to_text, a.subscripts))
-                raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' accesses '{name}[{at}]'.",
-                                        subject=name, hint="leave this statement out with within=")
-
-
-def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> None:
-    if any(name == node.accumulator for node in kernel.reductions.values()):
-        raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
-                                hint="buffer what the reduction is written to")
-    for s in users:
-        if any(a.array == name and a.is_write and not is_must_write(a) for a in accesses_of(kernel, s)):
-            raise PreconditionError(f"{step}: whether '{s.id}' writes '{name}' depends on data, so that it is not "
-                                    "known which values are to be loaded.", subject=name,
-                                    hint="leave this statement out with within=, or write the old value where the "
-                                         "condition fails: if(condition, new, old)")
-
-
-def _spanning(buffer: StagingBuffer, users: Sequence[Statement], operation: str | None) -> StagingBuffer:
+def _spanning(buffer: Buffer, users: Sequence[Statement]) -> Buffer:
     """*buffer* with its users and its loops: those that distinguish cells; for updates, all but the swept ones."""
     kernel, name = buffer.kernel, buffer.name
     uses = {s.id: tuple(dict.fromkeys(a.subscripts for a in accesses_of(kernel, s) if a.array == name)) for s in users}
     stay = {x for arguments in uses.values() for args in arguments for e in args for x in variables(e)}
     if name in kernel.temporaries:
         # a value that enters or leaves an iteration is copied in or out there
-        others = [s.id for s in kernel.statements if s.id not in uses
-                  and any(a.array == name for a in accesses_of(kernel, s))]
+        others = {a.statement for a in accesses_by_array(kernel)[name]} - uses.keys()
         stay = stay.union(*(meeting_of(kernel.paths, u, o).loops for u in uses for o in others))
-    outer = loops_around(kernel, name, dict.fromkeys(uses, stay if operation is None else kernel.inames),
-                         buffer.request.sweep)
-    return replace(buffer, outer=outer, uses=uses if operation is None else {
-        s.id: _ends_of_axes(kernel, buffer.step, name, s) for s in users})
+    if buffer.operation is not None:
+        stay = set(kernel.inames)
+        uses = {s.id: tuple(dict.fromkeys(end for args in uses[s.id] for end in _ends_of_axes(buffer, s, args)))
+                for s in users}
+    return replace(buffer, uses=uses, outer=loops_around(kernel, name, dict.fromkeys(uses, stay), buffer.request.sweep))
 
 # }}}

@@ -26,7 +26,7 @@ from loopkit.kernel.data import (
 )
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode
-from loopkit.language.assumptions import read_assumptions
+from loopkit.language.domains import read_assumptions
 from loopkit.language.names import name_list
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import coalesced

@@ -69,30 +69,36 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     sizes = {x: require_positive(length, f"the length of a tile along '{x}'") for x, length in lengths.items()}
     for x in sizes:
         require_iname(kernel, x)
-    chosen = _chosen(kernel, sizes, None if within is None else matching_statements(kernel, within))
+    chosen = _chosen(kernel, sizes, within)
     step = f"pad_domain({dict(sizes)})"
     if not isfinite(value):
         raise PreconditionError(f"Arrays go on with a finite number, not with {value!r}.", subject="value")
     padded = {s.id: s for s in with_domains(chosen, partial(_padded, sizes))}
-    moved = frozenset(s.id for s in chosen if padded[s.id].domain is not s.domain)
+    moved = [s.id for s in chosen if padded[s.id].domain is not s.domain]
     if not moved:
         return kernel
     for s in chosen:
         _require_able(kernel, s, step)
-    names = frozenset(a.array for s in moved for a in accesses_of(kernel, kernel.statement_by_id[s])
-                      if a.array in kernel.temporaries)
-    ordered = _in_its_order(kernel, names, step)
+    names = sorted({a.array for s in moved for a in accesses_of(kernel, kernel.statement_by_id[s])
+                    if a.array in kernel.temporaries})
+    ordered = with_dependences(kernel, partial(_dependences, names))        # those of its tree are in fewer pieces
+    for name in names:
+        found, known = (joined_relations(d for d in with_assumed(knl) if d.array == name) for knl in (ordered, kernel))
+        if not same_flow(found, known):
+            raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
+                                subject=name, hint="fill tiles before those steps")
     grown = with_dependences(kernel, partial(_dependences, names),
                              statements=tuple(padded.get(s.id, s) for s in kernel.statements))
     fill = value.item() if isinstance(value, np.generic) else value
     result = _with_padded_reads(kernel, grown, moved, fill)
-    require_extended(ordered, result, moved, names, step, sizes)
+    require_extended(ordered, result, step, sizes)
     return proven(result)
 
 
-def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], named: frozenset[str] | None) -> list[Statement]:
-    chosen = [s for s in kernel.statements if not sizes.keys().isdisjoint(s.inames)
-              and (s.id in named if named is not None else s.written in kernel.temporaries)]
+def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], within: str | Collection[str] | None) -> list[Statement]:
+    named = {s.id for s in kernel.statements if s.written in kernel.temporaries} if within is None \
+        else matching_statements(kernel, within)
+    chosen = [s for s in kernel.statements if s.id in named and not sizes.keys().isdisjoint(s.inames)]
     if not chosen:
         raise PreconditionError(f"No statement with one of {', '.join(sizes)} writes a temporary.",
                                 subject=next(iter(sizes), ""), hint="what goes into an array ends where the array does")
@@ -131,15 +137,13 @@ def _padded(sizes: Mapping[str, int], domain: InstanceSet) -> InstanceSet:
     return domain if found.is_equal(domain) else found
 
 
-def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[str], fill: complex) -> LoopKernel:
+def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: Collection[str], fill: complex) -> LoopKernel:
     """*grown* where the statements *moved* read arrays through rules with *fill* for elements without a reader."""
     rules: dict[str, SubstitutionRule] = {}
     for array in dict.fromkeys(a.array for s in moved for a in accesses_of(grown, grown.statement_by_id[s])):
-        if array in kernel.array_args:
-            taken = [name for rule in rules.values() for name in (rule.name, *rule.arguments)]
-            rule = _rule(kernel, grown, array, moved, fill, taken)
-            if rule is not None:
-                rules[array] = rule
+        taken = [name for rule in rules.values() for name in (rule.name, *rule.arguments)]
+        if array in kernel.array_args and (rule := _rule(kernel, grown, array, moved, fill, taken)) is not None:
+            rules[array] = rule
 
     def padded(expr: Expression) -> Expression:
         if isinstance(expr, p.Subscript) and isinstance(expr.aggregate, p.Variable) and expr.aggregate.name in rules:
@@ -147,14 +151,13 @@ def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[s
         return map_children(expr, padded)
     read = [kernel.statement_by_id[s].expression for s in moved]
     names = frozenset[str]().union(*map(variables, read), *map(called, read))
-    return rewritten(
-        grown,
-        statements=tuple(replace(s, expression=padded(s.expression)) if s.id in moved else s for s in grown.statements),
-        substitutions={**{k: replace(r, expr=padded(r.expr)) if k in names or names & rules_using(kernel, [k]) else r
-                          for k, r in kernel.substitutions.items()}, **{r.name: r for r in rules.values()}})
+    substitutions = {k: replace(r, expr=padded(r.expr)) if k in names or names & rules_using(kernel, [k]) else r
+                     for k, r in kernel.substitutions.items()}
+    return rewritten(grown, substitutions={**substitutions, **{r.name: r for r in rules.values()}}, statements=tuple(
+        replace(s, expression=padded(s.expression)) if s.id in moved else s for s in grown.statements))
 
 
-def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: frozenset[str], fill: complex,
+def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: Collection[str], fill: complex,
           taken: Sequence[str]) -> SubstitutionRule | None:
     """The element of *array*, or *fill* for an element without a reader; ``None`` if all have readers."""
     accesses = accesses_by_array(kernel)[array]
@@ -180,24 +183,10 @@ def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: frozenset[st
     return SubstitutionRule(name, axes, expr)
 
 
-def _in_its_order(kernel: LoopKernel, names: frozenset[str], step: str) -> LoopKernel:
-    """*kernel* with the dependences of the values of *names* recomputed from its tree, in fewer pieces.
-
-    :raises ScheduleError: the values are written in another order.
-    """
-    ordered = with_dependences(kernel, partial(_dependences, names))
-    for name in sorted(names):
-        found, known = (joined_relations(d for d in with_assumed(knl) if d.array == name) for knl in (ordered, kernel))
-        if not same_flow(found, known):
-            raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
-                                subject=name, hint="fill tiles before those steps")
-    return ordered
-
-
-def _dependences(names: frozenset[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:
+def _dependences(names: Sequence[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:
     """The dependences *found*; for the temporaries *names*, the dependences in the order of *after* replace them."""
     yield from (d for d in found if d.array not in names)
-    for name in sorted(names):
+    for name in names:
         nodes = [node for node in after.reductions.values() if node.accumulator == name]
         for node in nodes:
             yield from reduction_dependences(after, node)

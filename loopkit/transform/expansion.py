@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 import pymbolic.primitives as p
-from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
 from loopkit.analysis.axes import with_axes, without_axes
@@ -21,11 +20,11 @@ from loopkit.errors import (
     UndecidedError,
     instance_text,
 )
+from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
-from loopkit.poly.affine import NotAffineError, names_in, subtract
+from loopkit.poly.affine import subtract
 from loopkit.poly.flow import earlier_accesses
 from loopkit.poly.relations import at_sink, differing
 from loopkit.poly.sets import lexmin_point
@@ -139,24 +138,22 @@ def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str
 
 def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...], only: str | Iterable[str] | None,
                       what: str = "privatized") -> frozenset[str]:
-    def inside(name: str) -> bool:
-        users = _users(kernel, name)
-        return bool(users) and all(set(inames) <= set(s.inames) for s in users)
+    def users(name: str) -> dict[str, bool]:
+        """The statements that use *name*, and whether each has all of the inames."""
+        return {s.id: set(inames) <= set(s.inames) for s in kernel.statements
+                if name in mentioned(s) or name in s.domain.params}
     if only is None:
-        return frozenset(t for t in kernel.temporaries if inside(t))
+        return frozenset(t for t in kernel.temporaries if (own := users(t)) and all(own.values()))
     names = name_list(only)
     for name in names:
         require_temporary(kernel, name)
-        if not inside(name):
-            outside = next((s.id for s in _users(kernel, name) if not set(inames) <= set(s.inames)), None)
+        own = users(name)
+        if not own or not all(own.values()):
+            outside = next((s for s, is_inside in own.items() if not is_inside), None)
             raise PreconditionError(
                 f"'{name}' cannot be {what} over {', '.join(inames)}: '{outside}' uses it outside of them.",
                 subject=name, hint="name inames that every statement using the temporary has")
     return frozenset(names)
-
-
-def _users(kernel: LoopKernel, name: str) -> list[Statement]:
-    return [s for s in kernel.statements if name in mentioned(s) or name in s.domain.params]
 
 
 def require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:
@@ -191,29 +188,20 @@ def _axes_of(kernel: LoopKernel, temporary: str, inames: Sequence[str]) -> froze
     accesses = accesses_by_array(kernel).get(temporary, ())
     for a in accesses:
         if not a.affine:
-            raise UndecidedError(
-                f"Whether '{temporary}' can be contracted over {', '.join(inames)} cannot be decided.",
-                why_inexact(kernel, a) or "",
-                hint="contract temporaries with affine subscripts")
+            raise UndecidedError(f"Whether '{temporary}' can be contracted over {', '.join(inames)} cannot be decided.",
+                                 why_inexact(kernel, a) or "", hint="contract temporaries with affine subscripts")
     axes: list[int] = []
     for x in inames:
-        found = next((k for k in range(len(accesses[0].subscripts) if accesses else 0) if k not in axes
-                      and all(_is_offset(kernel, a.subscripts[k], x) for a in accesses)), None)
+        columns = enumerate(zip(*(a.subscripts for a in accesses), strict=True))
+        found = next((k for k, subscripts in columns if k not in axes and all(
+            x in variables(e) and variables(subtract(e, p.Variable(x))).isdisjoint(kernel.inames)
+            for e in subscripts)), None)
         if found is None:
             raise PreconditionError(
                 f"'{temporary}' has no axis that '{x}', plus a constant, subscripts in every access.", subject=x,
                 hint="contract over an iname that each statement using the temporary subscripts it with")
         axes.append(found)
     return frozenset(axes)
-
-
-def _is_offset(kernel: LoopKernel, subscript: Expression, iname: str) -> bool:
-    """Is *subscript* the iname plus a term free of inames?"""
-    try:
-        rest = subtract(subscript, p.Variable(iname))
-        return iname in names_in(subscript) and names_in(rest).isdisjoint(kernel.inames)
-    except NotAffineError:
-        return False
 
 
 def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: str, step: str) -> None:

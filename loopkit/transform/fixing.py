@@ -189,14 +189,12 @@ class _Types:
                 self._require_width(s, type(e)(first) if 1 < len(first) < len(e.children) else 0)
             for child in children(e):
                 self._require_width(s, child)
-        elif old == weak(INT64) and self._cast(e, e) is not e and not self._fits(e):
+        elif old == weak(INT64) and self._cast(e, e) is not e and not interval(
+                substitute(expand_rules(e, self.kernel.substitutions), self.values),
+                lambda leaf: of_dtype(INT32)).inside(INT32):
             raise PreconditionError(
                 f"'{s.id}' computes {to_text(e)} with 64 bits, which it would not with literals.", subject=s.id,
                 hint="write cast(int64, ...) in the kernel, or pass the values to each call")
-
-    def _fits(self, e: Expression) -> bool:
-        return interval(substitute(expand_rules(e, self.kernel.substitutions), self.values),
-                        lambda leaf: of_dtype(INT32)).inside(INT32)
 
     def _cast(self, e: Expression, whole: Expression) -> Expression:
         """*e* cast to the former dtype of *whole*, if its dtype would change."""

@@ -10,8 +10,7 @@ from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.legality import violations
 from loopkit.analysis.order import loops_of
 from loopkit.errors import IllegalTransformError, LoopkitError, UndecidedError, Witness
-from loopkit.expr.mappers import subexpressions
-from loopkit.expr.updates import update_of
+from loopkit.expr.mappers import subexpressions, update_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.literals import call_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import product
+from itertools import chain, product
 
 import pymbolic.primitives as p
 
@@ -13,7 +13,6 @@ from loopkit.analysis.constructors import Image, between_images, with_dependence
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError
-from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
@@ -160,7 +159,8 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
 
 def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str], parts: Mapping[str, Sequence[_Part]]
                  ) -> LoopKernel:
-    accumulators, nodes, names = _reductions(kernel, parts)
+    accumulators, nodes = _reductions(kernel, parts)
+    reduction_of = {s: node.name for node in nodes.values() for s in (node.init, *node.updates)}
 
     def ids(old: frozenset[str]) -> frozenset[str]:
         return frozenset(new for s in old for new in ([part.id for part in parts[s]] if s in parts else [s]))
@@ -170,39 +170,36 @@ def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str], parts: 
         if s.id not in parts:
             yield ordered
         for part in parts.get(s.id, ()):
-            values = {acc: p.Variable(new) for (acc, end), new in accumulators.items() if end == part.end}
-            reduction = None if s.reduction is None else names.get((s.reduction, part.end), s.reduction)
-            yield substituted(replace(ordered, id=part.id, domain=s.domain.intersect(part.where), reduction=reduction),
-                              values)
+            yield substituted(replace(ordered, id=part.id, domain=s.domain.intersect(part.where),
+                                      reduction=reduction_of.get(part.id)),
+                              {acc: p.Variable(new) for acc, new in accumulators[part.end].items()})
 
     def part_of(loop: Loop, end: str) -> Tree:
         names = {s: part.id for s in leaves(loop) for part in parts[s] if part.end == end}
         return rewrite(restricted(loop, names), lambda node: Leaf(names[node.statement]) if isinstance(node, Leaf)
                        else node)
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: seq(*(part_of(loop, end) for end in _ENDS)))
-    old = {acc for acc, _ in accumulators}
-    kept = {name: t for name, t in kernel.temporaries.items() if name not in old or name in accumulators.values()}
-    cells: dict[str, TemporaryVariable] = {
-        name: replace(kernel.temporaries[acc], name=name) for (acc, _), name in accumulators.items()}
+    cells = {new: replace(kernel.temporaries[acc], name=new) for own in accumulators.values()
+             for acc, new in own.items()}
+    old = {acc for own in accumulators.values() for acc in own} - cells.keys()
     images = {s: [Image(part.id, within=part.where.onto(kernel.statement_by_id[s].inames).set) for part in found]
               for s, found in parts.items()}
-    accumulator_of = {(part.id, acc): name for found in parts.values() for part in found
-                      for (acc, end), name in accumulators.items() if end == part.end}
+    end_of = {part.id: part.end for found in parts.values() for part in found}
 
     def divided(found: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
         for d in between_images(found, images):
-            yield replace(d, array=accumulator_of.get((d.source, d.array), d.array))
-    new = in_order_of(tree, (copy for s in kernel.statements for copy in copies(s)))
-    return with_dependences(kernel, divided, statements=new, tree=tree, reductions=nodes,
-                            temporaries={**kept, **cells})
+            yield replace(d, array=accumulators[end_of.get(d.source, "")].get(d.array, d.array))
+    return with_dependences(
+        kernel, divided, statements=in_order_of(tree, (copy for s in kernel.statements for copy in copies(s))),
+        tree=tree, reductions=nodes,
+        temporaries={**{name: t for name, t in kernel.temporaries.items() if name not in old}, **cells})
 
 
 def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
-                ) -> tuple[dict[tuple[str, str], str], dict[str, ReductionNode], dict[tuple[str, str], str]]:
-    """Reductions in peeled loops: accumulators by old name and part, nodes, and their names by old name and part."""
-    accumulators: dict[tuple[str, str], str] = {}
+                ) -> tuple[dict[str, dict[str, str]], dict[str, ReductionNode]]:
+    """Reductions in peeled loops: for each part the new accumulators by their old names, and the nodes."""
+    accumulators: dict[str, dict[str, str]] = {end: {} for end in _ENDS}
     nodes: dict[str, ReductionNode] = {}
-    names: dict[tuple[str, str], str] = {}
     for name, node in kernel.reductions.items():
         if node.final not in parts:
             nodes[name] = _with_updates(node, parts)
@@ -210,20 +207,19 @@ def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
         for i, part in enumerate(parts[node.final]):
             acc, new = node.accumulator, name
             if part.end and len(parts[node.final]) > 1:
-                acc = kernel.fresh_name(f"{acc}_{part.end}", *accumulators.values())
+                acc = kernel.fresh_name(f"{acc}_{part.end}", *chain(*map(dict.values, accumulators.values())))
                 whole = node.final == owner(node.final)
-                new = part.id + name[len(node.final):] if whole else f"{name}_{part.end}"
-            accumulators[node.accumulator, part.end] = acc
-            names[name, part.end] = new
-            init, final = (parts[s][i].id for s in (node.init, node.final))
-            nodes[new] = replace(node, name=new, accumulator=acc, init=init, final=final,
-                                 updates=tuple(parts[s][i].id for s in node.updates))
-    return accumulators, nodes, names
+                new = kernel.fresh_name(part.id + name[len(node.final):] if whole else f"{name}_{part.end}",
+                                        *kernel.reductions, *nodes)
+            accumulators[part.end][node.accumulator] = acc
+            init, *updates, final = (parts[s][i].id for s in (node.init, *node.updates, node.final))
+            nodes[new] = replace(node, name=new, accumulator=acc, init=init, final=final, updates=tuple(updates))
+    return accumulators, nodes
 
 
 def _with_updates(node: ReductionNode, parts: Mapping[str, Sequence[_Part]]) -> ReductionNode:
     """*node* with the parts of its updates; the middle of the loop keeps the old update."""
     found = [x for s in node.updates
              for x in ([(part.end, part.id) for part in parts[s]] if s in parts else [("", s)])]
-    middle = next((x for x in found if not x[0]), found[0])
-    return replace(node, updates=tuple(s for _, s in (middle, *(x for x in found if x != middle))))
+    middle = next((s for end, s in found if not end), found[0][1])
+    return replace(node, updates=(middle, *(s for _, s in found if s != middle)))

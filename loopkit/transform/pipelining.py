@@ -7,24 +7,22 @@ from functools import partial
 from math import prod
 
 import pymbolic.primitives as p
-from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
-from loopkit.analysis.axes import with_axes
-from loopkit.analysis.constructors import reordered, rewritten, with_dependences
+from loopkit.analysis.axes import with_axes, with_leading_axis
+from loopkit.analysis.constructors import annotated, reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import identity_pairs
 from loopkit.analysis.instructions import require_operands
-from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, require_legal
+from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.strides import fastest_last
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
-from loopkit.expr.mappers import map_children
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement, with_expressions
+from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
 from loopkit.poly.affine import add, remainder, subtract
@@ -32,7 +30,7 @@ from loopkit.transform.expansion import require_cells, require_not_carried
 from loopkit.transform.iname import split_into
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
-from loopkit.transform.side_effects import Allowed, without_side_effects
+from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import require_positive, require_untagged, temporary_list, transform
 from loopkit.transform.tags import tagged
 from loopkit.transform.trees import in_order_of, loops_in, ordered, parts_of, restricted
@@ -49,10 +47,9 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     run before the loop, in a loop over ``k_first`` for an iname ``k``. Each temporary gains a leading axis of *stages*,
     subscripted by ``k % stages``, so that no iteration clobbers a value that another one still reads.
 
-    With *registers*, a copy becomes two statements. At the beginning of an iteration each thread loads its elements
-    into a private temporary (``a_next`` for ``a``), and at the end it stores them. One stage needs two barriers around
-    the store, two stages need one. ``l.auto`` boxes are distributed over the ``l`` axes of the loop here, with unrolled
-    rounds, because each thread must store the elements that it loaded.
+    With *registers*, each thread loads its elements into a private temporary (``a_next`` for ``a``) at the beginning of
+    an iteration and stores them at its end. One stage needs two barriers around the store, two stages need one. Here
+    ``l.auto`` boxes are distributed over the ``l`` axes of the loop, as each thread must store what it loaded.
 
     With *asynchronous*, copies to shared memory are asynchronous (``cp.async``, since sm_80), *stages* - 1 tiles ahead.
     Waits leave as many commit groups pending as possible; a barrier follows if threads read each other's copies.
@@ -62,8 +59,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     :arg registers: hold a tile in registers from its load to its store; default: yes, unless *asynchronous*.
     :arg asynchronous: elements of 4, 8 or 16 bytes without conversion; transposition is possible.
     :arg allow_global_storage: as for :func:`add_prefetch`, of other temporaries; so is *allow_launches*.
-    :raises UnknownNameError, PreconditionError: no such iname or temporary; *iname* has a tag; no copy can be pipelined
-        in the requested way; or both *registers* and *asynchronous*.
+    :raises UnknownNameError, PreconditionError: an unknown name; *iname* has a tag; no copy can be pipelined this way.
     :raises ScheduleError: the copies are in several loops over *iname*, or in an inner loop with other statements.
     :raises StorageError: a temporary's shape and address space were declared, or another one would get more cells.
     :raises IllegalTransformError: an iteration that a copy would run ahead of writes the copied elements, or a value is
@@ -96,19 +92,21 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     """
     count = _require_stages(kernel, iname, stages, registers, asynchronous)
     step, found = f"pipeline({iname}, stages={count})", _found(kernel, iname, temporaries)
+    allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
     _require_open_storage(kernel, names := frozenset(found.copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
     in_registers = not asynchronous and registers is not False
     kernel = _asynchronous(kernel, found.copies) if asynchronous else kernel
-    if in_registers:
-        kernel = _distributed_over_threads(kernel, found, step, assume=assume, unsafe=unsafe)
+    kernel = _distributed_over_threads(kernel, found, step, allowed) if in_registers else kernel
     ahead = max(count - 1, 1)
     result = _moved_ahead(_in_stages(kernel, iname, names, count), found, ahead, last=in_registers)
-    result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, ahead)
+    result = _with_prologue(allowed.legal(result, step), found, ahead)
     if in_registers:
-        result = require_legal(_through_registers(result, found), step, assume=assume, unsafe=unsafe)
-    return without_side_effects(before, result, step, Allowed(False, allow_global_storage, allow_launches, assume,
-                                                              unsafe), names)
+        result = allowed.legal(_through_registers(result, found), step)
+    effect = side_effect(before, result, step, allowed, names)
+    if effect is not None:
+        raise effect
+    return result
 
 
 def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: bool | None, asynchronous: bool) -> int:
@@ -227,8 +225,7 @@ def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int
 
 # {{{ thread distribution
 
-def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, *, assume: str | None, unsafe: bool
-                              ) -> LoopKernel:
+def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, allowed: Allowed) -> LoopKernel:
     """*kernel* where the ``l.auto`` inames of copies are split into inames on the axes of the block and rounds.
 
     The threads are those of the computation; without such threads, loops over the inames remain. Neighbouring threads
@@ -238,8 +235,7 @@ def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, *, a
     block = _block(kernel, frozenset(leaves(found.loop)) - found.copies.keys())
     for c in found.copies:
         s = kernel.statement_by_id[c]
-        auto = fastest_last(kernel, s.expression,
-                            [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)])
+        auto = fastest_last(kernel, s.expression, [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)])
         # parts of several inames on one axis are packed as their loops nest
         kernel = reordered(kernel, ordered(kernel.tree, auto),
                            tags={x: t for x, t in kernel.tags.items() if x not in auto})
@@ -252,26 +248,24 @@ def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, *, a
                                     iname_range(kernel, x)[0])
             tags: dict[str, InameTag] = {name: UnrollTag() if axis is None else LocalTag(axis)
                                          for name, (_, axis) in zip(names, digits, strict=True)}
-            kernel = tagged(kernel, tags, step, assume=assume, unsafe=unsafe)
+            kernel = tagged(kernel, tags, step, assume=allowed.assume, unsafe=allowed.unsafe)
     return kernel
 
 
 def _block(kernel: LoopKernel, users: Collection[str]) -> dict[int, int]:
     result: dict[int, int] = {}
-    for s in kernel.statements:
-        for axis, inames in axis_inames(kernel, s.inames, LocalTag).items() if s.id in users else ():
+    for s in (kernel.statement_by_id[u] for u in users):
+        for axis, inames in axis_inames(kernel, s.inames, LocalTag).items():
             extents = [iname_extent(kernel, x) for x in inames]
-            known = [e for e in extents if isinstance(e, int)]
-            if len(known) == len(extents):
-                result[axis] = max(result.get(axis, 1), prod(known))
+            if threads := prod(e if isinstance(e, int) else 0 for e in extents):
+                result[axis] = max(result.get(axis, 1), threads)
     return dict(sorted(result.items()))
 
 
 def _digits(kernel: LoopKernel, inames: Sequence[str], block: dict[int, int]
             ) -> Iterator[tuple[str, list[tuple[int, int | None]]]]:
-    """Each iname in mixed radix, the outermost digit first: extents, and axes of the block or ``None`` for rounds.
-
-    The fastest iname comes first, over the first axes of the block first.
+    """Each iname, the fastest first, in mixed radix: extents, and axes of the block, the first fastest, or ``None`` for
+    rounds.
     """
     axes = [[axis, extent] for axis, extent in block.items() if extent > 1]
     for x in reversed(inames):
@@ -355,22 +349,17 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
     """*kernel* with a leading axis of *stages* for the temporaries *names*, subscripted by the iteration."""
     if stages == 1:
         return kernel
-    stage = remainder(p.Variable(iname), stages)
+    shapes = {t: tuple(e for e in shape if e is not None) for t, shape in array_shapes(kernel).items()
+              if t in names and None not in shape}
+    shaped = annotated(kernel, temporaries={t: replace(v, shape=shapes.get(t, v.shape))
+                                            for t, v in kernel.temporaries.items()})
+    return with_leading_axis(shaped, names, remainder(p.Variable(iname), stages), stages)
 
-    def indexed(expr: Expression) -> Expression:
-        match expr:
-            case p.Subscript(aggregate=p.Variable(name=name)) if name in names:
-                return p.Subscript(expr.aggregate, (stage, *map(indexed, expr.index_tuple)))
-            case p.Variable(name=name) if name in names:
-                return p.Subscript(expr, (stage,))
-            case _:
-                return map_children(expr, indexed)
-    known = array_shapes(kernel)
-    shapes = {t: tuple(e for e in known[t] if e is not None) for t in names}
-    changed = {t: replace(kernel.temporaries[t], shape=(stages, *shape))
-               for t, shape in shapes.items() if len(shape) == len(known[t])}
-    return rewritten(kernel, statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
-                     temporaries={t: changed.get(t, v) for t, v in kernel.temporaries.items()})
+
+def _shifted(kernel: LoopKernel, iname: str, by: int, tree: Tree, statements: Collection[str]) -> LoopKernel:
+    """*kernel* in the order of *tree*, with *by* more for *iname* in *statements*."""
+    return reindex(kernel, Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), by)}), tree,
+                   frozenset(statements))
 
 
 def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -> LoopKernel:
@@ -380,11 +369,8 @@ def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -
     def body(node: Tree) -> Tree:
         if not isinstance(node, Loop) or node.iname != iname or ids.isdisjoint(leaves(node)):
             return node
-        copies = [c for c in parts_of(node.body) if ids >= set(leaves(c))]
-        others = [c for c in parts_of(node.body) if c not in copies]
-        return Loop(iname, seq(*others, *copies) if last else seq(*copies, *others))
-    later = Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), ahead)})
-    result = reindex(kernel, later, rewrite(kernel.tree, body), frozenset(ids))
+        return Loop(iname, seq(*sorted(parts_of(node.body), key=lambda part: last == (ids >= set(leaves(part))))))
+    result = _shifted(kernel, iname, ahead, rewrite(kernel.tree, body), ids)
     return rewritten(result, statements=in_order_of(result.tree, result.statements))
 
 # }}}
@@ -399,9 +385,8 @@ def _with_prologue(kernel: LoopKernel, found: _Found, ahead: int) -> LoopKernel:
     inside = next(loop for loop in loops_in(kernel.tree)
                   if loop.iname == iname and not found.copies.keys().isdisjoint(leaves(loop)))
     result = peel(kernel, iname, first=ahead, within=list(leaves(inside)))
-    own = frozenset(s.id for s in result.statements if first in s.inames)
-    back = Reindexing((first,), (first,), {first: add(p.Variable(first), -ahead)})
-    result = reindex(result, back, result.tree, own)
+    own = [s.id for s in result.statements if first in s.inames]
+    result = _shifted(result, first, -ahead, result.tree, own)
     return rewritten(result, statements=tuple(_in_plain_stage(s) if s.id in own else s for s in result.statements))
 
 

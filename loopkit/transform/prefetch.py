@@ -8,7 +8,7 @@ from functools import partial, reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, uses_at
+from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, is_known, uses_at
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.moved_dependences import End, moved_dependences
@@ -23,9 +23,7 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
-from loopkit.poly.affine import NotAffineError, names_in
 from loopkit.poly.elements import box_hull
-from loopkit.poly.enumerated import affine_on
 from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.reindex import element
@@ -36,7 +34,6 @@ from loopkit.transform.staging import (
     Staged,
     StagingBuffer,
     loops_around,
-    on_one_element,
     require_inames,
     temporary_for,
 )
@@ -99,7 +96,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     return _staged(StagingBuffer(
         kernel, f"add_prefetch({var_name!r}, {list(sweep)})", Staged.of_array(var_name),
         temporary_for(kernel, temporary_name, f"{var_name}_fetch", source.dtype, temporary_address_space),
-        BoxRequest.of(sweep, default_tag, fetch_bounding_box, dim_arg_names, box_multiples),
+        BoxRequest(sweep, default_tag, fetch_bounding_box, dim_arg_names, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         fetch_outer_inames, prefetch_insn_id, within)
 
@@ -158,7 +155,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     result = _staged(StagingBuffer(
         kernel, f"precompute({subst_use!r}, {list(sweep)})", staged,
         temporary_for(kernel, temporary_name, subst_use, None, temporary_address_space),
-        BoxRequest.of(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
+        BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
     if any(map(staged.uses_in, result.statements)):
@@ -217,16 +214,19 @@ def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection
 def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None,
             within: str | Collection[str] | None) -> LoopKernel:
     """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy."""
-    kernel = buffer.kernel
+    kernel, name = buffer.kernel, buffer.name
     chosen = matching_statements(kernel, within)
     readers = {s.id: uses for s in kernel.statements if s.id in chosen and (uses := buffer.staged.uses_in(s))}
     if not readers:
         raise _no_reader(buffer, chosen)
     own_id = new_id(kernel, copy_id, f"{buffer.temporary.name}_rule")
     require_inames(buffer.request.sweep, {x for s in readers for x in kernel.statement_by_id[s].inames},
-                   f"the readers of '{buffer.name}'")
-    for s, uses in readers.items():
-        _require_affine(buffer, kernel.statement_by_id[s], uses)
+                   f"the readers of '{name}'")
+    for s, a in ((s, a) for s, uses in readers.items() for args in uses for a in args):
+        if not is_known(analysis_domain(kernel, kernel.statement_by_id[s]), kernel.value_params, a):
+            raise PreconditionError(
+                f"{buffer.step} needs affine subscripts, but '{s}' reads '{name}' at '{to_text(a)}'.", subject=name,
+                hint="leave this statement out with within=")
     place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
     return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id),
                                                                   fixed=outer is not None)
@@ -243,19 +243,6 @@ def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionErr
                              hint="conditions have the rule written out, and a copy does not serve them"
                              if name in kernel.substitutions and any(s.predicates for s in kernel.statements)
                              else None if chosen == kernel.statement_by_id.keys() else "name its readers with within=")
-
-
-def _require_affine(buffer: StagingBuffer, s: Statement, uses: Sequence[Arguments]) -> None:
-    allowed = buffer.kernel.value_params | set(s.inames)
-    for a in (a for args in uses for a in args):
-        try:
-            affine = names_in(a) <= allowed and affine_on(analysis_domain(buffer.kernel, s), (a,))
-        except NotAffineError:
-            affine = False
-        if not affine:
-            raise PreconditionError(
-                f"{buffer.step} needs affine subscripts, but '{s.id}' reads '{buffer.name}' at '{to_text(a)}'.",
-                subject=buffer.name, hint="leave this statement out with within=")
 
 
 def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None, readers: Mapping[str, Sequence[Arguments]]
@@ -276,13 +263,12 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None, readers:
 
 
 def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
-    kernel, whole, allowed = buffer.kernel, buffer.request.whole, buffer.allowed
-    moves = {s: [_where_read(buffer, kernel.statement_by_id[s], args) for args in uses]
-             for s, uses in buffer.uses.items()}
-    if whole:
+    kernel, allowed = buffer.kernel, buffer.allowed
+    moves = {s: list(_moves(buffer, kernel.statement_by_id[s])) for s in buffer.uses}
+    if buffer.request.whole:
         _require_not_written(buffer)
-    copy = buffer.copy_in(copy_id, buffer.box, _read_cells(buffer, moves).set, whole=whole)
-    if not whole:
+    copy = buffer.copy_in(copy_id, buffer.box, _read_cells(buffer, moves).set, whole=buffer.request.whole)
+    if not buffer.request.whole:
         copy = replace(copy, domain=buffer.in_one_piece(copy))
     sources = variables(copy.expression)
     if extra := sources & set(kernel.inames) - {*copy.inames}:
@@ -295,16 +281,18 @@ def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
     made = buffer.put_in(copy, None, reading, partial(_dependences, buffer, copy, moves),
                          frozenset(s.id for s in kernel.statements if s.written in sources))
     result = allowed.legal(made, buffer.step)
-    owed = require_copied_in(kernel, made, buffer.temporary.name, buffer.step, assume=allowed.assume,
-                             unsafe=allowed.unsafe)
-    return result if not owed else annotated(result, obligations=(*result.obligations, *owed))
+    claims = require_copied_in(kernel, made, buffer.temporary.name, buffer.step, assume=allowed.assume,
+                               unsafe=allowed.unsafe)
+    return result if not claims else annotated(result, obligations=(*result.obligations, *claims))
 
 
-def _where_read(buffer: StagingBuffer, s: Statement, args: Arguments) -> Map:
-    """From the instances of *s* that read at *args* to their cells; a branch of an ``if`` may exclude some."""
-    found = [where for own, where in uses_at(buffer.kernel, s, buffer.staged.is_use) if own == args]
-    move = buffer.cell_of(analysis_domain(buffer.kernel, s), args)
-    return restrict(move, reduce(InstanceSet.union, found)) if found else move
+def _moves(buffer: StagingBuffer, s: Statement) -> Iterator[Map]:
+    """For each use in *s*, from the instances that evaluate it to their cells: a branch of an ``if`` excludes some."""
+    evaluated = list(uses_at(buffer.kernel, s, buffer.staged.is_use))
+    for args in buffer.uses[s.id]:
+        move = buffer.cell_of(analysis_domain(buffer.kernel, s), args)
+        found = [at for own, at in evaluated if own == args]
+        yield restrict(move, reduce(InstanceSet.union, found)) if found else move
 
 
 def _read_cells(buffer: StagingBuffer, moves: Mapping[str, Sequence[Map]]) -> InstanceSet:
@@ -341,11 +329,14 @@ def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Seq
     def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
         if statement not in move or is_write:
             return [End(statement, is_write)]
-        stays = d.array != buffer.name or d.array in _read_elsewhere(kernel, kernel.statement_by_id[statement])
+        # the copy serves the expression and the subscripts of a reader
+        s = kernel.statement_by_id[statement]
+        stays = d.array != buffer.name or d.array in s.domain.params or any(
+            d.array in variables(expand_rules(e, kernel.substitutions)) for e in s.predicates)
         return [*([End(statement, is_write)] if stays else ()), End(copy.id, is_write, move[statement])]
     for moved in moved_dependences(kernel, sources, ends):
         is_copied = moved.after is not moved.d and moved.d.array == buffer.name
-        yield on_one_element(result, moved) if is_copied else moved.after
+        yield moved.on_one_element(result) if is_copied else moved.after
     for s, relation in move.items():
         # a reader that overwrites its element now does so after the copy; before, one instance did both in order
         written = kernel.statement_by_id[s].written
@@ -353,9 +344,3 @@ def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Seq
             yield Dependence("anti", written, copy.id, s, relation.reverse())
     for s, relation in move.items():
         yield Dependence("flow", buffer.temporary.name, copy.id, s, relation.reverse(), of_value=True)
-
-
-def _read_elsewhere(kernel: LoopKernel, s: Statement) -> frozenset[str]:
-    """The arrays that a reader still reads directly: the copy serves its expression and its subscripts."""
-    others = (expand_rules(e, kernel.substitutions) for e in s.predicates)
-    return frozenset(s.domain.params).union(*map(variables, others))

@@ -1,25 +1,20 @@
-"""Side effects of steps that stage data: such a step keeps given orders of loops, storage and launches.
-
-A step with a side effect is refused; the error names the numbers and the argument that allows the effect.
-"""
+"""Side effects of steps that stage data, on given orders of loops, storage and launches, and the errors for them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.moves import Moves, moves
-from loopkit.errors import ENTRY_POINTS, InternalError, LoopkitError, ScheduleError, StorageError
+from loopkit.errors import ENTRY_POINTS, LoopkitError, ScheduleError, StorageError
 from loopkit.kernel.cost import MEMORIES, SPACES, Cells, Cost, CostChange
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.given_order import ordered_pairs
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, LocalTag, is_parallel
-
-Order = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -36,37 +31,6 @@ class Allowed:
         return require_legal(kernel, step, assume=self.assume, unsafe=self.unsafe)
 
 
-def with_fewest_side_effects(kernel: LoopKernel, step: str, allowed: Allowed, places: Iterable[Order],
-                             made: Callable[[Order], LoopKernel]) -> LoopKernel:
-    """*made* at the first of *places* where it is possible and keeps orders, storage and launches.
-
-    :raises LoopkitError: there is none; the error is that of the first place.
-    """
-    refusal: LoopkitError | None = None
-    for place in dict.fromkeys(places):
-        try:
-            result = made(place)
-            found = side_effect(kernel, result, step, allowed)
-        except InternalError:
-            raise
-        except LoopkitError as error:
-            found = error
-        if found is None:
-            return result
-        refusal = refusal or found
-    assert refusal is not None
-    raise refusal
-
-
-def without_side_effects(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed,
-                         growing: Collection[str]) -> LoopKernel:
-    """*after*; :raises ScheduleError, StorageError: it has a side effect."""
-    found = side_effect(before, after, step, allowed, growing)
-    if found is not None:
-        raise found
-    return after
-
-
 def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed, growing: Collection[str] = ()
                 ) -> LoopkitError | None:
     """The error for a side effect of *step* that is not *allowed*; ``None``: there is none.
@@ -81,18 +45,20 @@ def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allow
     costs: tuple[Cost, Cost] = ENTRY_POINTS["cost"](before), ENTRY_POINTS["cost"](after)
     cost = CostChange.between(*costs)
     if not allowed.global_storage:
-        grown = {x: pair for x, pair in cost.grown().items() if x not in growing or _is_moved(*pair)}
-        if grown:
+        if grown := {x: pair for x, pair in cost.grown().items() if x not in growing or _is_moved(*pair)}:
             return change.growth(grown)
         for name, reason in cost.unknown.items():
             if name not in growing and change.may_grow(name):
                 return StorageError(f"{step} may enlarge '{name}'{change.text}, and its storage is not known. {reason}",
                                     subject=name,
                                     hint=f"mend that first, {change.steps_first()}allow_global_storage=True")
-    if not allowed.launches and (None not in cost.launches or change.may_launch()):
-        found = _launching(step, costs, cost)
-        if found is not None:
-            return found
+    if not allowed.launches:
+        if None in cost.launches and change.may_launch():
+            return ScheduleError(f"{step} may add launches, and their number is not known. "
+                                 f"{costs[0].reason or costs[1].reason}", subject=step,
+                                 hint="mend that first, or allow_launches=True")
+        if cost.adds_launches():
+            return _launching(step, costs[1], cost)
     return None if allowed.global_storage else _in_global_memory(after, step, cost)
 
 
@@ -133,18 +99,18 @@ class _Change:
 
     def may_launch(self) -> bool:
         """May the new statements need a further launch? Not if each block computes all that it alone reads."""
-        grid = self._grid()
-        return bool(grid) and (bool(self.moved) or any(
-            not grid.intersection(reader.inames) <= set(s.inames) or self._reads_written(s)
+        return bool(self._grid) and (bool(self.moved) or any(
+            not self._grid.intersection(reader.inames) <= set(s.inames) or self._reads_written(s)
             for s in self.added for reader in self.after.statements if s.written in _accessed(self.after, reader)))
 
+    @cached_property
     def _grid(self) -> set[str]:
         return {x for x, tag in self.after.tags.items() if isinstance(tag, GroupTag)}
 
     def _spread(self) -> bool:
         """Is a new statement outside of a loop of blocks, or on an axis of the block that no statement had before?"""
         return any(isinstance(tag, LocalTag) and tag not in self.before.tags.values()
-                   for tag in self.after.tags.values()) or any(not self._grid().issubset(s.inames) for s in self.added)
+                   for tag in self.after.tags.values()) or any(not self._grid.issubset(s.inames) for s in self.added)
 
     def _reads_written(self, s: Statement) -> bool:
         return not _accessed(self.after, s).isdisjoint(self.before.written_names)
@@ -197,8 +163,8 @@ def _is_moved(old: Cells, new: Cells) -> bool:
 
 
 def _in_global_memory(after: LoopKernel, step: str, change: CostChange) -> LoopkitError | None:
-    for name, cells in change.scratch.items() if not change.adds_launches() else ():
-        if after.temporaries[name].address_space is not AddressSpace.GLOBAL:
+    for name, cells in change.scratch.items():
+        if not change.adds_launches() and after.temporaries[name].address_space is not AddressSpace.GLOBAL:
             return StorageError(
                 f"{step}: the copy '{name}' would lie in {MEMORIES[cells.space]}, {cells}.", subject=name,
                 hint="tags for its loops and those around it first, other loops around it (fetch_outer_inames), "
@@ -206,16 +172,10 @@ def _in_global_memory(after: LoopKernel, step: str, change: CostChange) -> Loopk
     return None
 
 
-def _launching(step: str, costs: tuple[Cost, Cost], change: CostChange) -> LoopkitError | None:
-    if None in change.launches:
-        return ScheduleError(f"{step} may add launches, and their number is not known. "
-                             f"{costs[0].reason or costs[1].reason}", subject=step,
-                             hint="mend that first, or allow_launches=True")
-    if not change.adds_launches():
-        return None
+def _launching(step: str, after: Cost, change: CostChange) -> LoopkitError:
     hosts = change.added_hosts()
     first, second = change.launches
     parts = [f"launches: {first} -> {second}"] if first != second else []
-    parts += [line for line in costs[1].launch_lines() if any(line.startswith(f"for {x}:") for x in hosts)]
+    parts += [line for line in after.launch_lines() if any(line.startswith(f"for {x}:") for x in hosts)]
     return ScheduleError(f"{step} would add launches ({'; '.join(parts)}).", subject=hosts[0] if hosts else step,
                          hint="allow_launches=True")

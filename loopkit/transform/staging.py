@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
+from typing import Self
 
 import numpy as np
 import pymbolic.primitives as p
@@ -15,14 +16,12 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_as
 from loopkit.analysis.constructors import with_dependences
-from loopkit.analysis.moved_dependences import Moved
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
-from loopkit.errors import PreconditionError, ScheduleError
+from loopkit.errors import InternalError, LoopkitError, PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import Derive, LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
@@ -36,7 +35,7 @@ from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.reindex import Condition, bounded_by, element
-from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
+from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import as_address_space, as_tag, new_name, require_fresh, require_positive
 from loopkit.transform.trees import around_users, in_order_of, placed, with_loops_kept
 
@@ -63,17 +62,12 @@ class Staged:
         return cls(name, is_use, partial(element, name))
 
     def uses_of(self, expressions: Iterable[Expression]) -> tuple[Arguments, ...]:
-        found: dict[Arguments, None] = {}
-
-        def walk(expr: Expression) -> None:
+        def walk(expr: Expression) -> Iterator[Arguments]:
             args = self.is_use(expr)
-            if args is not None:
-                found[args] = None
+            yield from () if args is None else (args,)
             for child in expr.index_tuple if isinstance(expr, p.Subscript) else children(expr):
-                walk(child)
-        for expression in expressions:
-            walk(expression)
-        return tuple(found)
+                yield from walk(child)
+        return tuple(dict.fromkeys(args for e in expressions for args in walk(e)))
 
     def uses_in(self, s: Statement) -> tuple[Arguments, ...]:
         return self.uses_of((s.expression, *s.subscripts))
@@ -84,41 +78,32 @@ class BoxRequest:
     """The box of a copy as the caller requests it, over the inames *sweep*; *tag*: of the inames of the copy."""
 
     sweep: tuple[str, ...]
-    tag: InameTag | None
+    tag: str | InameTag | None
     whole: bool
-    dim_names: tuple[str, ...] | None
-    multiples: int | Sequence[int]
-
-    @classmethod
-    def of(cls, sweep: tuple[str, ...], tag: str | InameTag | None, whole: bool,
-           dim_names: str | Iterable[str] | None = None, multiples: int | Sequence[int] = 1) -> BoxRequest:
-        return cls(sweep, None if tag is None else as_tag(tag), whole,
-                   None if dim_names is None else name_list(dim_names), multiples)
+    dim_names: str | Iterable[str] | None = None
+    multiples: int | Sequence[int] = 1
 
 
 @dataclass(frozen=True)
 class Box:
-    """The box of a copy: per axis its interval; axes of one element have no iname."""
+    """The box of a copy: per axis its interval and its iname; axes of one element have none."""
 
-    intervals: tuple[BoxAxis, ...]
-    inames: tuple[str | None, ...]
+    axes: tuple[tuple[BoxAxis, str | None], ...]
 
     def offsets(self, args: Sequence[Expression]) -> tuple[Expression, ...]:
-        return tuple(subtract(a, v.base) for a, v, x in zip(args, self.intervals, self.inames, strict=True)
-                     if x is not None)
+        return tuple(subtract(a, v.base) for a, (v, x) in zip(args, self.axes, strict=True) if x is not None)
 
     def arguments(self) -> tuple[Expression, ...]:
         """The arguments at the point that the inames of the copy name."""
-        return tuple(add(v.base, p.Variable(x)) if x is not None else v.base
-                     for v, x in zip(self.intervals, self.inames, strict=True))
+        return tuple(v.base if x is None else add(v.base, p.Variable(x)) for v, x in self.axes)
 
     @property
     def dims(self) -> tuple[str, ...]:
-        return tuple(x for x in self.inames if x is not None)
+        return tuple(x for _, x in self.axes if x is not None)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(v.extent for v, x in zip(self.intervals, self.inames, strict=True) if x is not None)
+        return tuple(v.extent for v, x in self.axes if x is not None)
 
     @property
     def conditions(self) -> list[Condition]:
@@ -148,24 +133,22 @@ class StagingBuffer:
 
     @cached_property
     def box(self) -> Box:
-        intervals = list(_intervals(self))
-        spanned = [axis for axis, v in enumerate(intervals) if v.extent > 1]
-        names: list[str | None] = [None]*len(intervals)
+        axes: list[tuple[BoxAxis, str | None]] = [(v, None) for v in _intervals(self)]
+        spanned = [axis for axis, (v, _) in enumerate(axes) if v.extent > 1]
         for axis, name, multiple in zip(spanned, self._dim_names(spanned), self._multiples(len(spanned)), strict=True):
-            names[axis] = name
-            intervals[axis] = replace(v := intervals[axis], extent=-(-v.extent // multiple)*multiple)
-        return Box(tuple(intervals), tuple(names))
+            interval, _ = axes[axis]
+            axes[axis] = replace(interval, extent=-(-interval.extent // multiple)*multiple), name
+        return Box(tuple(axes))
 
     def _dim_names(self, axes: Sequence[int]) -> list[str]:
-        given = self.request.dim_names
-        if given is None:
+        if self.request.dim_names is None:
             return [self.kernel.fresh_name(f"{self.name}_dim_{axis}") for axis in axes]
+        given = list(name_list(self.request.dim_names))
         if len(given) < len(axes):
-            raise PreconditionError(f"{self.step} has more axes than names were given ({list(given)}).",
-                                    subject=self.name)
+            raise PreconditionError(f"{self.step} has more axes than names were given ({given}).", subject=self.name)
         for name in given[:len(axes)]:
             require_fresh(self.kernel, name)
-        return list(given[:len(axes)])
+        return given[:len(axes)]
 
     def _multiples(self, axes: int) -> tuple[int, ...]:
         given = self.request.multiples
@@ -181,12 +164,25 @@ class StagingBuffer:
                                     subject="box_multiples", hint="fetch_bounding_box=True")
         return numbers
 
-    def placed_best(self, made: Callable[[StagingBuffer], LoopKernel], *, fixed: bool = False) -> LoopKernel:
-        """*made* in its loops, or, unless *fixed*, in further loops around them if those give fewer side effects."""
-        wider = self.outer if fixed else with_loops_kept(self.kernel, self.uses, self.outer,
-                                                              self.request.sweep)
-        return with_fewest_side_effects(self.kernel, self.step, self.allowed, (self.outer, wider),
-                                        lambda place: made(replace(self, outer=place)))
+    def placed_best(self, made: Callable[[Self], LoopKernel], *, fixed: bool = False) -> LoopKernel:
+        """*made* in its loops or, unless *fixed*, in further loops around them, where it has no side effect.
+
+        :raises LoopkitError: there are no such loops; the error is that of its own.
+        """
+        wider = self.outer if fixed else with_loops_kept(self.kernel, self.uses, self.outer, self.request.sweep)
+        refusals: list[LoopkitError] = []
+        for outer in dict.fromkeys((self.outer, wider)):
+            try:
+                result = made(replace(self, outer=outer))
+                found = side_effect(self.kernel, result, self.step, self.allowed)
+            except InternalError:
+                raise
+            except LoopkitError as error:
+                found = error
+            if found is None:
+                return result
+            refusals.append(found)
+        raise refusals[0]
 
     # {{{ cells
 
@@ -195,7 +191,7 @@ class StagingBuffer:
         return (*self.outer, *self.box.dims)
 
     def cell_of(self, domain: InstanceSet, arguments: Arguments) -> Map:
-        """From the instances *domain* at least, which have *arguments*, to their cells."""
+        """From at least the instances *domain*, which have *arguments*, to their cells."""
         return subscripts_on(domain, (*map(p.Variable, self.outer), *self.box.offsets(arguments)))
 
     def cells(self, moves: Iterable[Map]) -> InstanceSet:
@@ -246,8 +242,7 @@ class StagingBuffer:
     def in_one_piece(self, copy: Statement) -> InstanceSet:
         """The domain of *copy*, or one polyhedron around its pieces if its operands lie inside of their arrays there.
 
-        A few more loads cost less than the guards for the pieces, and less than the analysis of many pieces in later
-        steps.
+        A few more loads cost less than the guards for the pieces, and than the analysis of many pieces in later steps.
         """
         kernel = self.kernel
         if copy.domain.set.n_basic_set() < 2:
@@ -280,18 +275,14 @@ class StagingBuffer:
         tree = placed(kernel, self.step, self.name, users, self.outer,
                       lambda body: around_users(body, users, before, after, writers))
         new = [rewritten(s) if s.id in users else s for s in kernel.statements]
-        tag, temporary = self.request.tag, replace(self.temporary, shape=self.box.shape)
+        temporary = replace(self.temporary, shape=self.box.shape)
+        tag = None if self.request.tag is None else as_tag(self.request.tag)
         return with_dependences(
             kernel, derive, statements=in_order_of(tree, [*copies, *new]), tree=tree,
             temporaries={**kernel.temporaries, temporary.name: temporary},
             tags={**kernel.tags, **{x: tag for s in copies for x in s.inames[len(self.outer):] if tag is not None}})
 
     # }}}
-
-
-def on_one_element(result: LoopKernel, moved: Moved) -> Dependence:
-    """The dependence after the step to *result*, between accesses to one element: other references are not a copy's."""
-    return replace(moved.after, relation=moved.after.relation.intersect(moved.accessing(result, moved.d.array)))
 
 
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,

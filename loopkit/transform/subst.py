@@ -126,10 +126,8 @@ def _matches(pattern: Expression, expr: Expression, wild: frozenset[str], found:
     """Does *expr* have the form of *pattern*? *found* gets the matches of the wild names."""
     if isinstance(pattern, p.Variable) and pattern.name in wild:
         return found.setdefault(pattern.name, expr) == expr
-    if type(pattern) is not type(expr):
-        return pattern == expr
     ours, theirs = children(pattern), children(expr)
-    if not ours:
+    if type(pattern) is not type(expr) or not ours:
         return pattern == expr
     return len(ours) == len(theirs) and head_of(pattern) == head_of(expr) and all(
         _matches(a, b, wild, found) for a, b in zip(ours, theirs, strict=True))

@@ -14,19 +14,16 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier
 from loopkit.transform.step import temporary_list, transform
 
-_KINDS = ("local", "global")
-
 
 @transform
 def add_barrier(kernel: LoopKernel, insn_before: str, insn_after: str, *, synchronization_kind: str = "global"
                 ) -> LoopKernel:
     """Put a barrier between two statements.
 
-    Correctness never needs this: lowering places barriers and splits launches by itself. An extra barrier may make the
-    kernel faster or its text clearer.
+    Lowering places all barriers that correctness needs. A further one may make the kernel faster or its text clearer.
 
-    :arg insn_before: the id of the statement before the barrier; *insn_after*: the id of the one behind it. The barrier
-        is placed in the innermost loop around both. The name of a statement includes all parts of its reductions.
+    :arg insn_before: the id of the statement before the barrier; *insn_after*: of the one behind it. The barrier is in
+        the innermost loop around both. The name of a statement includes all parts of its reductions.
     :arg synchronization_kind: ``"global"`` ends the launch, so that all blocks wait; the host then runs the loops
         around both statements. ``"local"``: the threads of a block wait.
     :raises UnknownNameError: there is no such statement.
@@ -54,9 +51,9 @@ def add_barrier(kernel: LoopKernel, insn_before: str, insn_after: str, *, synchr
     """
     for s in (insn_before, insn_after):
         kernel.statement(s)
-    if synchronization_kind not in _KINDS:
+    if synchronization_kind not in ("local", "global"):
         raise PreconditionError(f"There is no barrier of the kind {synchronization_kind!r}.",
-                                subject="synchronization_kind", hint=f"the kinds are {' and '.join(_KINDS)}")
+                                subject="synchronization_kind", hint="the kinds are local and global")
     barrier = RequestedBarrier(insn_before, insn_after, synchronization_kind)
     if barrier in kernel.barriers:
         return annotated(kernel)
@@ -70,9 +67,9 @@ def add_block_flags(kernel: LoopKernel, temporary_names: str | Iterable[str]) ->
     """Let blocks wait for values of the temporaries *temporary_names* that other blocks of their launch compute.
 
     A cross-block dependence otherwise ends the launch. With this step the writer sets an inter-block flag for each
-    element as soon as the element is written, and a reader waits for the flag. Blocks take tickets in the order in
-    which they start (along ``g.0`` first). A value may flow only to the same block or to a block with a greater ticket,
-    so the first unfinished block never waits, and no deadlock is possible. The host runs the blocks in ticket order.
+    element as soon as it is written, and a reader waits for the flag. Blocks take tickets in the order in which they
+    start (along ``g.0`` first). A value may flow only within a block or to one with a greater ticket, so the first
+    unfinished block never waits, and no deadlock is possible. The host runs the blocks in ticket order.
 
     Each element is written once, by a statement that runs regardless of the data. Results therefore do not depend on
     the speed of blocks and are the same to the last bit in every run.

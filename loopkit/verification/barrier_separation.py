@@ -7,7 +7,7 @@ from functools import cached_property
 
 from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Scope
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Meeting, Path, Seq, Step, Tree, leaves, meeting
+from loopkit.kernel.tree import Barrier, Leaf, Meeting, Path, Step, Tree, leaves, meeting, placed_nodes
 
 #: A warp instruction, as a barrier for arrays in warp registers: the threads of each warp wait for each other. It does
 #: not order accesses to memory.
@@ -82,24 +82,16 @@ def ways_of(tree: Tree) -> Ways:
     """The statements and the barriers of *tree*, each with its path from the root."""
     statements: dict[str, Path] = {}
     barriers: list[tuple[Barrier, Path, Tree]] = []
-
-    def walk(node: Tree, way: Path, body: Tree) -> None:
+    for node, way, body in placed_nodes(tree):
         match node:
             case Leaf(statement, None):
                 statements[statement] = way
             case Leaf(statement):
                 # the threads of a warp synchronize before and behind it, as at a barrier
-                barriers.append((TOGETHER, (*way, Step(0, None)), body))
-                statements[statement] = (*way, Step(1, None))
-                barriers.append((TOGETHER, (*way, Step(2, None)), body))
+                before, statements[statement], behind = ((*way, Step(i, None)) for i in range(3))
+                barriers += [(TOGETHER, before, body), (TOGETHER, behind, body)]
             case Barrier():
                 barriers.append((node, way, body))
-            case Loop(iname, inner):
-                walk(inner, (*way, Step(0, iname)), inner)
-            case Seq(children):
-                for i, child in enumerate(children):
-                    walk(child, (*way, Step(i, None)), body)
-    walk(tree, (), tree)
     return Ways(statements, tuple(
         PlacedBarrier(node, way, tuple(leaves(body)), {s: meeting(other, way) for s, other in statements.items()})
         for node, way, body in barriers))

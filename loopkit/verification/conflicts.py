@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -16,7 +16,7 @@ from loopkit.analysis.dependences import dependences, in_words
 from loopkit.analysis.legality import to_later_blocks
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.dependence import Dependence, kind_of
+from loopkit.kernel.dependence import kind_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.lowered import BoundStatement, Launch, Storage
@@ -25,17 +25,17 @@ from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import (
     SharedLoop,
     differing_first_at,
-    in_one_iteration,
     in_time_order,
     neighbouring,
     same_element,
+    shared_dims,
 )
 from loopkit.poly.sets import Map
 from loopkit.verification.barrier_separation import TOGETHER, PlacedBarrier, Ways, ways_of
 from loopkit.verification.threads import Threads
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """Two accesses that could conflict, the source being the earlier one, at one level of their shared loops.
 
@@ -44,6 +44,7 @@ class Candidate:
     :ivar level: the first shared loop, from 0, in which their iterations differ; the number of shared loops: none.
     :ivar block: numbers of the block's barriers that must run between; *warp*: numbers of those of each warp.
     :ivar pattern: identifies the cells and the threads; conflicts of one pattern have the same instances.
+    :ivar explicit: the pairs that dep= orders.
     """
 
     array: str
@@ -54,6 +55,7 @@ class Candidate:
     block: frozenset[int]
     warp: frozenset[int]
     pattern: tuple[int, ...]
+    explicit: Map | None = None
 
     @property
     def at_once(self) -> bool:
@@ -118,25 +120,23 @@ class Conflicts:
         if self.launch.threads == 1:
             return ()
         return (*(c for array, own in self.shared.items() for a in own for b in own if _clash(a, b)
-                  for c in self._levels(array, a, b, self._pattern(array, a, b))), *self._requested())
+                  for c in self._levels(array, a, b)), *self._requested())
 
     def _requested(self) -> Iterator[Candidate]:
         """The pairs that dep= orders, treated as conflicts without an array."""
-        for i, d in enumerate(self._explicit):
-            a, b = (Access(s, "", (), is_first, self.launch.statements[s].statement.domain, known=(), doubt=None)
-                    for s, is_first in ((d.source, True), (d.sink, False)))
-            yield from self._levels("", a, b, (-1 - i,))
+        statements = self.launch.statements
+        for d in dependences(self.kernel):
+            if d.kind == "explicit" and d.source in statements and d.sink in statements:
+                a, b = (Access(s, "", (), is_first, statements[s].statement.domain, known=(), doubt=None)
+                        for s, is_first in ((d.source, True), (d.sink, False)))
+                yield from self._levels("", a, b, d.relation)
 
-    @cached_property
-    def _explicit(self) -> tuple[Dependence, ...]:
-        """The dep= dependences within the launch; the one at place *i* has the pattern ``-1 - i``."""
-        return tuple(d for d in dependences(self.kernel) if d.kind == "explicit"
-                     and d.source in self.launch.statements and d.sink in self.launch.statements)
-
-    def _levels(self, array: str, a: Access, b: Access, pattern: tuple[int, ...]) -> Iterator[Candidate]:
+    def _levels(self, array: str, a: Access, b: Access, explicit: Map | None = None) -> Iterator[Candidate]:
         way = self.relative_way(a.statement, b.statement)
+        pattern = self._pattern(array, a, b) if explicit is None else (-id(explicit),)
         for level, (block, warp) in way.between.items():
-            yield Candidate(array, a, b, way.loops, level, block, warp - self._no_barriers_for(array), pattern)
+            ordering = warp - self._no_barriers_for(array)
+            yield Candidate(array, a, b, way.loops, level, block, ordering, pattern, explicit)
 
     def _no_barriers_for(self, array: str) -> frozenset[int]:
         """Places that do not order accesses to *array*: warp instructions, unless the array is in warp registers."""
@@ -150,17 +150,16 @@ class Conflicts:
     def relative_way(self, first: str, second: str) -> Relative:
         """The levels at which the first may run before the second, or at once, and the barriers between."""
         def way() -> Relative:
-            source, sink = self.ways.statements[first], self.ways.statements[second]
+            where = meeting(self.ways.statements[first], self.ways.statements[second])
             a, b = (self.launch.statements[s].statement.inames for s in (first, second))
-            where = meeting(source, sink)
             between = {}
             for level in range(len(where.loops) + (where.before or first == second)):
-                sure = frozenset(i for i, barrier in enumerate(self.ways.barriers)
-                                 if barrier.must_separate(first, second, level)
-                                 and not (first == second and level == len(where.loops)))
-                warp = frozenset(i for i in sure if self.ways.barriers[i].barrier.scope is Scope.WARP)
-                between[level] = sure - warp, warp
-            return Relative(tuple((a.index(x), b.index(x)) for x in where.loops), between)
+                at_once = first == second and level == len(where.loops)
+                must = {i: b.barrier.scope for i, b in enumerate(self.ways.barriers)
+                        if not at_once and b.must_separate(first, second, level)}
+                warp = frozenset(i for i, scope in must.items() if scope is Scope.WARP)
+                between[level] = frozenset(must) - warp, warp
+            return Relative(tuple(shared_dims(a, b, where.loops)), between)
         return kept(self.memo, ("way", first, second), way)
 
     def pairs(self, c: Candidate, *, beyond_warps: bool = False) -> Map | None:
@@ -169,29 +168,17 @@ class Conflicts:
         :arg beyond_warps: omit pairs within one warp.
         """
         def pairs() -> Map | None:
-            found = self._agreeing(c, c.level, beyond_warps=beyond_warps)
-            if found is not None:
-                found = differing_first_at(found, c.loops[c.level:], 0)
+            met = self._meeting(c, beyond_warps=beyond_warps)
+            found = None if met is None else differing_first_at(met, c.loops, c.level)
             return None if found is None or found.is_empty() else found
         return kept(self.memo, ("pairs", c.pattern, c.loops, c.level, beyond_warps), pairs)
 
-    def _agreeing(self, c: Candidate, level: int, *, beyond_warps: bool) -> Map | None:
-        """The pairs of :meth:`_meeting` in one iteration of the first *level* loops; ``None``: :meth:`_meeting` is."""
-        if level == 0:
-            return self._meeting(c, beyond_warps=beyond_warps)
-
-        def agreeing() -> Map | None:
-            outer = self._agreeing(c, level - 1, beyond_warps=beyond_warps)
-            return None if outer is None else in_one_iteration(outer, c.loops[level - 1:level])
-        return kept(self.memo, ("agreeing", c.pattern, c.loops[:level], beyond_warps), agreeing)
-
     def _meeting(self, c: Candidate, *, beyond_warps: bool) -> Map | None:
         """Pairs of instances on two threads of one block, or in two warps, that access one cell, in any order."""
-        def meeting() -> Map | None:
-            a, b = self._bound(c.source), self._bound(c.sink)
-            apart = self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads
-            return self._on_one_cell(c, lambda pairs: apart(a, b, self.threads.in_one_block(a, b, pairs)))
-        return self._of_pattern(("block", beyond_warps), c.pattern, meeting)
+        a, b = self._bound(c.source), self._bound(c.sink)
+        apart = self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads
+        return kept(self.memo, ("block", beyond_warps, c.pattern), lambda: self._on_one_cell(
+            c, lambda pairs: apart(a, b, self.threads.in_one_block(a, b, pairs))))
 
     def unseparated(self, c: Candidate) -> Map | None:
         """The conflicting pairs of *c* without a barrier between: races; ``None`` if there are none."""
@@ -215,11 +202,10 @@ class Conflicts:
 
     def served_by(self, barrier: int) -> Iterator[Candidate]:
         """The conflicts some of which would be races without *barrier*, each kind once."""
-        said: set[tuple[object, ...]] = set()
+        found: set[str] = set()
         for c in self._separated_by_one.get(barrier, ()):
-            what = (c.array, c.source.statement, c.sink.statement, c.kind)
-            if what not in said and self._needs(c, frozenset({barrier})):
-                said.add(what)
+            if c.what not in found and self._needs(c, frozenset({barrier})):
+                found.add(c.what)
                 yield c
 
     @cached_property
@@ -282,8 +268,7 @@ class Conflicts:
         domains = [analysis_domain(self.kernel, s.statement) for s in (a, b)]
         pairs = self.threads.in_one_block(a, b, Map.from_domain_and_range(domains[0].set, domains[1].set))
         where = meeting(first, second)
-        loops = [(a.statement.inames.index(x), b.statement.inames.index(x)) for x in where.loops]
-        return in_time_order(pairs, loops, where.before)
+        return in_time_order(pairs, shared_dims(a.statement.inames, b.statement.inames, where.loops), where.before)
 
     # }}}
 
@@ -299,26 +284,20 @@ class Conflicts:
             for a, b in combinations_with_replacement(own, 2):
                 if _clash(a, b):
                     c = self._anywhere(array, a, b)
-                    pairs = self._in_two_blocks(c)
-                    if pairs is not None and (left := self._without_later_blocks(c, pairs)) is not None:
+                    apart = partial(self.threads.in_two_blocks, self._bound(a), self._bound(b))
+                    pairs = kept(self.memo, ("blocks", c.pattern), partial(self._on_one_cell, c, apart))
+                    if pairs is not None and not (left := self._without_later_blocks(c, pairs)).is_empty():
                         yield c, left
 
-    def _without_later_blocks(self, c: Candidate, pairs: Map) -> Map | None:
-        """The *pairs* in which no reader waits for an earlier block; ``None`` if there are none."""
+    def _without_later_blocks(self, c: Candidate, pairs: Map) -> Map:
+        """The *pairs* in which no reader waits for an earlier block."""
         storage = self.storages.get(c.array)
         if storage is None or not storage.temporary.between_blocks or c.source.is_write == c.sink.is_write:
             return pairs
         first, second = c.source.statement, c.sink.statement
         if c.source.is_write:
-            pairs = pairs.subtract(to_later_blocks(self.kernel, first, second, pairs))
-        else:
-            pairs = pairs.subtract(to_later_blocks(self.kernel, second, first, pairs.reverse()).reverse())
-        return None if pairs.is_empty() else pairs
-
-    def _in_two_blocks(self, c: Candidate) -> Map | None:
-        a, b = self._bound(c.source), self._bound(c.sink)
-        return kept(self.memo, ("blocks", c.pattern), lambda: self._on_one_cell(
-            c, lambda pairs: self.threads.in_two_blocks(a, b, pairs)))
+            return pairs.subtract(to_later_blocks(self.kernel, first, second, pairs))
+        return pairs.subtract(to_later_blocks(self.kernel, second, first, pairs.reverse()).reverse())
 
     # }}}
 
@@ -333,28 +312,12 @@ class Conflicts:
         The filter first runs on a polyhedron around each union: usually its result is empty, and so is the exact one.
         """
         a, b = self._cells(c.array, c.source), self._cells(c.array, c.sink)
-        if c.array and a.n_basic_map()*b.n_basic_map() > _FEW:
-            around = same_element(self._around(c.array, c.source), self._around(c.array, c.sink))
+        if a.n_basic_map()*b.n_basic_map() > _FEW:
+            around = same_element(plain_hull(a), plain_hull(b))
             if affordable(lambda: those(around) is None, otherwise=False, budget=_ROUGH):
                 return None
-        found = self._of_pattern(("one cell",), c.pattern, lambda: same_element(a, b) if c.array
-                                 else self._explicit[-1 - c.pattern[0]].relation)
-        return None if found is None else those(found)
-
-    def _around(self, array: str, a: Access) -> Map:
-        return kept(self.memo, ("around", self._number(array, a)), lambda: plain_hull(self._cells(array, a)))
-
-    def _of_pattern(self, what: tuple[object, ...], pattern: tuple[int, ...], find: Callable[[], Map | None]
-                    ) -> Map | None:
-        """The result of *find* for *pattern*, or the reverse of the result for the two accesses exchanged."""
-        turned = (*what, (*reversed(pattern[:2]), *pattern[2:]))
-
-        def found() -> Map | None:
-            if turned not in self.memo:
-                return find()
-            known: Map | None = self.memo[turned]
-            return None if known is None else known.reverse()
-        return kept(self.memo, (*what, pattern), found)
+        return those(c.explicit if c.explicit is not None else
+                     kept(self.memo, ("one cell", c.pattern), lambda: same_element(a, b)))
 
     def _cells(self, array: str, a: Access) -> Map:
         """The cells that each instance accesses."""
@@ -368,12 +331,15 @@ class Conflicts:
     def _number(self, array: str, a: Access) -> int:
         """A number for the cells and the threads of an access, shared by all equal accesses."""
         def number() -> int:
-            numbers: dict[object, int] = self.memo.setdefault("numbers", {})
             storage, bound = self.storages.get(array), self._bound(a)
             lead = None if storage is None else (storage.lead, storage.lows)
             key = (lead, id(a.domain), a.affine, a.subscripts, bound.hardware, bound.auto, bound.alone_on)
-            return numbers.setdefault(key, len(numbers))
+            return self._numbers.setdefault(key, len(self._numbers))
         return kept(self.memo, ("access", id(a)), number)
+
+    @cached_property
+    def _numbers(self) -> dict[object, int]:
+        return {}
 
     # }}}
 

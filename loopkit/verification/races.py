@@ -1,7 +1,13 @@
-"""Races, which are conflicts without an order, and barriers: the conflicts that each one orders."""
+"""Races, which are conflicts without an order, and barriers: the conflicts that each one orders.
+
+A conflict with an asynchronous access needs a wait between that covers the access.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.assumed_dependences import without_assumed
@@ -9,11 +15,15 @@ from loopkit.analysis.dependences import dependences
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Function, Scope, Sync
 from loopkit.errors import VerificationError, Witness
+from loopkit.instructions.groups import pending
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.groups import Waits
+from loopkit.lowering.hazards import Hazard, unfinished
 from loopkit.lowering.lowered import BLOCK, Launch
+from loopkit.poly.limits import kept
+from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
 from loopkit.poly.sets import Map
-from loopkit.verification.barrier_separation import TOGETHER
-from loopkit.verification.completion import early_accesses, is_for_completion
+from loopkit.verification.barrier_separation import TOGETHER, PlacedBarrier
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_between
 from loopkit.verification.divergence import divergent_nodes
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
@@ -26,15 +36,20 @@ def races(launches: Iterable[Conflicts]) -> Check:
     for conflicts in launches:
         if conflicts.launch.extents:
             looked_at.update(dict.fromkeys(conflicts.shared))
-        for found in (missing_barriers(conflicts), _at_once(conflicts), _across_blocks(conflicts),
-                      early_accesses(conflicts)):
-            findings.update(dict.fromkeys(found))
+        missing, early = _unordered(conflicts)
+        findings.update(dict.fromkeys((*missing, *_at_once(conflicts), *_across_blocks(conflicts), *early)))
     summary = (f"{', '.join(looked_at)}: written and seen by several threads" if looked_at
                else "nothing that several threads see is written")
     return Check("races", summary, tuple(findings), claim="no races")
 
 
-def missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
+def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """The conflicts that lack a barrier, and those that lack a wait."""
+    return kept(conflicts.memo, "unordered", lambda: (
+        tuple(_missing_barriers(conflicts)), tuple(_early_accesses(conflicts))))
+
+
+def _missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
     """Conflicts within a block that a barrier would order."""
     for c in conflicts.candidates:
         pairs = None if c.at_once else conflicts.unseparated(c)
@@ -109,12 +124,77 @@ def _size(witness: Witness) -> tuple[tuple[int, ...], ...]:
     return (tuple(witness.parameters.values()), tuple(witness.source[1].values()), tuple(witness.sink[1].values()))
 
 
+# {{{ completion of asynchronous accesses
+
+def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
+    """Conflicts with asynchronous accesses without a wait between that covers the asynchronous access."""
+    knl, launch = conflicts.kernel, conflicts.launch
+    waits = Waits(launch, launch.tree)
+    narrow = any(b.barrier.scope is not Scope.BLOCK and pending(b.barrier.instructions) is not None
+                 for b in conflicts.ways.places)
+    for u in unfinished(launch, conflicts.storages):
+        pairs = next((left for scope, some in ((Scope.THREAD, u), *(_of_others(conflicts, u) if narrow else ()))
+                      if (left := _left(conflicts, waits, some, scope)) is not None), None)
+        if pairs is not None:
+            does = f"access an element of '{u.array}'" if u.array else "start"
+            noun = next(i.noun for i in knl.statement_by_id[u.source].instructions if i.completion is u.completion)
+            yield refuted(VerificationError(
+                f"'{u.sink}' may {does} before '{u.source}', {noun}, is performed.",
+                check="races", witness=smallest_witness(knl, u.array, u.kind, u.source, u.sink, pairs),
+                hint="wait for its group between the two"))
+
+
+def _is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
+    """Does *place* make the completion of asynchronous accesses visible to other threads?"""
+    if pending(place.barrier.instructions) is None:
+        return False
+    waits = Waits(conflicts.launch, conflicts.launch.tree)
+    return any(_left(conflicts, waits, some, scope, place) is not None
+               for u in unfinished(conflicts.launch, conflicts.storages)
+               for scope, some in _of_others(conflicts, u))
+
+
+def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]]:
+    """The pairs of *u* on two threads, and those in two warps, with the scope of the wait that they need."""
+    a, b = (conflicts.launch.statements[s] for s in (u.source, u.sink))
+    for scope, apart in ((Scope.WARP, conflicts.threads.on_two_threads), (Scope.BLOCK, conflicts.threads.in_two_warps)):
+        pairs = apart(a, b, u.pairs)
+        if pairs is not None:
+            yield scope, replace(u, pairs=pairs)
+
+
+def _left(conflicts: Conflicts, waits: Waits, u: Hazard, scope: Scope, but: PlacedBarrier | None = None
+          ) -> Map | None:
+    """The pairs of *u* without a covering wait of *scope* between, ignoring the wait *but*; ``None``: none."""
+    if waits.places is None:
+        return _not_surely_waited_for(conflicts, u, scope, but)
+    left = waits.left(u, scope, [None if but is not None and place.way == but.way else pending(place.node.instructions)
+                                 for place in waits.places])
+    if left is None:
+        return None
+    kept = frozenset(x for place in waits.places for x in place.names)
+    ends = [subscript_relation(waits.launch.statements[s].statement.inames,
+                               tuple(p.Variable(x) for x in waits.names(s, kept))) for s in (u.source, u.sink)]
+    return u.pairs.intersect(ends[0].apply_range(left).apply_range(ends[1].reverse()))
+
+
+def _not_surely_waited_for(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None) -> Map | None:
+    """For groups that cannot be counted: the pairs of *u* without a must-run wait for all groups between."""
+    way = conflicts.relative_way(u.source, u.sink)
+    waits = [b for b in conflicts.ways.places
+             if b is not but and pending(b.barrier.instructions) == 0 and b.barrier.scope >= scope]
+    return union_of_some([differing_first_at(u.pairs, way.loops, level) for level in way.between
+                          if not any(b.must_separate(u.source, u.sink, level) for b in waits)])
+
+# }}}
+
+
 # {{{ barriers
 
 def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Check:
     """Does a barrier or a wait order each conflict, and does every thread of the block execute each barrier? Lists the
     conflicts of each barrier."""
-    findings = [f for conflicts in launches for f in (*missing_barriers(conflicts), *early_accesses(conflicts))]
+    findings = [f for conflicts in launches for found in _unordered(conflicts) for f in found]
     notes: list[str] = []
     count = idle = 0
     for conflicts in launches:
@@ -122,7 +202,7 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
             if barrier.barrier is TOGETHER:
                 continue
             lines = [f"  {c.what}" for c in conflicts.served_by(i)]
-            needed = bool(lines) or is_for_completion(conflicts, barrier)
+            needed = bool(lines) or _is_for_completion(conflicts, barrier)
             count += 1
             idle += not needed
             why = "" if lines else ", for asynchronous accesses of other threads" if needed else ", which nothing needs"

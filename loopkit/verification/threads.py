@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pymbolic.primitives as p
@@ -19,12 +20,15 @@ from loopkit.poly.relations import equal_coordinates, other_instance
 from loopkit.poly.sets import Map
 
 #: Expressions that are equal if two instances run at one place; ``None``: one of the instances may run anywhere.
-Places = list[tuple[Expression, Expression]] | None
+Places = Sequence[tuple[Expression, ...]] | None
 
 
 @dataclass(frozen=True)
 class Threads:
-    """The places of the instances of a launch."""
+    """The places of the instances of a launch.
+
+    Its methods return ``None`` if none of the pairs is left.
+    """
 
     kernel: LoopKernel
     launch: Launch
@@ -37,47 +41,42 @@ class Threads:
         return pairs if same is None else pairs.intersect(same)
 
     def in_two_blocks(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
-        """The *pairs* that two blocks may run; ``None`` if there are none."""
-        return self._apart(self._long(GRID), a, b, pairs)
+        """The *pairs* that two blocks may run."""
+        return self._apart_along(self._long(GRID), a, b, pairs)
 
     def on_two_threads(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
-        """The *pairs*, all of one block, that two threads may run; ``None`` if there are none."""
+        """The *pairs*, all of one block, that two threads may run."""
         if a is b and a.auto:
             pairs = other_instance(pairs)            # some thread runs it, but only one
         if collective_inames(self.kernel, a.statement) or collective_inames(self.kernel, b.statement):
             return None if pairs.is_empty() else pairs      # any lane of the warp may load the operands
-        return self._apart(self._long(BLOCK), a, b, pairs)
+        return self._apart_along(self._long(BLOCK), a, b, pairs)
 
     def in_two_warps(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
-        """The *pairs*, all of one block, that threads of two warps may run; ``None`` if there are none.
+        """The *pairs*, all of one block, that threads of two warps may run.
 
         A warp holds threads with neighbouring numbers, ``l.0`` fastest.
         """
         warp = self.launch.machine.warp
         if self.launch.threads <= warp:
             return None
-
-        def numbers() -> Places:
-            first, second = self._number(a), self._number(b)
-            return None if first is None or second is None else [(floor_div(first, warp), floor_div(second, warp))]
-        same = self._at_one_place("warp", a, b, numbers)
-        if same is None:
+        first, second = (kept(self.memo, ("number", x.hardware, x.alone_on), partial(self._number, x)) for x in (a, b))
+        if first is None or second is None:
             return self.on_two_threads(a, b, pairs)
-        pairs = pairs.subtract(same)
-        return None if pairs.is_empty() else pairs
+        return self._apart("warp", a, b, pairs, lambda: [(floor_div(first, warp), floor_div(second, warp))])
 
-    def _apart(self, axes: Sequence[str], a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
-        """The *pairs* that two places along *axes* may run; ``None`` if there are none."""
-        if not axes:
-            return None
-
+    def _apart_along(self, axes: Sequence[str], a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
+        """The *pairs* that two places along *axes* may run."""
         def known() -> Places:
             places = [self._places(axis, a, b) for axis in axes]
             return None if None in places else [pair for place in places for pair in place or ()]
-        same = self._at_one_place(tuple(axes), a, b, known)
-        if same is not None:
-            pairs = pairs.subtract(same)
-        return None if pairs.is_empty() else pairs
+        return self._apart(tuple(axes), a, b, pairs, known) if axes else None
+
+    def _apart(self, what: object, a: BoundStatement, b: BoundStatement, pairs: Map, find: Callable[[], Places]
+               ) -> Map | None:
+        same = self._at_one_place(what, a, b, find)
+        left = pairs if same is None else pairs.subtract(same)
+        return None if left.is_empty() else left
 
     def _at_one_place(self, what: object, a: BoundStatement, b: BoundStatement, find: Callable[[], Places]
                       ) -> Map | None:
@@ -100,16 +99,14 @@ class Threads:
     def _places(self, axis: str, a: BoundStatement, b: BoundStatement) -> Places:
         first, second = self._on(axis, a), self._on(axis, b)
         if first and second:
-            places = places_on_axis(self.kernel, first, second)
-            return None if places is None else [(x, y) for x, y in places]
-        if first and axis in b.alone_on:
-            return [(place, 0) for place in self._from_zero(first)]
-        if second and axis in a.alone_on:
-            return [(0, place) for place in self._from_zero(second)]
-        return [] if axis in a.alone_on and axis in b.alone_on else None
+            return places_on_axis(self.kernel, first, second)
+        # beside a statement that only coordinate 0 runs
+        if (first or axis in a.alone_on) and (second or axis in b.alone_on):
+            return [*((self._from_zero(x), 0) for x in first), *((0, self._from_zero(x)) for x in second)]
+        return None
 
-    def _from_zero(self, inames: Sequence[str]) -> list[Expression]:
-        return [subtract(p.Variable(x), iname_range(self.kernel, x)[0]) for x in inames]
+    def _from_zero(self, iname: str) -> Expression:
+        return subtract(p.Variable(iname), iname_range(self.kernel, iname)[0])
 
     def _number(self, bound: BoundStatement) -> Expression | None:
         """The number in its block of the thread that runs an instance; ``None`` if several warps do, or any may."""

@@ -11,19 +11,19 @@ from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.ast.nodes import Call
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Meeting
+from loopkit.kernel.tree import Meeting, meeting
 from loopkit.lowering.lowered import Launch, Lowered
-from loopkit.poly.piecewise import as_points, piecewise_relation
 from loopkit.poly.relations import (
     only_dims,
     other_instance,
     out_of_time_order,
     same_element,
+    shared_dims,
     smallest_pair,
 )
-from loopkit.poly.sets import InstanceSet, Map, lexmin_point
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verification.report import Mismatch
-from loopkit.verification.validation_order import program_meeting, required_order
+from loopkit.verification.validation_order import required_order
 from loopkit.verification.validation_walk import Execution, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
@@ -36,7 +36,7 @@ def host_findings(lowered: Lowered) -> Iterator[Mismatch]:
     for e in host_executions(lowered.kernel, lowered.program.order):
         assert isinstance(e.node, Call)
         values = [e.names.get(x, p.Variable(x)) for x in launches[e.node.name].hosts]
-        calls[e.node.name].append((e, piecewise_relation(e.coordinates, values).intersect_domain(e.points)))
+        calls[e.node.name].append((e, e.relation(values)))
     for launch in lowered.launches:
         yield from _iterations(lowered.kernel, launch, calls[launch.name])
     yield from _order(lowered, calls)
@@ -44,25 +44,22 @@ def host_findings(lowered: Lowered) -> Iterator[Mismatch]:
 
 def _iterations(knl: LoopKernel, launch: Launch, calls: Sequence[tuple[Execution, Map]]) -> Iterator[Mismatch]:
     """Each iteration in which a statement of *launch* may run is one call."""
-    domains = [s.statement.id for s in launch.statements.values()]
-    wanted = reduce(InstanceSet.union, (_of_host(knl, s, launch.hosts) for s in domains))
+    wanted = reduce(InstanceSet.union, (_of_host(knl, s, launch.hosts) for s in launch.statements))
     # a launch outside all loops is one call at all sizes
     left = as_points(wanted.set) if launch.hosts else InstanceSet((), as_points(knl.assumptions)).set
+
+    def found(kind: str, text: str, points: Set, names: Sequence[str]) -> Iterator[Mismatch]:
+        at = lexmin_point(points, names)
+        if at is not None:
+            yield Mismatch(kind, launch.name, "", f"the host {text}", *at)
     for e, relation in calls:
         run = relation.range()
-        for kind, text, points, names in (
-                ("twice", "twice for one iteration", None if relation.is_injective() else
-                 other_instance(same_element(relation, relation)).domain(), e.coordinates),
-                ("outside", "where none of its statements runs, or once more", run.subtract(left), launch.hosts)):
-            if points is not None and not points.is_empty():
-                found = lexmin_point(points, names)
-                assert found is not None
-                yield Mismatch(kind, launch.name, "", f"the host launches '{launch.name}' {text}", *found)
+        yield from found("twice", f"launches '{launch.name}' twice for one iteration",
+                         other_instance(same_element(relation, relation)).domain(), e.coordinates)
+        yield from found("outside", f"launches '{launch.name}' where none of its statements runs, or once more",
+                         run.subtract(left), launch.hosts)
         left = left.subtract(run)
-    if not left.is_empty():
-        found = lexmin_point(left, launch.hosts)
-        assert found is not None
-        yield Mismatch("missing", launch.name, "", f"the host does not launch '{launch.name}' for an iteration", *found)
+    yield from found("missing", f"does not launch '{launch.name}' for an iteration", left, launch.hosts)
 
 
 def _of_host(knl: LoopKernel, statement: str, hosts: Sequence[str]) -> InstanceSet:
@@ -87,10 +84,10 @@ def _order(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
                           [knl.statement_by_id[sink].inames.index(x) for x in b.hosts])
         for first, one in calls[a.name]:
             for second, other in calls[b.name]:
-                loops, before = program_meeting(first, second)
+                here = meeting(first.path, second.path)
                 met = one.apply_range(other_instance(apart) if a is b else apart).apply_range(other.reverse())
-                shared = [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops]
-                late = out_of_time_order(met, shared, before)
+                late = out_of_time_order(met, shared_dims(first.coordinates, second.coordinates, here.loops),
+                                         here.before)
                 if late is not None:
                     parameters, _, place = smallest_pair(late, first.coordinates, second.coordinates)
                     yield Mismatch("order", b.name, sink, f"the host launches '{b.name}' with '{sink}' before "

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -21,9 +22,9 @@ from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.enumerated import where_holds
 from loopkit.poly.limits import kept
-from loopkit.poly.piecewise import as_points, piecewise_relation, points_where, projected
+from loopkit.poly.piecewise import piecewise_relation, points_where, projected
 from loopkit.poly.relations import other_instance, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_walk import Execution, LaunchCheck
 
@@ -77,7 +78,7 @@ class InstanceCheck(LaunchCheck):
                 yield self.mismatch("undecided", s.id, f"'{s.id}' stands in a loop whose bounds are read from "
                                     f"'{min(unknown)}', and its instances do not")
                 continue
-            relation = self._relation(axes, execution)
+            relation = execution.relation([*map(p.Variable, axes), *execution.instance.values()])
             if not self._once(bound, axes, execution, relation):
                 pairs = other_instance(relation.apply_range(relation.reverse()))
                 yield self.mismatch("twice", s.id, f"'{s.id}' executes an instance twice", pairs.domain(),
@@ -144,14 +145,9 @@ class InstanceCheck(LaunchCheck):
             result = result.intersect(points_where(p.Comparison(p.Variable(axis), "==", 0), dims))
         return result
 
-    def _relation(self, axes: tuple[str, ...], execution: Execution) -> Map:
-        """From executions to their place and instance."""
-        values = (*map(p.Variable, axes), *execution.instance)
-        return piecewise_relation(execution.coordinates, values).intersect_domain(execution.points)
-
     def _once(self, bound: BoundStatement, axes: tuple[str, ...], execution: Execution, relation: Map) -> bool:
         """Is each instance executed at most once here?"""
-        told = {e.name for e in execution.instance if isinstance(e, p.Variable)}
+        told = {e.name for e in execution.instance.values() if isinstance(e, p.Variable)}
         return (not bound.auto and told.issuperset(execution.loops)) or self._by_numbers(axes, execution) \
             or bool(relation.is_injective())
 
@@ -161,7 +157,7 @@ class InstanceCheck(LaunchCheck):
         A shortcut: isl separates integer divisions of a number easily, and those of its components poorly.
         """
         values: dict[Expression, Expression] = {value: p.Variable(name) for name, value in execution.numbers.items()}
-        folded = [replaced(e, values) for e in execution.instance]
+        folded = [replaced(e, values) for e in execution.instance.values()]
         used = frozenset(axes).union(*map(variables, folded))
         own = tuple(x for x in execution.coordinates if x in used)
         numbers = tuple(x for x in execution.numbers if x in used)
@@ -209,9 +205,7 @@ class InstanceCheck(LaunchCheck):
 
     def _own(self, execution: Execution, expr: Expression) -> Expression:
         """An expression of the statement at *execution*, in terms of the coordinates."""
-        assert isinstance(execution.node, Assign)
-        inames = (x for x, _ in execution.node.instance)
-        return substitute(in_storage(expr, self.storages), dict(zip(inames, execution.instance, strict=True)))
+        return substitute(in_storage(expr, self.storages), execution.instance)
 
     def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         """The conditions on data around it are the statement's own."""
@@ -321,23 +315,17 @@ class InstanceCheck(LaunchCheck):
 
     def _boxes(self) -> Iterator[Mismatch]:
         """Accesses outside an array whose shape in the program differs from its storage."""
-        for array in self.function.arrays:
-            storage = self.storages[array.name]
-            if array.shape == storage.in_memory:
-                continue
-            for s in self.launch.statements:
-                for execution in self.executions.get(s, ()):
-                    yield from self._stray(s, execution, array.name, array.shape)
-
-    def _stray(self, s: str, execution: Execution, array: str, shape: tuple[int, ...]) -> Iterator[Mismatch]:
-        assert isinstance(execution.node, Assign)
-        for expr in (execution.node.target, execution.node.value):
-            for element in elements_of(substitute(expr, execution.names), (array,)):
-                for i, extent in zip(element.index_tuple, shape, strict=True):
+        others = [a for a in self.function.arrays if a.shape != self.storages[a.name].in_memory]
+        for array, s in product(others, self.launch.statements):
+            for e in self.executions.get(s, ()):
+                assert isinstance(e.node, Assign)
+                elements = (x for expr in (e.node.target, e.node.value)
+                            for x in elements_of(substitute(expr, e.names), (array.name,)))
+                for i, extent in ((i, n) for x in elements for i, n in zip(x.index_tuple, array.shape, strict=True)):
                     outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
                     yield from self.at_points(
-                        "box", s, f"'{s}' leaves the {extent} elements along an axis of '{array}'",
-                        execution.points.intersect(points_where(outside, execution.coordinates)), execution.coordinates)
+                        "box", s, f"'{s}' leaves the {extent} elements along an axis of '{array.name}'",
+                        e.where(outside), e.coordinates)
 
     # }}}
 

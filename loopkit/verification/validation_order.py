@@ -7,7 +7,6 @@ from functools import cached_property
 from itertools import product
 
 import pymbolic.primitives as p
-from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.assumed_dependences import without_assumed
@@ -31,6 +30,7 @@ from loopkit.poly.relations import (
     only_dims,
     out_of_time_order,
     same_element,
+    shared_dims,
     smallest_pair,
     subscript_relation,
 )
@@ -54,9 +54,6 @@ class _Coordinates:
     def points(self) -> Set:
         return projected(self.execution.points, self.execution.coordinates, self.names)
 
-    def shared(self, other: _Coordinates, names: Sequence[str]) -> list[SharedLoop]:
-        return [(self.names.index(x), other.names.index(x)) for x in names]
-
     def equal(self, other: _Coordinates, names: Sequence[str]) -> Map:
         """Pairs that agree in *names*."""
         values = [p.Variable(x) for x in names]
@@ -65,9 +62,10 @@ class _Coordinates:
     @cached_property
     def instances(self) -> tuple[Map, list[int]]:
         """The map to the inames that these coordinates determine, and the places of those inames."""
-        kept = [i for i, value in enumerate(self.execution.instance)
+        own = tuple(self.execution.instance.values())
+        kept = [i for i, value in enumerate(own)
                 if not variables(value) & set(self.execution.coordinates).difference(self.names)]
-        values = [self.execution.instance[i] for i in kept]
+        values = [own[i] for i in kept]
         return piecewise_relation(self.names, values).intersect_domain(self.points), kept
 
 
@@ -83,44 +81,39 @@ class OrderCheck(LaunchCheck):
         def where(source: str, sink: str) -> Meeting | None:
             return meeting(ways[source], ways[sink]) if source in ways and sink in ways else None
         required: dict[Meet, Map] = {}
-        for (source, sink, array), pairs in required_order(self.kernel, self.storages, self.storages, where):
+        for key, pairs in required_order(self.kernel, self.storages, self.storages, where):
+            source, sink, array = key
             if array in self.storages:
                 pairs = without_assumed(self.kernel, array, source, sink, pairs)
-            key = source, sink, array
             required[key] = required[key].union(pairs) if key in required else pairs
         for (source, sink, array), pairs in required.items():
-            for first in self.executions.get(source, ()):
-                for second in self.executions.get(sink, ()):
-                    finding = self._pair(array, first, second, pairs, meeting(ways[source], ways[sink]))
-                    if finding is not None:
-                        yield finding
+            for first, second in product(self.executions.get(source, ()), self.executions.get(sink, ())):
+                finding = self._pair(array, first, second, pairs, meeting(ways[source], ways[sink]))
+                if finding is not None:
+                    yield finding
 
     # {{{ one pair of executions
 
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Mismatch | None:
-        loops, before = program_meeting(first, second)
-        storage = self.storages.get(array)
-        asked = []
-        if not self._keeps_the_order(first, second, where, loops, before):
-            asked.append("order")
-        if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
-            asked.append("lanes" if storage is not None and storage.lanes else "barrier")
         assert isinstance(first.node, Assign)
-        if completion_of(first.node.instructions) is Completion.GROUP:
-            asked.append("group")
-        rough = self._rough(first, second, pairs) if asked else None
+        storage = self.storages.get(array)
+        shared = self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE)
+        warp = storage is not None and storage.lanes
+        kinds = [kind for kind, applies in {
+            "order": not self._keeps_the_order(first, second, where), "lanes": shared and warp,
+            "barrier": shared and not warp,
+            "group": completion_of(first.node.instructions) is Completion.GROUP}.items() if applies]
+        rough = self._rough(first, second, pairs) if kinds else None
         if rough is None:
             return None
-        for kind in asked:
-            for suspect in self._suspects(kind, *rough):
-                broken = self._broken(kind, replace(first, condition=first.condition.intersect(suspect)), second, pairs)
-                if broken is not None:
-                    return self._finding(kind, array, first, second, broken)
-        return None
+        return next((self._finding(kind, array, first, second, broken)
+                     for kind in kinds for suspect in self._suspects(kind, *rough)
+                     if (broken := self._broken(kind, replace(first, condition=first.condition.intersect(suspect)),
+                                                second, pairs)) is not None), None)
 
     def _rough(self, first: Execution, second: Execution, pairs: Map) -> tuple[_Coordinates, _Coordinates, Map] | None:
         """*pairs* without the coordinates of threads, as small sets; ``None``: none."""
-        loops, _ = program_meeting(first, second)
+        loops = meeting(first.path, second.path).loops
         x, y = self._uniform(first, loops), self._uniform(second, loops)
         (source, kept), (sink, other) = x.instances, y.instances
         some = source.apply_range(only_dims(pairs, kept, other)).apply_range(sink.reverse())
@@ -133,14 +126,9 @@ class OrderCheck(LaunchCheck):
         Most pairs have none. The first conditions are single sizes, blocks and iterations, which find an existing
         mismatch fast.
         """
-        loops, before = program_meeting(x.execution, y.execution)
-        match kind:
-            case "order":
-                left = out_of_time_order(rough, x.shared(y, loops), before)
-            case "group":
-                left = self._under_way(rough, x, y, self._widest)
-            case _:
-                left = self._bare_of(rough, x, y, self._block_barriers)
+        where = meeting(x.execution.path, y.execution.path)
+        left = self._left(rough, x, y, kind, self._widest) if kind != "order" else \
+            out_of_time_order(rough, shared_dims(x.names, y.names, where.loops), where.before)
         if left is None or left.is_empty():
             return
         for low in (0, 5, 40):
@@ -154,22 +142,14 @@ class OrderCheck(LaunchCheck):
 
     def _broken(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Map | None:
         """Some of *pairs*, as executions of one block, that run in the wrong order or without a barrier between."""
-        loops, before = program_meeting(first, second)
-        run = piecewise_relation(first.coordinates, first.instance).intersect_domain(first.points).apply_range(
-            pairs).apply_range(piecewise_relation(second.coordinates, second.instance).intersect_domain(
-                second.points).reverse())
-        run = in_one_iteration(run, self._same("g"))
+        run = in_one_iteration(first.relation(first.instance.values()).apply_range(pairs).apply_range(
+            second.relation(second.instance.values()).reverse()), self._same("g"))
         if kind == "order":
-            shared = [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops]
-            return out_of_time_order(in_one_iteration(run, self._same("l")), shared, before)
-        if kind == "group":
-            return next((early for scope, some in self._by_scope(first, second, run)
-                         if (early := self._early(first, second, some, scope)) is not None), None)
-        for apart in self._on_two_threads(first, second, run):
-            bare = self._bare(first, second, apart, self.barriers if kind == "barrier" else self._or_instructions)
-            if bare is not None:
-                return bare
-        return None
+            where = meeting(first.path, second.path)
+            shared = shared_dims(first.coordinates, second.coordinates, where.loops)
+            return out_of_time_order(in_one_iteration(run, self._same("l")), shared, where.before)
+        return next((left for scope, some in self._by_scope(kind, first, second, run)
+                     if (left := self._uniformly(first, second, some, kind, scope)) is not None), None)
 
     def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> Iterator[Map]:
         """The *pairs* whose cell two threads may access."""
@@ -179,12 +159,12 @@ class OrderCheck(LaunchCheck):
         for i, _ in self._same("l"):
             yield from apart_along(pairs, i)
 
-    def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting, loops: Sequence[str], before: bool
-                         ) -> bool:
+    def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting) -> bool:
         """Is the program's order of two statements on one thread that of the kernel, loop by loop?"""
-        own = [_of(first, x) for x in where.loops], [_of(second, x) for x in where.loops]
-        meant = [p.Variable(x) for x in loops]
-        return before == where.before and own[0] == meant and own[1] == meant
+        here = meeting(first.path, second.path)
+        loops = [p.Variable(x) for x in here.loops]
+        return here.before == where.before and all(
+            [e.instance[x] for x in where.loops] == loops for e in (first, second))
 
     def _same(self, kind: str) -> list[SharedLoop]:
         """The dimensions of the block's coordinates (``"g"``) or the thread's (``"l"``) in two executions."""
@@ -193,12 +173,11 @@ class OrderCheck(LaunchCheck):
     def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Mismatch:
         assert isinstance(first.node, Assign)
         assert isinstance(second.node, Assign)
+        a, b = first.node.statement, second.node.statement
         if not self.grid.exact:
             real = self.grid.real(pairs.domain(), first.coordinates)
             if real is None:
-                return Mismatch("undecided", self.launch.name, second.node.statement, "whether "
-                                f"'{second.node.statement}' meets '{first.node.statement}' in a block that exists "
-                                "cannot be told")
+                return self.mismatch("undecided", b, f"whether '{b}' meets '{a}' in a block that exists cannot be told")
             pairs = pairs.intersect_domain(real)
         parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
         what = {"order": "runs behind, although it has to come first",
@@ -207,75 +186,82 @@ class OrderCheck(LaunchCheck):
                 "group": "is asynchronous, with no wait between that is sure to cover it"}[kind]
         on = f"on '{array}'" if array else "by dep="
         at = ", ".join(f"{k} = {v}" for k, v in source.items())
-        return Mismatch("barrier" if kind == "lanes" else kind, self.launch.name, second.node.statement,
-                        f"'{second.node.statement}' meets '{first.node.statement}' {on}, which {what}"
-                        + (f", at {at}" if at else ""), parameters, sink)
+        return Mismatch("barrier" if kind == "lanes" else kind, self.launch.name, b,
+                        f"'{b}' meets '{a}' {on}, which {what}" + (f", at {at}" if at else ""), parameters, sink)
 
     # }}}
 
-    # {{{ barriers
+    # {{{ barriers and waits between
 
-    def _bare(self, first: Execution, second: Execution, pairs: Map, barriers: Sequence[Execution]) -> Map | None:
-        """Some of the *pairs*, all on two threads of one block, without one of *barriers* between."""
-        if pairs.is_empty():
-            return None
+    def _uniformly(self, first: Execution, second: Execution, pairs: Map, kind: str, scope: Scope) -> Map | None:
+        """:meth:`_left` of *pairs* of executions."""
         x, y = self._uniform(first), self._uniform(second)
-        left = self._bare_of(_narrowed(pairs, x, y), x, y, self._block_barriers)
+        source, sink = ([z.execution.coordinates.index(c) for c in z.names] for z in (x, y))
+        left = self._left(only_dims(pairs, source, sink), x, y, kind, scope)
         if left is None:
             return None
-        bare = pairs.intersect(_spread(left, x, y))
-        if len(self._block_barriers) < len(barriers):
-            left = self._bare_of(left, x, y, barriers)
-            apart = self._other_warp(first, second, bare)
-            bare = apart if left is None else apart.union(bare.intersect(_spread(left, x, y)))
-        return None if bare.is_empty() else bare
+        to_x, to_y = (subscript_relation(z.execution.coordinates, tuple(map(p.Variable, z.names))) for z in (x, y))
+        found = pairs.intersect(to_x.apply_range(left).apply_range(to_y.reverse()))
+        return None if found.is_empty() else found
 
-    @cached_property
-    def barriers(self) -> Sequence[Execution]:
-        return [b for b in self._or_instructions if b.node is not TOGETHER]
+    def _left(self, pairs: Map, x: _Coordinates, y: _Coordinates, kind: str, scope: Scope) -> Map | None:
+        """Some of the *pairs* of executions, identified by *x* and *y*, with no place of *scope* between that orders
+        them: a barrier, or for the group of an asynchronous access a wait. ``None``: none.
+        """
+        for place in self._ordering(kind):
+            # a thread's wait covers other threads only behind a barrier with them
+            if _sync(place).scope >= scope and not pairs.is_empty():
+                pairs = pairs.subtract(self._between(x, y, place, kind))
+        return None if pairs.is_empty() else pairs
 
-    @cached_property
-    def _or_instructions(self) -> Sequence[Execution]:
-        """The barriers, and the warp instructions, which order arrays in warp registers only."""
-        return [b for b in self.places if _sync(b).scope is not Scope.THREAD]
+    def _ordering(self, kind: str) -> Sequence[Execution]:
+        """The places that may order pairs: warp instructions order arrays in warp registers only."""
+        if kind == "group":
+            return [b for b in self.places if pending(_sync(b).instructions) is not None]
+        return [b for b in self.places if _sync(b).scope is not Scope.THREAD
+                and (kind == "lanes" or b.node is not TOGETHER)]
 
-    @cached_property
-    def _block_barriers(self) -> Sequence[Execution]:
-        return [b for b in self.barriers if _sync(b).scope >= self._widest]
+    def _by_scope(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Iterator[tuple[Scope, Map]]:
+        """The *pairs* of one block with the scope of the places that order them: those of a group, for which the first
+        one's thread waits, those of two threads, and those of two warps.
+        """
+        wide = all(_sync(place).scope >= self._widest for place in self._ordering(kind))
+        if kind == "group":
+            yield Scope.THREAD, pairs
+            if wide:
+                return
+        for apart in self._on_two_threads(first, second, pairs):
+            yield Scope.WARP, apart
+            if not wide:
+                yield Scope.BLOCK, self._other_warp(first, second, apart)
 
     @cached_property
     def _widest(self) -> Scope:
         """The scope of a barrier for all threads of a block: a warp if the block is one warp."""
         return Scope.WARP if self.launch.threads <= self.launch.machine.warp else Scope.BLOCK
 
-    def _bare_of(self, pairs: Map, x: _Coordinates, y: _Coordinates, barriers: Sequence[Execution]) -> Map | None:
-        """Some of the *pairs* of executions, identified by *x* and *y*, without one of *barriers* between."""
-        for barrier in barriers:
-            if pairs.is_empty():
-                return None
-            pairs = pairs.subtract(self._between(x, y, barrier))
-        return None if pairs.is_empty() else pairs
-
     def _uniform(self, execution: Execution, also: Sequence[str] = ()) -> _Coordinates:
         """The coordinates that order it among barriers: the block's, the loops with barriers; and *also*."""
         def found() -> _Coordinates:
-            loops = (program_meeting(execution, place)[0] for place in self.places)
+            loops = (meeting(execution.path, place.path).loops for place in self.places)
             names = {*self.grid.along("g"), *also}.union(*loops)
             return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
         return kept(self.memo, (execution, tuple(also)), found)
 
-    def _between(self, x: _Coordinates, y: _Coordinates, barrier: Execution) -> Map:
-        """Pairs of executions, by *x* and by *y*, with *barrier* between."""
+    def _between(self, x: _Coordinates, y: _Coordinates, place: Execution, kind: str) -> Map:
+        """Pairs of executions, by *x* and by *y*, with *place* between, which for a group waits for that of *x*."""
         def between() -> Map:
-            z = self._at(barrier)
-            return self._first(x, z).intersect_range(z.points).apply_range(self._first(z, y))
-        return kept(self.memo, (x, y, barrier), between)
+            left = pending(_sync(place).instructions) if kind == "group" else None
+            after = self._ended if left is None or commits(_sync(place).instructions) else self._behind
+            return after(x, place, 1 if left is None else left + 1).apply_range(self._first(self._at(place), y))
+        return kept(self.memo, (x, y, place, kind == "group"), between)
 
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
         """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
         def first() -> Map:
-            loops, before = program_meeting(x.execution, y.execution)
-            return in_time_order(x.equal(y, self.grid.along("g")), x.shared(y, loops), before)
+            where = meeting(x.execution.path, y.execution.path)
+            return in_time_order(x.equal(y, self.grid.along("g")), shared_dims(x.names, y.names, where.loops),
+                                 where.before)
         return kept(self.memo, (x, y), first)
 
     def _at(self, place: Execution) -> _Coordinates:
@@ -291,36 +277,8 @@ class OrderCheck(LaunchCheck):
 
     # {{{ commit groups
 
-    def _by_scope(self, first: Execution, second: Execution, pairs: Map) -> Iterator[tuple[Scope, Map]]:
-        """All *pairs* of one block, for which the first one's thread waits; those of two threads, and of two warps."""
-        yield Scope.THREAD, pairs
-        if all(_sync(place).scope >= self._widest for place in self.places
-               if pending(_sync(place).instructions) is not None):
-            return                           # each wait is for all threads
-        for apart in self._on_two_threads(first, second, pairs):
-            yield Scope.WARP, apart
-            yield Scope.BLOCK, self._other_warp(first, second, apart)
-
-    def _early(self, first: Execution, second: Execution, pairs: Map, scope: Scope) -> Map | None:
-        """Some of the *pairs* of one block whose second may run before the asynchronous first completes."""
-        x, y = self._uniform(first), self._uniform(second)
-        left = self._under_way(_narrowed(pairs, x, y), x, y, scope)
-        return None if left is None else pairs.intersect(_spread(left, x, y))
-
-    def _under_way(self, pairs: Map, x: _Coordinates, y: _Coordinates, scope: Scope) -> Map | None:
-        """Some of the *pairs* of executions without a wait between for the group of *x*."""
-        for place in self.places:
-            left = pending(_sync(place).instructions)
-            # a thread's wait covers other threads only behind a barrier with them
-            if left is None or pairs.is_empty() or _sync(place).scope < scope:
-                continue
-            z = self._at(place)
-            waited = (self._ended if commits(_sync(place).instructions) else self._behind)(x, place, left + 1)
-            pairs = pairs.subtract(waited.intersect_range(z.points).apply_range(self._first(z, y)))
-        return None if pairs.is_empty() else pairs
-
     def _ended(self, x: _Coordinates, place: Execution, count: int) -> Map:
-        """Executions of *x* and of *place*, which waits at least for the group committed *count* groups ago."""
+        """Executions of *x* and of *place* behind it, with at least *count* commits up to that of *place*."""
         if count == 1:
             return self._first(x, self._at(place)).intersect_range(self._at(place).points)
         return self._behind(x, place, count - 1)
@@ -369,37 +327,7 @@ def required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Col
                 yield meet, pairs
 
 
-def _narrowed(pairs: Map, x: _Coordinates, y: _Coordinates) -> Map:
-    """The *pairs* of executions, by *x* and *y*."""
-    source, sink = ([z.execution.coordinates.index(c) for c in z.names] for z in (x, y))
-    return only_dims(pairs, source, sink)
-
-
-def _spread(pairs: Map, x: _Coordinates, y: _Coordinates) -> Map:
-    """All executions that agree with *pairs* in *x* and *y*."""
-    source, sink = (subscript_relation(z.execution.coordinates, tuple(map(p.Variable, z.names))) for z in (x, y))
-    return source.apply_range(pairs).apply_range(sink.reverse())
-
-
 def _sync(place: Execution) -> Sync:
     assert isinstance(place.node, Sync)
     return place.node
 
-
-def program_meeting(first: Execution, second: Execution) -> tuple[tuple[str, ...], bool]:
-    """The loops that two executions share, outermost first, and whether the first precedes the second in the text."""
-    loops: list[str] = []
-    for a, b in zip(first.path, second.path, strict=False):
-        if a == b:
-            if isinstance(a, str):
-                loops.append(a)
-        else:
-            assert isinstance(a, int)
-            assert isinstance(b, int)
-            return tuple(loops), a < b
-    return tuple(loops), False
-
-
-def _of(execution: Execution, iname: str) -> Expression:
-    assert isinstance(execution.node, Assign)
-    return next(value for (x, _), value in zip(execution.node.instance, execution.instance, strict=True) if x == iname)

@@ -33,6 +33,12 @@ class VectorCheck(LaunchCheck):
         assert isinstance(self.execution.node, For)
         return self.execution.node
 
+    @cached_property
+    def _iterations(self) -> range:
+        assert isinstance(self._loop.start, int)
+        assert isinstance(self._loop.stop, int)
+        return range(self._loop.start, self._loop.stop)
+
     def findings(self) -> Iterator[Mismatch]:
         loop = self._loop
         assign, condition = assignment_of(loop)
@@ -74,7 +80,7 @@ class VectorCheck(LaunchCheck):
         following = vector.at(x, p.Sum((p.Variable(x), 1)))
         steps = [0 if a == b else affine_difference(a, b)
                  for a, b in zip(following.index_tuple, element.index_tuple, strict=True)]
-        if vector.serves is not None and not self._holds_some(vector, vector.serves):
+        if vector.serves is not None and not self._holds(vector, vector.serves):
             yield from self._found(s, f"'{vector.name}' has nothing of {vector.serves}")
         if steps != [*[0]*(len(steps) - 1), 1] or any(x in variables(i) for i in element.index_tuple[:-1]):
             yield from self._found(s, f"{element} does not move on by one element with '{x}'")
@@ -82,23 +88,19 @@ class VectorCheck(LaunchCheck):
             if i.claims(element, assign.target):
                 yield from self._found(s, f"{element} is moved without {i.noun}")
 
-    def _holds_some(self, vector: Vector, element: p.Subscript) -> bool:
+    def _holds(self, vector: Vector, element: p.Subscript) -> bool:
         """Is *element* in *vector*, at an earlier or later iteration?"""
         *rows, last = vector.element.index_tuple
         by = affine_difference(element.index_tuple[-1], last)
-        assert isinstance(self._loop.start, int)
-        assert isinstance(self._loop.stop, int)
         return element.aggregate == vector.element.aggregate and element.index_tuple[:-1] == tuple(rows) \
-            and by is not None and abs(by) < self._loop.stop - self._loop.start
+            and by is not None and abs(by) < len(self._iterations)
 
     # }}}
 
     # {{{ alignment
 
     def _placed(self, vector: Vector, s: str) -> Iterator[Mismatch]:
-        loop, length, name = self._loop, vector.length, vector.array
-        assert isinstance(loop.start, int)
-        assert isinstance(loop.stop, int)
+        length, name = vector.length, vector.array
         argument = self.kernel.array_args.get(name)
         storage = self.storages.get(name)
         if argument is not None:
@@ -121,10 +123,10 @@ class VectorCheck(LaunchCheck):
         else:
             yield from self._found(s, f"'{name}' is no array in memory")
             return
-        if length < 2 or (loop.stop - loop.start) % length or length * dtype.itemsize > WIDEST:
-            yield from self._found(s, f"{loop.stop - loop.start} elements of '{name}' are no accesses of {length}")
+        if length < 2 or len(self._iterations) % length or length * dtype.itemsize > WIDEST:
+            yield from self._found(s, f"{len(self._iterations)} elements of '{name}' are no accesses of {length}")
             return
-        first = vector.at(loop.iname, loop.start)
+        first = vector.at(self._loop.iname, self._iterations.start)
         number: Expression = 0
         for k, (extent, index) in enumerate(zip(shape, first.index_tuple, strict=True)):
             # the alignment of a row is the extent's remainder
@@ -134,17 +136,15 @@ class VectorCheck(LaunchCheck):
                 return
             number = add(multiply(rest, number), index)
         e = self.execution
-        odd = p.Comparison(remainder(substitute(number, e.names), length), "!=", 0)
-        yield from self._found(s, f"{first} may begin at no multiple of {length} elements", e.points.intersect(
-            points_where(odd, e.coordinates)).intersect_params(self._sizes(vector)))
+        odd = e.where(p.Comparison(remainder(substitute(number, e.names), length), "!=", 0))
+        yield from self._found(s, f"{first} may begin at no multiple of {length} elements",
+                               odd.intersect_params(self._sizes(vector)))
 
     def _sizes(self, vector: Vector) -> Set:
         """The known conditions on sizes at the place of *vector*."""
-        result = self.kernel.assumptions
-        for a in vector.assumed:
-            if isinstance(a, DivisibleSize):
-                result = result.intersect(params_where(p.Comparison(remainder(a.size, a.divisor), "==", 0)))
-        return result
+        divisible = (params_where(p.Comparison(remainder(a.size, a.divisor), "==", 0)) for a in vector.assumed
+                     if isinstance(a, DivisibleSize))
+        return reduce(Set.intersect, divisible, self.kernel.assumptions)
 
     def _whole(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
         """For partial vectors: do all loaded elements exist, and does no other thread write them?"""
@@ -185,38 +185,34 @@ class VectorCheck(LaunchCheck):
                     continue
                 value = substitute(index, e.names)
                 for outside in (p.Comparison(value, "<", 0), p.Comparison(value, ">=", extent)):
-                    yield from self._found(s, stray, e.points.intersect(points_where(outside, e.coordinates)))
+                    yield from self._found(s, stray, e.where(outside))
 
     def _ends(self, vector: Vector) -> Iterator[tuple[p.Subscript, Set]]:
         """The first and the last element of *vector*, each with the points at which it may be outside the array.
 
         In an array without gaps, elements of the neighbouring rows count as inside.
         """
-        loop, e = self._loop, self.execution
-        assert isinstance(loop.stop, int)
+        e = self.execution
         *above, extent = array_shapes(self.kernel)[vector.array]
         rows = any(isinstance(a, AlignedArray) and a.strides for a in vector.assumed)
-        for at, last in ((loop.start, False), (loop.stop - 1, True)):
-            element = vector.at(loop.iname, at)
+        for at, last in ((self._iterations.start, False), (self._iterations.stop - 1, True)):
+            element = vector.at(self._loop.iname, at)
             if extent is None:
                 yield element, e.points
                 continue
             *around, value = (substitute(i, e.names) for i in element.index_tuple)
-            beyond = p.Comparison(value, ">=", extent) if last else p.Comparison(value, "<", 0)
-            points = points_where(beyond, e.coordinates)
+            points = e.where(p.Comparison(value, ">=", extent) if last else p.Comparison(value, "<", 0))
             if rows:
                 other = p.Comparison(value, ">=", multiply(2, extent)) if last else \
                     p.Comparison(add(value, extent), "<", 0)
                 ends = [p.Comparison(i, ">=", subtract(n, 1)) if last else p.Comparison(i, "<=", 0)
                         for i, n in zip(around, above, strict=True) if n is not None]
-                for end in ends:
-                    points = points.intersect(points_where(end, e.coordinates))
-                points = points.union(points_where(other, e.coordinates))
-            yield element, e.points.intersect(points)
+                points = reduce(Set.intersect, map(e.where, ends), points).union(e.where(other))
+            yield element, points
 
     @cached_property
     def _written(self) -> frozenset[str]:
-        return frozenset(name for name in assigned(self.function.body))
+        return frozenset(assigned(self.function.body))
 
     # }}}
 
@@ -241,10 +237,8 @@ class VectorCheck(LaunchCheck):
         """The points of the loop at which a later iteration reads an element that an earlier one writes."""
         x, e = self._loop.iname, self.execution
         earlier, later = (p.Variable(f"{x}'{which}") for which in ("earlier", "later"))
-        assert isinstance(self._loop.start, int)
-        assert isinstance(self._loop.stop, int)
-        conditions = [p.Comparison(self._loop.start, "<=", earlier), p.Comparison(earlier, "<", later),
-                      p.Comparison(later, "<", self._loop.stop)]
+        conditions = [p.Comparison(self._iterations.start, "<=", earlier), p.Comparison(earlier, "<", later),
+                      p.Comparison(later, "<", self._iterations.stop)]
         conditions += [p.Comparison(substitute(substitute(a, e.names), {x: earlier}), "==",
                                     substitute(substitute(b, e.names), {x: later}))
                        for a, b in zip(target.index_tuple, read.index_tuple, strict=True)]

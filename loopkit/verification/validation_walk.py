@@ -5,7 +5,7 @@ around. Loops, guards and named constants have the meaning of the C text, not of
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -15,14 +15,16 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
+from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
 from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Path, Step
 from loopkit.lowering.lowered import Launch, Storage
 from loopkit.poly.affine import NotAffineError, remainder, subtract
-from loopkit.poly.piecewise import params_where, projected
-from loopkit.poly.sets import Set, lexmin_point
+from loopkit.poly.piecewise import params_where, piecewise_relation, points_where, projected
+from loopkit.poly.sets import Map, Set, lexmin_point
 from loopkit.verification.divergence import divergent_nodes
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import Grid
@@ -31,15 +33,13 @@ from loopkit.verification.validation_grid import Grid
 #: other.
 TOGETHER = Sync((), Scope.WARP)
 
-#: A path through the program: the child of a block or the branch taken, and the variables of loops.
-ProgramPath = tuple[int | str, ...]
-
 
 @dataclass(frozen=True, eq=False)
 class Execution:
     """An assignment, a barrier, a launch, or a loop with an instruction, at its place in the program.
 
     :ivar coordinates: the dimensions of *points*: those of the grid, then the loops around, outermost first.
+    :ivar path: the child of each block or the branch taken, and the loops.
     :ivar names: the constants in scope in terms of the coordinates.
     :ivar conditions: the non-affine conditions around it, each with its truth value.
     :ivar instruction: that of the region, or of the loops, around it.
@@ -48,7 +48,7 @@ class Execution:
     node: Assign | Sync | Call | For
     coordinates: tuple[str, ...]
     condition: Set
-    path: ProgramPath
+    path: Path
     names: Mapping[str, Expression]
     conditions: tuple[tuple[Expression, bool], ...]
     instruction: Instruction | None
@@ -58,10 +58,18 @@ class Execution:
         return projected(self.condition, (), self.coordinates)
 
     @cached_property
-    def instance(self) -> tuple[Expression, ...]:
+    def instance(self) -> Mapping[str, Expression]:
         """The values of the statement's inames here, in terms of the coordinates."""
         assert isinstance(self.node, Assign)
-        return tuple(substitute(value, self.names) for _, value in self.node.instance)
+        return {x: substitute(value, self.names) for x, value in self.node.instance}
+
+    def relation(self, values: Iterable[Expression]) -> Map:
+        """From the executions to *values*."""
+        return piecewise_relation(self.coordinates, tuple(values)).intersect_domain(self.points)
+
+    def where(self, condition: Expression) -> Set:
+        """The points at which *condition*, in terms of the coordinates, holds."""
+        return self.points.intersect(points_where(condition, self.coordinates))
 
     @property
     def numbers(self) -> Mapping[str, Expression]:
@@ -70,7 +78,7 @@ class Execution:
 
     @property
     def loops(self) -> tuple[str, ...]:
-        return _loops(self.path)
+        return loops_of(self.path)
 
 
 def executions(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
@@ -94,12 +102,12 @@ class _Scope:
     points: Set
     known: frozenset[str]
     names: Mapping[str, Expression]
-    path: ProgramPath = ()
+    path: Path = ()
     conditions: tuple[tuple[Expression, bool], ...] = ()
     instruction: Instruction | None = None
 
-    def at(self, step: int | str) -> _Scope:
-        return replace(self, path=(*self.path, step))
+    def at(self, position: int, iname: str | None = None) -> _Scope:
+        return replace(self, path=(*self.path, Step(position, iname)))
 
     def value(self, expr: Expression) -> Expression:
         return substitute(expr, self.names)
@@ -136,12 +144,7 @@ class _Scope:
             bounds.append(p.Comparison(remainder(subtract(x, start), loop.step), "==", 0))
         points = reduce(Set.intersect, map(params_where, bounds), self.points)
         names = {k: v for k, v in self.names.items() if k != loop.iname}
-        return replace(self, points=points, known=self.known | {loop.iname}, names=names,
-                       path=(*self.path, loop.iname))
-
-
-def _loops(path: ProgramPath) -> tuple[str, ...]:
-    return tuple(x for x in path if isinstance(x, str))
+        return replace(self, points=points, known=self.known | {loop.iname}, names=names).at(0, loop.iname)
 
 
 @dataclass(frozen=True)
@@ -186,7 +189,7 @@ class _Walk:
     def _execution(self, node: Assign | Sync | Call | For, scope: _Scope) -> Execution:
         if isinstance(node, Assign):
             scope = scope.bounded_by(self._data(node.statement))
-        return Execution(node, (*self.coordinates, *_loops(scope.path)), scope.points, scope.path, scope.names,
+        return Execution(node, (*self.coordinates, *loops_of(scope.path)), scope.points, scope.path, scope.names,
                          scope.conditions, scope.instruction)
 
     def _data(self, statement: str) -> frozenset[str]:

@@ -21,8 +21,7 @@ from loopkit.instructions.mma import Mma, fragments, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import AddressSpace
 from loopkit.poly.affine import NotAffineError, add, affine_difference, floor_div, multiply, remainder
-from loopkit.poly.piecewise import piecewise_relation
-from loopkit.poly.relations import equal_coordinates, smallest_pair
+from loopkit.poly.relations import equal_coordinates
 from loopkit.poly.sets import Map
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import thread_number
@@ -50,8 +49,7 @@ class WarpRegisterCheck(LaunchCheck):
             for element in dict.fromkeys(x for part in (node.target, node.value)
                                          for x in elements_of(part, (array.name,))):
                 index = [substitute(i, e.names) for i in element.index_tuple[-array.lanes:]]
-                cells = piecewise_relation(e.coordinates, index).intersect_domain(e.points)
-                (own if e.instruction is None or element == node.target else others).append((e, cells))
+                (own if e.instruction is None or element == node.target else others).append((e, e.relation(index)))
         yield from self._overwritten(array, others)
         number = thread_number(self.grid, self.launch.block)
         for e, cells in own:
@@ -76,10 +74,9 @@ class WarpRegisterCheck(LaunchCheck):
                 low, high = self.launch.ranges[x]
                 threads = threads.where((">=", add(p.Variable(x), -low)), ("<", add(p.Variable(x), -high - 1)))
             for reader, pairs in reads_of(self.kernel, replace(write, domain=threads.subtract(write.domain))):
-                parameters, at, _ = smallest_pair(pairs, write.domain.inames,
-                                                  self.kernel.statement_by_id[reader].inames)
-                yield Mismatch("lane", self.launch.name, s, f"'{reader}' reads an element of '{array.name}' that a "
-                               f"lane spoils which has no part in '{s}'", parameters, at)
+                yield from self.at_points(
+                    "lane", s, f"'{reader}' reads an element of '{array.name}' that a lane spoils which has no part in "
+                    f"'{s}'", pairs.domain(), write.domain.inames)
 
     def _away(self, array: Array, e: Execution, f: Execution, cells: Map, theirs: Map, meant: Expression,
               number: Expression) -> Iterator[Mismatch]:
@@ -87,12 +84,11 @@ class WarpRegisterCheck(LaunchCheck):
         pairs = cells.apply_range(theirs.reverse())
         warps = floor_div(number, self.launch.machine.warp)
         pairs = pairs.subtract(equal_coordinates(e.coordinates, [meant, warps], f.coordinates, [number, warps]))
-        if not pairs.is_empty():
-            assert isinstance(e.node, Assign)
-            parameters, at, _ = smallest_pair(pairs, e.coordinates, f.coordinates)
-            yield Mismatch("lane", self.launch.name, e.node.statement,
-                           f"'{e.node.statement}' looks for an element of '{array.name}' in a lane that holds another",
-                           parameters, at)
+        assert isinstance(e.node, Assign)
+        s = e.node.statement
+        yield from self.at_points(
+            "lane", s, f"'{s}' looks for an element of '{array.name}' in a lane that holds another", pairs.domain(),
+            e.coordinates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,18 +191,14 @@ class ProductCheck(LaunchCheck):
         names = {x: value for x, value in e.names.items() if x not in at}
 
         def places(element: p.Subscript, values: Mapping[str, Expression]) -> Map:
-            index = [substitute(substitute(i, values), names) for i in element.index_tuple]
-            return piecewise_relation(e.coordinates, index).intersect_domain(e.points)
+            return e.relation(substitute(substitute(i, values), names) for i in element.index_tuple)
         # one moment: the same block and iteration of the loops around, and all coordinates but those of threads
         same = [p.Variable(c) for c in e.coordinates if c not in self.grid.along("l")]
         sources = equal_coordinates(e.coordinates, [*same, source], e.coordinates, [*same, number])
         pairs = places(read, at).subtract(sources.apply_range(places(given, {})))
-        if not pairs.is_empty():
-            axes = tuple(f"i{axis}" for axis in range(len(read.index_tuple)))
-            parameters, point, _ = smallest_pair(pairs, e.coordinates, axes)
-            yield Mismatch("product", self.launch.name, statement,
-                           f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}",
-                           parameters, point)
+        yield from self.at_points(
+            "product", statement, f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}",
+            pairs.domain(), e.coordinates)
 
     # }}}
 

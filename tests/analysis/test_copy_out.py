@@ -154,7 +154,7 @@ def without(array: str, *kinds: str) -> Callable[[Callable[..., Iterable[Depende
 
 
 def one_load_less(right: Callable[..., lk.LoopKernel]) -> Callable[..., lk.LoopKernel]:
-    return lambda self, points: right(self, buffering.Points(None, points.store))
+    return lambda self, load, store: right(self, None, store)
 
 
 def short_copies(right: Callable[..., Statement]) -> Callable[..., Statement]:
@@ -171,7 +171,7 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
     "a short box": (staging, "swept_interval", lambda right: lambda *args: replace(
         right(*args), extent=max(right(*args).extent - 1, 1))),
     "short copies": (buffering.Buffer, "_copy", short_copies),
-    "no load": (buffering.Buffer, "put_in", one_load_less),
+    "no load": (buffering.Buffer, "with_copies", one_load_less),
     "no flow": (buffering, "values_in", without("y_buf", "flow")),
     "no anti": (buffering.Buffer, "dependences", without("y", "anti")),
     "no flow between fillings": (buffering.Buffer, "dependences", without("y", "flow")),

@@ -106,8 +106,8 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
         add(e, 1) for e in right(self, args))),
     "an element shifted": (staging.Box, "arguments", lambda right: lambda self: tuple(add(e, 1) for e in right(self))),
     "short copies": (buffering.Buffer, "_copy", short_copies),
-    "no load": (buffering.Buffer, "value_points", lambda right: lambda b: buffering.Points(None, right(b).store)),
-    "no store": (buffering.Buffer, "value_points", lambda right: lambda b: buffering.Points(right(b).load, None)),
+    "no load": (buffering.Buffer, "value_points", lambda right: lambda b: (None, right(b)[1])),
+    "no store": (buffering.Buffer, "value_points", lambda right: lambda b: (right(b)[0], None)),
     "no flow": (buffering, "values_in", without("t_buf", "flow")),
     "no flow to and fro": (buffering.Buffer, "dependences", without("t", "flow")),
 }

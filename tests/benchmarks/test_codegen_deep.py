@@ -20,12 +20,11 @@ def deep(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_all_of_a_pipeline_is_measured(deep: ModuleType) -> None:
     lines, found = deep.timings(0)
     told = {t.what.removeprefix("stage ") for t in found}
-    assert {"schedule", "allocate_storage", "bind", "place_barriers", "generate_loops", "with_vectors", "check_races",
-            "text c"} <= told
+    assert {"schedule", "storage", "binding", "barriers", "loops", "vectors", "check_races", "text c"} <= told
     assert set(lines[2:]) <= told
     assert not [t for t in found if t.ended.startswith(("INTERNAL", "ended", "an error"))]
 
 
 def test_a_measurement_that_fails_is_told(deep: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deep, "STAGES", ("no stage",))
+    monkeypatch.setattr(deep, "CHECKS", ("no check",))
     assert [t.what for t in deep.timings(0)[1] if t.ended == "an error of ours"] == ["measuring"]

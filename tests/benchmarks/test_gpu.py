@@ -12,7 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.deep import DEEP
+
 ROOT = Path(__file__).parents[2]
+#: The names of the rows that are run contain this text.
+SOME = "" if DEEP else "ma"
 
 
 def benchmark(*args: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +34,7 @@ def said(*args: str) -> str:
 @pytest.fixture(scope="module")
 def dry(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file = tmp_path_factory.mktemp("gpu") / "figures.json"
-    text = said("--dry", "--json", str(file), "--seed", "3")
+    text = said("--dry", "--json", str(file), "--seed", "3", "--only", SOME)
     return {"text": text, **json.loads(file.read_text(encoding="utf-8"))}
 
 
@@ -40,7 +44,7 @@ def listed() -> list[str]:
 
 
 def test_every_row_is_measured(dry: dict[str, Any], listed: list[str]) -> None:
-    assert [case["row"] for case in dry["cases"]] == listed
+    assert [case["row"] for case in dry["cases"]] == [row for row in listed if SOME in row]
     assert {"copy", "transpose", "stencil_2d", "softmax", "matmul"} <= set(listed)
 
 

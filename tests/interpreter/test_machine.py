@@ -12,8 +12,8 @@ from loopkit.analysis.rounding import index_names
 from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import epsilon
-from loopkit.interpreter.instances import Instance, execution_order, instances, reference_order
-from loopkit.interpreter.machine import InitialData, Machine, bound_value
+from loopkit.interpreter.instances import Instance, execution_order, reference_order
+from loopkit.interpreter.machine import InitialData, Machine
 from loopkit.runtime import stages
 from tests.cases import CASES, Case
 
@@ -34,12 +34,8 @@ def ran(knl: lk.LoopKernel, arguments: Mapping[str, Any], order: Order) -> Machi
                 scalars.setdefault(str(extent), length)
     if knl.name == "csr_matvec":
         scalars["n"] = len(arrays["rowptr"]) - 1
-    data = InitialData(0, arrays, index_names(typed))
-    bounds = Machine(typed, scalars, data)
-    found = instances(typed, scalars, lambda s, x: bound_value(bounds, s, x))
-    machine = Machine(typed, scalars, data)
-    machine.run(order(typed, found))
-    return machine
+    machine = Machine(typed, scalars, InitialData(0, arrays, index_names(typed)))
+    return machine.run(order(typed, machine.instances()))
 
 
 @pytest.mark.deep(every=8)

@@ -130,7 +130,7 @@ PIPELINES = {f.__name__: f for f in (scattered, forced, fused, shared_cell, stag
 # }}}
 
 
-MADE = {**{c.name: c.make for c in CASES}, **{name: h.mapped for name, h in HOSTED.items()}, **PIPELINES}
+MADE = {**{c.name: c.fresh for c in CASES}, **{name: h.fresh for name, h in HOSTED.items()}, **PIPELINES}
 
 
 @pytest.mark.deep(every=4)

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import loopkit as lk
+from tests.deep import shared
 from tests.lowering.kernels import F32, make, time_loop
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Hosted:
     """A kernel, its mapping, sizes to run it at, and the schedule that it gets."""
 
@@ -17,8 +18,12 @@ class Hosted:
     sizes: tuple[dict[str, int], ...]
     schedule: str
 
-    def mapped(self) -> lk.LoopKernel:
+    def fresh(self) -> lk.LoopKernel:
         return self.mapping(self.kernel())
+
+    @shared
+    def mapped(self) -> lk.LoopKernel:
+        return self.fresh()
 
 
 def over_blocks(*inames: str, length: int = 4) -> Callable[[lk.LoopKernel], lk.LoopKernel]:

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 import loopkit as lk
+from tests.deep import shared
 
 #: Which element thread ``j`` of 64 reads of what each thread copied, by the threads that must wait for each other.
 READS = {"thread": "j", "warp": "j + 1 - 2*(j % 2)", "block": "63 - j"}
@@ -48,6 +49,7 @@ class Waiting:
             """, assumptions="n>=0")
         return lk.add_dtypes(knl, {x: np.float32 for x in "ab" if x in knl.array_args})
 
+    @shared
     def make(self) -> lk.LoopKernel:
         tags = {"i": "l.0", "j": "l.0", "l": "l.0", "v": "vec", "w": "vec"}
         knl = lk.tag_inames(self.plain, {x: tag for x, tag in tags.items() if x in self.plain.inames})

@@ -156,9 +156,9 @@ def holes() -> isl.Set:
 def cost(question: Callable[[], object]) -> int:
     """Operations that *question* takes."""
     with limits.bounded("measuring"):
-        start = limits._used(0, limits.BUDGET, limits.BUDGET)
+        start = limits._used()
         question()
-        return limits._used(start, limits.BUDGET, limits.BUDGET) - start
+        return limits._used() - start
 
 
 def failing() -> isl.Set:

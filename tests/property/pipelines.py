@@ -8,8 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 
 import loopkit as lk
-from loopkit.expr.mappers import called, variables
-from loopkit.expr.updates import update_of
+from loopkit.expr.mappers import called, update_of, variables
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
 from tests.property.kernels import Draw
 

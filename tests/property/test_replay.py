@@ -17,8 +17,8 @@ from hypothesis import given
 
 import loopkit as lk
 from loopkit.analysis.rounding import index_names
-from loopkit.interpreter.instances import execution_order, instances
-from loopkit.interpreter.machine import InitialData, Machine, bound_value
+from loopkit.interpreter.instances import execution_order
+from loopkit.interpreter.machine import InitialData, Machine
 from loopkit.runtime import stages
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Draw, Program
@@ -75,12 +75,8 @@ class Replayed(Trial):
 
 
 def _ran(knl: lk.LoopKernel, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Machine:
-    data = InitialData(0, arrays, index_names(knl))
-    bounds = Machine(knl, scalars, data)
-    found = instances(knl, scalars, lambda s, x: bound_value(bounds, s, x))
-    machine = Machine(knl, scalars, data)
-    machine.run(execution_order(knl, found))
-    return machine
+    machine = Machine(knl, scalars, InitialData(0, arrays, index_names(knl)))
+    return machine.run(execution_order(knl, machine.instances()))
 
 
 @pytest.mark.deep(every=4)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loopkit as lk
+from tests.deep import amount
 from tests.transform.same import assert_same, step
 from tests.transform.test_padding import cube, registers
 
@@ -32,6 +33,7 @@ def cuda(knl: lk.LoopKernel) -> str:
 
 @given(st.sampled_from([(8, 8), (4, 16), (16, 4), (5, 8), (8, 12)]), st.sampled_from(["C", "F"]), st.booleans(),
        st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4, 8]))
+@settings(max_examples=amount(100))
 def test_results_stay_and_cells_are_a_permutation(shape: tuple[int, int], order: str, by_default: bool, chunk: int,
                                                   period: int) -> None:
     plain = transposed(*shape)

@@ -92,7 +92,8 @@ def test_sums_of_sums(steps: tuple[str, ...]) -> None:
     assert_equal(nested(), knl)
     accumulators = [node.accumulator for node in knl.reductions.values()]
     assert len(set(accumulators)) == len(accumulators)
-    assert {s.reduction for s in knl.statements} - {None} == set(knl.reductions)
+    assert {s.id: s.reduction for s in knl.statements if s.reduction} == {
+        s: name for name, node in knl.reductions.items() for s in (node.init, *node.updates)}
 
 
 def test_the_first_terms_alone() -> None:

@@ -156,7 +156,7 @@ def runs(knl: lk.LoopKernel, program: Program, name: str) -> dict[str, Set]:
             continue
         if isinstance(e.node, Assign):
             key = f"{e.node.target} = {e.node.value}"
-            values = [*map(p.Variable, grid.coordinates), *e.instance]
+            values = [*map(p.Variable, grid.coordinates), *e.instance.values()]
         else:
             assert isinstance(e.node, Sync)
             key = e.node.title

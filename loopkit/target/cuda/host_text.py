@@ -21,8 +21,8 @@ from loopkit.poly.affine import NotAffineError
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable
-from loopkit.poly.piecewise import params_where
-from loopkit.poly.sets import Set, at_least
+from loopkit.poly.piecewise import at_least, params_where
+from loopkit.poly.sets import Set
 from loopkit.target.addresses import Addresses
 from loopkit.target.c.dialect import words_of
 from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
