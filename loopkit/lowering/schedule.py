@@ -14,7 +14,7 @@ from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import Pair, dependences, shared_loops
 from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
-from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
+from loopkit.analysis.order import execution_paths, meeting_of, sequential
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.errors import IllegalTransformError, InternalError
@@ -22,8 +22,8 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier
-from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, is_innermost, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, seq
+from loopkit.kernel.tags import AutoLocalTag, LocalTag
+from loopkit.kernel.tree import Loop, Tree, leaves, seq
 from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, LaunchBody, Schedule, SchedulePoint, Storage
 from loopkit.lowering.storage import common_inames, leaves_its_launch, space_of_flow
 from loopkit.lowering.storage_proof import one_cell_across_blocks, values_in
@@ -40,7 +40,7 @@ def schedule(knl: LoopKernel, apart: frozenset[Pair] = frozenset(), *, refused: 
     :arg refused: the order may be illegal. A loop that the host would have to run and cannot stays in its launch.
     """
     launches: list[LaunchBody] = []
-    order = _Splitter(knl, apart, launches, refused).split(_sequential(knl.tree, knl.tags, ()), ())
+    order = _Splitter(knl, apart, launches, refused).split(sequential(knl.tree, knl.tags), ())
     return Schedule(knl, tuple(launches), order, apart)
 
 
@@ -163,24 +163,6 @@ def without_idle_auto(knl: LoopKernel) -> LoopKernel:
         return knl
     loops = annotated(knl, tags={x: tag for x, tag in knl.tags.items() if not isinstance(tag, AutoLocalTag)})
     return loops if next(violations(loops), None) is None else knl
-
-
-def _sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...]) -> Tree:
-    """*tree* without parallel loops, and with ``ilp`` and ``vec`` loops around single statements."""
-    match tree:
-        case Loop(iname, body):
-            tag = tags.get(iname)
-            if is_parallel(tag):
-                return _sequential(body, tags, pending)
-            if is_innermost(tag):
-                return _sequential(body, tags, (*pending, iname))
-            return Loop(iname, _sequential(body, tags, pending))
-        case Seq(children):
-            return seq(*(_sequential(c, tags, pending) for c in children))
-        case Leaf():
-            return nest(tuple(vectors_last(pending, lambda x: x, tags)), tree)
-        case _:
-            return tree
 
 
 def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
