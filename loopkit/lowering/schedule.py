@@ -109,10 +109,13 @@ class _Splitter:
         cache: dict[object, bool] = {}
 
         def crosses(d: Dependence) -> bool:
+            """Must the two statements of *d* be in different launches in one iteration of the loops *hosts*?"""
             inames = [self.kernel.statement_by_id[s].inames for s in (d.source, d.sink)]
             key = (id(d.relation), *inames, d.of_value, is_between_blocks(self.kernel, d))
             if key not in cache:
-                cache[key] = self._crosses(d, hosts)
+                pairs = across_blocks(self.kernel, d)
+                cache[key] = pairs is not None and not in_one_iteration(
+                    pairs, shared_loops(self.kernel, d.source, d.sink, hosts)).is_empty()
             return cache[key]
 
         def may_end(first: int, second: int) -> bool:
@@ -129,12 +132,6 @@ class _Splitter:
             if finished.get(second, -1) < first and may_end(first, second):
                 finished[second] = first
         return finished
-
-    def _crosses(self, d: Dependence, hosts: tuple[str, ...]) -> bool:
-        """Must the two statements of *d* be in different launches in one iteration of the loops *hosts*?"""
-        pairs = across_blocks(self.kernel, d)
-        return pairs is not None and not in_one_iteration(
-            pairs, shared_loops(self.kernel, d.source, d.sink, hosts)).is_empty()
 
 
 def _by_child(tree: Tree) -> tuple[tuple[Tree, ...], dict[str, int]]:
