@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import InameTag, VecTag, is_innermost, is_parallel
-from loopkit.kernel.tree import Meeting, Path, Step, meeting
+from loopkit.kernel.tree import Meeting, Path, meeting
 from loopkit.poly.limits import kept_by_kernel
 
 T = TypeVar("T")
@@ -25,14 +25,9 @@ def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
 def _sequential(path: Path, tags: Mapping[str, InameTag]) -> Path:
     if not tags:
         return path
-    outer: list[Step] = []
-    innermost: list[Step] = []
-    for step in path:
-        tag = None if step.iname is None else tags.get(step.iname)
-        if is_innermost(tag):
-            innermost.append(step)
-        elif not is_parallel(tag):
-            outer.append(step)
+    tagged = [(step, tags.get(step.iname or "")) for step in path]
+    outer = [step for step, tag in tagged if not is_innermost(tag) and not is_parallel(tag)]
+    innermost = [step for step, tag in tagged if is_innermost(tag)]
     return (*outer, *vectors_last(innermost, lambda step: step.iname, tags))
 
 
