@@ -195,31 +195,29 @@ def smallest_violation(knl: LoopKernel, found: Sequence[Violation], doubtful: Se
 
 
 def _first_true(broken: BrokenPairs, limit: Size, of_value: bool) -> tuple[SmallestPair | None, Size | None]:
-    """The smallest pair below *limit* that is broken whatever the data, and the size from which pairs are undecided.
+    """The smallest pair below *limit* that is broken whatever the data, and the size from which pairs are not tried.
 
-    The second is ``None`` if all pairs below *limit* are decided.
+    The second is ``None`` if no other pair below *limit* is broken whatever the data.
     """
     knl, pairs = broken.knl, broken.pairs
     a, b = knl.statement_by_id[broken.source], knl.statement_by_id[broken.sink]
     for x in sorted(knl.value_params & (_names(knl, a) | _names(knl, b))):
         pairs = pairs.intersect_params(range_from(x, 0))    # their elements depend on it, though no relation has it
+    independent = False
     for i, pair in enumerate(pairs_in_order(pairs, a.inames, b.inames, parameters_of(knl))):
         size = broken.size_of(pair)
         if size >= limit:
             break
         params, at_source, at_sink = pair
         accessed = [accesses_at(knl, s, broken.array, {**params, **at}) for s, at in ((a, at_source), (b, at_sink))]
-        if accessed[0] is None or accessed[1] is None:
-            break                           # data decides
         first, second = ({e for e, is_write in found or () if is_write is wanted}
                          for found, wanted in zip(accessed, writing_ends(broken.kind), strict=True))
-        if first & second - {None}:
+        if None not in accessed and first & second - {None}:
             # another write of the temporary may come between the two
             return (None, size) if of_value else (pair, None)
-        if {None} in (first, second):
-            break
+        independent = independent or (None not in accessed and {None} not in (first, second))
         if i == _MOST_TRIED:
-            return None, size
+            return None, size if independent else None      # else data decides about all pairs
     return None, None
 
 

@@ -26,10 +26,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class InstructionOptions:
-    """The options in the braces after an assignment.
-
-    :ivar inames: further inames. If the option is given, even empty, the statement inherits none through temporaries.
-    """
+    """The options in the braces after an assignment; with *inames*, even empty, it inherits no others."""
 
     id: str | None = None
     dep: tuple[Pattern, ...] = ()

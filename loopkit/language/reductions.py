@@ -1,6 +1,7 @@
 """Reductions become statements: init, update, and the statement that uses the result."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -46,7 +47,6 @@ class Evaluation:
 class Made:
     """The parts of a kernel that its statements make.
 
-    :ivar reductions: by name.
     :ivar temporaries: those of reductions and of conditions.
     :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
     :ivar final: the statements with ``{inames=}``, which inherit none.
@@ -163,12 +163,10 @@ class Hoister:
         return self.domains.instances(place.inames, place.conditions, place.inline)
 
 
-def bound_twice(expr: Expression, inames: tuple[str, ...]) -> tuple[str, str] | None:
-    """The iname and the operation of a reduction in *expr* over one of *inames*, or within one over the same iname."""
-    if not has_reduction(expr):
-        return None
+def bound_twice(expr: Expression, inames: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Each iname and operation of a reduction in *expr* over one of *inames*, or within one over the same iname."""
     if isinstance(expr, Reduction):
-        if again := [x for x in expr.inames if x in inames]:
-            return again[0], expr.operation
+        yield from ((x, expr.operation) for x in expr.inames if x in inames)
         inames += expr.inames
-    return next((found for child in children(expr) if (found := bound_twice(child, inames))), None)
+    for child in children(expr) if has_reduction(expr) else ():
+        yield from bound_twice(child, inames)

@@ -59,10 +59,7 @@ def group(items: Iterable[Item], depth: int = 0) -> Tree:
 
 @dataclass
 class StatementMaker(Hoister):
-    """Makes the statements of one kernel.
-
-    :ivar inames: the inames that each assignment or condition mentions or inherits, by its place.
-    """
+    """Makes the statements of one kernel. *inames* are those that each part mentions or inherits, by its place."""
 
     rules: Rules
     inames: Mapping[int, frozenset[str]]
@@ -95,8 +92,8 @@ class StatementMaker(Hoister):
     def _require_inames(self, patterns: Sequence[Pattern]) -> None:
         for pattern in patterns:
             if pattern.text not in self.domains.order:
-                where = f"the kernel (line {self.source.line_of(pattern.start)})"
-                raise unknown("iname", pattern.text, self.domains.order, where=where)
+                raise unknown("iname", pattern.text, self.domains.order,
+                              where=f"the kernel (line {self.source.line_of(pattern.start)})")
 
     def _for(self, node: ForBlock, context: Context) -> Item:
         self._require_inames(node.inames)
@@ -150,10 +147,8 @@ class StatementMaker(Hoister):
             return own
         inside = replace(context, order=own)
         nests = [self._nest(self.inames[a.start], inside) for a in inner if isinstance(a, Assignment)]
-        shared = len(own)
-        while all(len(n) > shared and n[shared] == nests[0][shared] for n in nests):
-            shared += 1
-        return nests[0][:shared]
+        levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*nests, strict=False))
+        return tuple(level[0] for level in levels)
 
     def _assignment(self, node: Assignment, context: Context) -> Item:
         self._require_inames(node.options.inames or ())
@@ -179,8 +174,7 @@ class StatementMaker(Hoister):
             self.made.final.add(place.owner)
         self._require_bound_once(statement, node)
         statement, body = self._hoisted(statement, place)
-        if options.instructions:
-            statement = replace(statement, instructions=options.instructions)
+        statement = replace(statement, instructions=options.instructions)
         if statement.commutes:
             statement = self._update(statement, node.start)
         self.made.statements.append(statement)
@@ -189,16 +183,13 @@ class StatementMaker(Hoister):
     def _require_bound_once(self, statement: Statement, node: Assignment | IfBlock) -> None:
         """:raises ParseError: a reduction runs over an iname that *statement* already has."""
         every = (*statement.predicates, statement.assignee, statement.expression)
-        found = next((found for e in every if (found := bound_twice(e, statement.inames))), None)
-        if found is None:
-            return
-        iname, operation = found
-        raise self.source.error(
-            next((u.start for u in node.uses if u.name == iname), node.start),
-            f"The iname '{iname}' is a reduction iname and used outside its reduction.",
-            f"an iname other than '{iname}'",
-            hint=f"for the {operation} of two values put '{iname}' second: {operation}(3, {iname})"
-            if operation in ("min", "max") else None)
+        for iname, operation in (found for e in every for found in bound_twice(e, statement.inames)):
+            raise self.source.error(
+                next((u.start for u in node.uses if u.name == iname), node.start),
+                f"The iname '{iname}' is a reduction iname and used outside its reduction.",
+                f"an iname other than '{iname}'",
+                hint=f"for the {operation} of two values put '{iname}' second: {operation}(3, {iname})"
+                if operation in ("min", "max") else None)
 
     def _update(self, statement: Statement, start: int) -> Statement:
         """*statement* as an update by an operation; :raises ParseError: it is not one."""
@@ -213,19 +204,17 @@ class StatementMaker(Hoister):
         return replace(statement, expression=operand, combine=operation)
 
     def _hoisted(self, statement: Statement, place: Evaluation) -> tuple[Statement, Tree]:
-        """*statement* with accumulators for its reductions, and the tree of it and of their statements, which are
-        added.
-        """
+        """*statement* with accumulators for its reductions, whose statements are added, and the tree of all."""
         trees: list[Tree] = []
+        predicates: tuple[Expression, ...] = ()
+        rest = [*place.predicates, statement.assignee, statement.expression]
+        if not any(map(has_reduction, rest)):
+            return statement, Leaf(statement.id)
 
         def without(expr: Expression, here: Evaluation) -> Expression:
             new, before = self.hoist(expr, here, statement)
             trees.extend(before)
             return new
-        predicates: tuple[Expression, ...] = ()
-        rest = [*place.predicates, statement.assignee, statement.expression]
-        if not any(map(has_reduction, rest)):
-            return statement, Leaf(statement.id)
         for predicate in place.predicates:
             here = replace(place, predicates=predicates)
             del rest[0]

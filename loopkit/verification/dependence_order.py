@@ -30,7 +30,7 @@ def legal(knl: LoopKernel) -> Check:
         how = "in different blocks at once" if v.reason == "blocks" else "in the wrong order, or at once"
         source, sink = v.dependence.source, v.dependence.sink
         found.append(_finding(knl, v.dependence, f"'{source}' and '{sink}' run {how}.", partial(v.witness, knl)))
-    found += [Finding(Verdict.ASSUMED, str(owed)) for owed in knl.obligations]
+    found += [Finding(Verdict.ASSUMED, str(obligation)) for obligation in knl.obligations]
     number = len(dependences(knl))
     counted = f"{number or 'no'} dependence{'s' if number != 1 else ''}"
     return Check("order", counted, tuple(found), claim=f"order ({counted})")

@@ -203,6 +203,7 @@ def reach(expr: Expression) -> int:
     return max(r.at({"n": 10**9, "m": 10**9}) for r in found)
 
 
+@pytest.mark.deep
 def test_the_text_in_c_at_the_largest_sizes(tmp_path: Path) -> None:
     """32 bits are enough for every size that the reach of an expression lets pass, and C's numbers are ours."""
     chance = random.Random(3)

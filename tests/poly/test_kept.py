@@ -65,6 +65,7 @@ ANSWERS: dict[str, Callable[[lk.LoopKernel], object]] = {
 }
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_no_answer_that_others_had_used_up_the_budget_for_is_kept(name: str) -> None:
     expected, knl = ANSWERS[name](tiled()), tiled()
@@ -74,6 +75,7 @@ def test_no_answer_that_others_had_used_up_the_budget_for_is_kept(name: str) -> 
     assert ANSWERS[name](knl) == expected
 
 
+@pytest.mark.deep
 def test_answers_are_poorer_without_a_budget() -> None:
     """Else the test above would show nothing."""
     with used_up():
@@ -82,6 +84,7 @@ def test_answers_are_poorer_without_a_budget() -> None:
         "cost", "outputs that are filled", "loops", "text"}
 
 
+@pytest.mark.deep
 def test_a_look_at_the_cost_changes_no_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     """It lowers with a small budget of its own."""
     expected, knl = str(lk.generate_code(tiled(), target="c")), tiled()

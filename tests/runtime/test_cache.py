@@ -158,6 +158,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "linked": linked, "endless": endless, "pipe": pipe}
 
 
+@pytest.mark.deep(every=20)
 @pytest.mark.parametrize(("file", "damage"), [
     *[pytest.param(f, d, id=f"{f}-{name}") for f in ("object", "record") for name, d in DAMAGES.items()],
     pytest.param("record", forged, id="record-forged"),
@@ -293,6 +294,7 @@ def given_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cache_module.os, "geteuid", lambda: me + 1)
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o1777, 0o700])
 def test_directory_that_others_can_write_to(compiler: HostCompiler, counted: list[str], tmp_path: Path, mode: int,
                                             monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,7 @@ def test_with_a_kernel(make: Make) -> None:
     check_equivalent(make(DOUBLE), make("  for (int i = n - 1; i >= 0; --i) y[i] = a[i] + a[i];"), {"n": 9})
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("body", [
     "  for (int i = 0; i < n - 1; ++i) y[i] = 2 * a[i];",                   # misses the last element
     "  for (int i = 0; i < n; ++i) y[i] = i == 4 ? 3 : 2 * a[i];",
