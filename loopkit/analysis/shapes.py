@@ -95,7 +95,7 @@ def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:
 
 
 @kept_by_kernel
-def filled_outputs(knl: LoopKernel) -> frozenset[str]:
+def fully_written_outputs(knl: LoopKernel) -> frozenset[str]:
     """The array arguments of which the kernel writes every element, for all sizes and data.
 
     Leaves out an array if isl's budget ends before it is decided; such an output is initialized with zeros.

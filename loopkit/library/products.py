@@ -79,7 +79,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     if stages:
         # one strip at a time is enough if two blocks share a multiprocessor: one computes while the other waits
         knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"])
-    knl = _filled_up(knl) if whole else knl
+    knl = _padded(knl) if whole else knl
     return knl if depth is None else _added_up(knl, vector_of_rows(shape[1], known) if shape else 1)
 
 
@@ -165,7 +165,7 @@ def _rules(a: str, b: str, *, by_rows: bool) -> tuple[str, str]:
         """, f"{use}*b_rows(k, j)"
 
 
-def _filled_up(knl: lk.LoopKernel) -> lk.LoopKernel:
+def _padded(knl: lk.LoopKernel) -> lk.LoopKernel:
     """The padding launch: copies of pieces of 64 columns and 16 rows."""
     for x in "ab":
         knl = lk.split_iname(knl, f"{x}_column", 2*WARP, outer_tag="g.0", inner_tag="l.0")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.shapes import array_shapes, filled_outputs
+from loopkit.analysis.shapes import array_shapes, fully_written_outputs
 from loopkit.kernel.target import GPU
 from loopkit.lowering.cost import cost_of
 from loopkit.lowering.pipeline import lowered_once, placed_once
@@ -57,7 +57,7 @@ def tiled() -> lk.LoopKernel:
 #: By name; each has an answer that isl need not find.
 ANSWERS: dict[str, Callable[[lk.LoopKernel], object]] = {
     "cost": cost_of,
-    "outputs that are filled": filled_outputs,
+    "outputs that are filled": fully_written_outputs,
     "storage": lambda knl: placed_once(knl).storages,
     "loops": lambda knl: str(lowered_once(knl).program),
     "checks": lambda knl: str(report_of(subject_of(knl, GPU))),

@@ -30,7 +30,7 @@ def make(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Make:
         bodies[name] = body
         compiled = workshop.compiled((array("a", dtype), array("y", dtype), value("n")), ("y",), reads=("a",),
                                      shapes={"a": (n,), "y": (n,)}, name=name)
-        monkeypatch.setattr(stages, "generate", generate)
+        monkeypatch.setattr(stages, "generate_code", generate)
         return compiled.kernel
     monkeypatch.setattr(equivalence, "index_names", lambda knl: frozenset())
     return kernel

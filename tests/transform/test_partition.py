@@ -9,7 +9,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.shapes import array_shapes, filled_outputs
+from loopkit.analysis.shapes import array_shapes, fully_written_outputs
 from loopkit.poly.sets import InstanceSet
 from tests.language.outline import outline, text
 from tests.transform.kernels import F32, matmul, matvec, scaled_matrix, stencil, triangle, twice, two_loops
@@ -245,7 +245,7 @@ def test_chunks_ask_nothing_else_of_a_caller(count: int) -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = if(i < n-1, x[i+1], 0)"), {"x": F32})
     knl = lk.chunk_iname(plain, "i", count)
     assert array_shapes(knl) == array_shapes(plain)
-    assert filled_outputs(knl) == {"y"}
+    assert fully_written_outputs(knl) == {"y"}
     for n in (1, 2, 5, 20):
         x = np.arange(n, dtype=F32)
         np.testing.assert_array_equal(knl(x=x).y, [*x[1:], 0])

@@ -21,7 +21,7 @@ def rows_vec() -> lk.LoopKernel:
 
 def texts(compiled: lk.CompiledKernel) -> list[bool]:
     """Of the texts that were compiled so far, in order: have they vector accesses?"""
-    return [text.code.layout.vectors for text, _ in compiled._runner._programs]
+    return [text.code.layout.vectors for text, _ in compiled._runner._functions]
 
 
 @pytest.mark.deep(every=7)
