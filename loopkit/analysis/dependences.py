@@ -304,12 +304,9 @@ def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
 
 def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:
     """Do the *sources* of *read* write every element of the array before *read*, which may read any?"""
-    extents = [e for e in array_shapes(knl)[read.array] if e is not None]
-    if len(extents) < len(read.subscripts) or not sources:
-        return False
+    written = [flow.reverse().apply_range(write.relation) for write, flow in sources]
     try:
-        return reaches_all([flow.reverse().apply_range(write.relation) for write, flow in sources], read.domain.set,
-                           extents, knl.assumptions)
+        return bool(sources) and reaches_all(written, read.domain.set, array_shapes(knl)[read.array], knl.assumptions)
     except NotAffineError:
         return False
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import InameTag, VecTag, is_innermost, is_parallel
@@ -85,17 +86,12 @@ def moves(before: LoopKernel, after: LoopKernel) -> Moves:
     common = [s for s in old if s in new]
     sunk: dict[tuple[str, str], None] = {}
     order: tuple[str, ...] = ()
-    seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
     for s in common:
-        first, second = ({x: i for i, step in enumerate(way) if (x := step.iname) is not None and x not in inner}
-                         for way in (old[s], new[s]))
-        loops = [x for x in first if x in second], [x for x in second if x in first]
-        key = tuple(loops[0]), tuple(loops[1])
-        if key not in seen:
-            seen.add(key)
-            pairs = [(x, y) for i, x in enumerate(loops[0]) for y in loops[0][i + 1:] if second[x] > second[y]]
-            sunk.update(dict.fromkeys(pairs))
-            order = order or tuple(x for x in loops[1] if any(x in pair for pair in pairs))
+        loops = [x for x in loops_of(old[s]) if x not in inner]
+        now = {x: place for place, x in enumerate(loops_of(new[s]))}
+        pairs = [(x, y) for x, y in combinations(loops, 2) if x in now and y in now and now[x] > now[y]]
+        sunk.update(dict.fromkeys(pairs))
+        order = order or tuple(x for x in now if any(x in pair for pair in pairs))
     return Moves(tuple(sunk), order, _distributed(old, new, common, inner))
 
 

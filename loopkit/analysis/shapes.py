@@ -105,11 +105,10 @@ def fully_written_outputs(knl: LoopKernel) -> frozenset[str]:
 
 def _filled(knl: LoopKernel, name: str) -> bool:
     writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.affine and a.must]
-    extents = [e for e in array_shapes(knl)[name] if e is not None]
-    if not writes or len(extents) != len(array_shapes(knl)[name]):
-        return False
+    shape = array_shapes(knl)[name]
     try:
-        return affordable(lambda: missed(writes, extents, knl.assumptions) is None, otherwise=False, budget=COVERING)
+        return bool(writes) and affordable(lambda: missed(writes, shape, knl.assumptions) is None, otherwise=False,
+                                           budget=COVERING)
     except NotAffineError:
         return False
 

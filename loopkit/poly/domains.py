@@ -8,7 +8,7 @@ import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, to_aff
+from loopkit.poly.affine import DIM, is_quasi_affine
 from loopkit.poly.limits import coalesced
 from loopkit.poly.piecewise import points_where
 from loopkit.poly.sets import InstanceSet
@@ -66,13 +66,8 @@ def is_affine_condition(condition: Expression, names: Collection[str]) -> bool:
         case bool():
             return True
         case p.Comparison(left=left, right=right):
-            try:
-                # each separately: the difference of x[i] and x[i] is 0, yet x[i] == x[i] fails for a NaN
-                to_aff(left, (), names)
-                to_aff(right, (), names)
-            except NotAffineError:
-                return False
-            return True
+            # each separately: the difference of x[i] and x[i] is 0, yet x[i] == x[i] fails for a NaN
+            return is_quasi_affine(left, (), names) and is_quasi_affine(right, (), names)
         case p.LogicalAnd() | p.LogicalOr():
             return all(is_affine_condition(c, names) for c in condition.children)
         case p.LogicalNot():

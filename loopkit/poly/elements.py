@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, combinations
@@ -84,11 +85,8 @@ def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: 
     every = isl.Set.universe(relation.range().get_space())
     ends = [every.lower_bound_val(DIM.set, axis, 0) for axis in range(len(shape))]
     for axis, extent in enumerate(shape):
-        if extent is not None:
-            try:
-                ends.append(_less_than(every, axis, extent))
-            except NotAffineError:
-                continue
+        with suppress(NotAffineError):
+            ends.append(_less_than(every, axis, extent))
     relation = relation.intersect_params(assumptions)
     beyond = [relation.intersect_range(end.complement()).domain() for end in ends]
     found = [points for points in beyond if not points.is_empty()]
@@ -102,10 +100,10 @@ def read_beyond(relation: isl.Map, known: isl.Set) -> isl.Set:
     return relation.intersect_range(known.complement()).domain()
 
 
-def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumptions: isl.Set) -> isl.Set | None:
+def missed(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set | None:
     """The elements of an array of *shape* that no relation of *relations* accesses; ``None``: there are none.
 
-    :raises NotAffineError: an extent is not affine.
+    :raises NotAffineError: an extent is unknown or not affine.
     """
     reached = reduce(isl.Set.union, (relation.range() for relation in relations))
     gaps = _box(reached.get_space(), shape).intersect_params(assumptions).subtract(in_few_pieces(reached))
@@ -115,17 +113,14 @@ def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumption
 def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set:
     """The elements that *relations* access within an array of *shape*: all or none of it if isl can show that."""
     reached = reduce(isl.Set.union, (relation.range() for relation in relations))
-    extents = [e for e in shape if e is not None]
-    if (reached.n_basic_set() > 1 or has_unknowns(reached)) and len(extents) == len(shape):
-        try:
-            return affordable(lambda: _all_or_none(relations, reached, extents, assumptions), otherwise=reached)
-        except NotAffineError:
-            pass
+    if reached.n_basic_set() > 1 or has_unknowns(reached):
+        with suppress(NotAffineError):
+            return affordable(lambda: _all_or_none(relations, reached, shape, assumptions), otherwise=reached)
     return reached
 
 
-def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence[Expression], assumptions: isl.Set
-                 ) -> isl.Set:
+def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence[Expression | None],
+                 assumptions: isl.Set) -> isl.Set:
     """The whole array of *shape* at the sizes at which *reached* is not empty, if that is equal to it; else *reached*.
     """
     gaps = missed(relations, shape, assumptions)
@@ -135,11 +130,11 @@ def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence
     return _box(reached.get_space(), shape).intersect_params(coalesced(assumptions.subtract(without)))
 
 
-def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression], assumptions: isl.Set
-                ) -> bool:
+def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression | None],
+                assumptions: isl.Set) -> bool:
     """Do *relations* together give each of *instances* every element of an array of *shape*?
 
-    :raises NotAffineError: an extent is no affine form.
+    :raises NotAffineError: an extent is unknown or not affine.
     """
     reached = reduce(isl.Map.union, relations)
     box = _box(reached.range().get_space(), shape)
@@ -147,14 +142,16 @@ def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequenc
     return bool(wanted.is_subset(reached))
 
 
-def _box(space: isl.Space, shape: Sequence[Expression]) -> isl.Set:
+def _box(space: isl.Space, shape: Sequence[Expression | None]) -> isl.Set:
     box = isl.Set.universe(space)
     for axis, extent in enumerate(shape):
         box = box.lower_bound_val(DIM.set, axis, 0).intersect(_less_than(box, axis, extent))
     return box
 
 
-def _less_than(box: isl.Set, axis: int, extent: Expression) -> isl.Set:
+def _less_than(box: isl.Set, axis: int, extent: Expression | None) -> isl.Set:
+    if extent is None:
+        raise NotAffineError("an extent is unknown")
     bound = piecewise(extent, tuple(f"_{i}" for i in range(box.dim(DIM.set))))
     return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(box.get_space()), DIM.set, axis).lt_set(bound)
 

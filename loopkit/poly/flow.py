@@ -87,7 +87,8 @@ def _computed(accesses: Sequence[TimedAccess]) -> list[Flow]:
     flow = info.set_schedule_map(schedule).compute_flow().get_may_dependence()
     maps: list[isl.Map] = []
     flow.foreach_map(maps.append)
-    return [(int(m.get_tuple_name(DIM.in_)[1:]), int(m.get_tuple_name(DIM.out)[1:]), anonymous(m)) for m in maps]
+    return [(int(m.get_tuple_name(DIM.in_)[1:]), int(m.get_tuple_name(DIM.out)[1:]),
+             m.reset_tuple_id(DIM.in_).reset_tuple_id(DIM.out)) for m in maps]
 
 
 def _pairwise(accesses: Sequence[TimedAccess], sources: Sequence[int], must: Sequence[int]) -> Iterator[Flow]:
@@ -136,11 +137,6 @@ def _earlier(first: TimedAccess, second: TimedAccess) -> isl.Map:
     times = [_time_map(a.relation, a.time, depth) for a in (first, second)]
     earlier = isl.Map.lex_lt(times[0].get_space().range())
     return times[0].apply_range(earlier).apply_range(times[1].reverse())
-
-
-def anonymous(relation: isl.Map) -> isl.Map:
-    """*relation* without the names of its tuples."""
-    return relation.reset_tuple_id(DIM.in_).reset_tuple_id(DIM.out)
 
 
 def _time_map(relation: isl.Map, time: Sequence[tuple[str, int]], depth: int) -> isl.Map:

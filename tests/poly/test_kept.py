@@ -105,6 +105,19 @@ def test_an_answer_is_found_once() -> None:
     assert memo == {"a": 0}
 
 
+def test_a_kernel_keeps_one_result_for_each_argument() -> None:
+    calls: list[str] = []
+
+    @limits.kept_by_kernel
+    def doubled(knl: lk.LoopKernel, text: str, *, times: int = 2) -> str:
+        calls.append(text)
+        return text*times
+    knl, other = tiled(), tiled()
+    assert [doubled(k, x) for k in (knl, knl, other) for x in "ab"] == ["aa", "bb"]*3
+    assert doubled(knl, "a", times=3) == "aaa"
+    assert calls == ["a", "b", "a", "b", "a"]
+
+
 def test_what_was_cut_short_serves_its_step_only() -> None:
     memo: dict[str, bool] = {}
     with used_up():
