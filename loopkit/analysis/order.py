@@ -1,23 +1,25 @@
-"""The order in which statement instances run, as far as it is sequential."""
+"""The order in which statement instances run, as far as it is sequential, and the loops that a step moved in it."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import InameTag, VecTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Meeting, Path, Step, meeting
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept_by_kernel
 
 T = TypeVar("T")
 
 
+@kept_by_kernel
 def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
     """The path to each statement through its *sequential* loops.
 
     Leaves out parallel loops; ``ilp`` and ``vec`` loops are innermost.
     """
-    return kept(knl.memo, "execution_paths", lambda: {s: _sequential(path, knl.tags) for s, path in knl.paths.items()})
+    return {s: _sequential(path, knl.tags) for s, path in knl.paths.items()}
 
 
 def _sequential(path: Path, tags: Mapping[str, InameTag]) -> Path:
@@ -47,3 +49,73 @@ def meeting_of(paths: Mapping[str, Path], source: str, sink: str) -> Meeting:
 def loops_of(path: Path) -> tuple[str, ...]:
     """The inames of the loops on *path*, outermost first."""
     return tuple(step.iname for step in path if step.iname is not None)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The changes of the loops around the statements of two kernels.
+
+    :ivar sunk: pairs of inames ``(x, y)``: around some statement the loop over *x* was outside that over *y*, and is
+        inside now.
+    :ivar order: the inames of *sunk* around one statement as they nest now, outermost first.
+    :ivar distributed: inames whose loop became several, each with the first statement of the second loop.
+    """
+
+    sunk: tuple[tuple[str, str], ...] = ()
+    order: tuple[str, ...] = ()
+    distributed: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.sunk or self.distributed)
+
+    def beside(self, given: Collection[tuple[str, str]]) -> Moves:
+        """These without the pairs that now nest as in *given*, the outer iname first."""
+        return replace(self, sunk=tuple((x, y) for x, y in self.sunk if (y, x) not in given))
+
+    def __str__(self) -> str:
+        inside: dict[str, list[str]] = {}
+        for x, y in self.sunk:
+            inside.setdefault(x, []).append(y)
+        parts = [f"{x} moved inside {', '.join(around)}" for x, around in inside.items()]
+        return ", ".join([*parts, *([f"{' and '.join(self.distributed)} distributed"] if self.distributed else [])])
+
+
+def moves(before: LoopKernel, after: LoopKernel) -> Moves:
+    """The changes of the sequential loops of *before* in *after*.
+
+    Parallel loops do not count; ``ilp`` and ``vec`` loops count as innermost, wherever their nodes are.
+    """
+    if before.tree is after.tree and before.tags == after.tags:
+        return Moves()
+    old, new = execution_paths(before), execution_paths(after)
+    inner = {x for knl in (before, after) for x, tag in knl.tags.items() if is_innermost(tag)}
+    common = [s for s in old if s in new]
+    sunk: dict[tuple[str, str], None] = {}
+    order: tuple[str, ...] = ()
+    seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+    for s in common:
+        first, second = ({x: i for i, step in enumerate(way) if (x := step.iname) is not None and x not in inner}
+                         for way in (old[s], new[s]))
+        loops = [x for x in first if x in second], [x for x in second if x in first]
+        key = tuple(loops[0]), tuple(loops[1])
+        if key not in seen:
+            seen.add(key)
+            pairs = [(x, y) for i, x in enumerate(loops[0]) for y in loops[0][i + 1:] if second[x] > second[y]]
+            sunk.update(dict.fromkeys(pairs))
+            order = order or tuple(x for x in loops[1] if any(x in pair for pair in pairs))
+    return Moves(tuple(sunk), order, _distributed(old, new, common, inner))
+
+
+def _distributed(old: Mapping[str, Path], new: Mapping[str, Path], common: list[str], inner: set[str]
+                 ) -> dict[str, str]:
+    """The inames whose loop became several loops, each with the first statement of the second one."""
+    became: dict[Path, Path] = {}
+    found: dict[str, str] = {}
+    for s in common:
+        places = {step.iname: new[s][:i + 1] for i, step in enumerate(new[s])}
+        for i, step in enumerate(old[s]):
+            x = step.iname
+            if x is not None and x in places and x not in inner and \
+                    became.setdefault(old[s][:i + 1], places[x]) != places[x]:
+                found.setdefault(x, s)
+    return found

@@ -72,12 +72,20 @@ def with_children(expr: Expression, new: tuple[Expression, ...]) -> Expression:
             return new
 
 
+def map_subscripts(expr: Expression, f: Callable[[Expression], Expression]) -> Expression:
+    """*expr* with *f* applied to each index of its subscripts, the inner ones first; *expr* itself where none changes.
+    """
+    expr = map_children(expr, lambda e: map_subscripts(e, f))
+    index = tuple(map(f, expr.index_tuple)) if isinstance(expr, p.Subscript) else ()
+    return p.Subscript(expr.aggregate, index) if isinstance(expr, p.Subscript) and index != expr.index_tuple else expr
+
+
 def replaced(expr: Expression, parts: Mapping[Expression, Expression]) -> Expression:
     """*expr* with each of its *parts* replaced, the outer ones first."""
     return parts[expr] if expr in parts else map_children(expr, lambda e: replaced(e, parts))
 
 
-def head_of(expr: Expression) -> object:
+def _head_of(expr: Expression) -> object:
     """The parts of a node that are not among its children."""
     match expr:
         case p.Comparison():
@@ -88,6 +96,11 @@ def head_of(expr: Expression) -> object:
             return expr.dtype_name
         case _:
             return None
+
+
+def alike(a: Expression, b: Expression) -> bool:
+    """Are both nodes with children, alike but for these?"""
+    return type(a) is type(b) and len(children(a)) == len(children(b)) > 0 and _head_of(a) == _head_of(b)
 
 
 def subexpressions(expr: Expression) -> Iterator[Expression]:

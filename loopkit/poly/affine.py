@@ -154,10 +154,11 @@ def ordered(expr: Expression) -> Expression:
         return expr
     terms = [c for c in expr.children if not isinstance(c, int)]
     constants = [c for c in expr.children if isinstance(c, int)]
-    return p.Sum((*sorted(terms, key=lambda t: -_coefficient(t)), *constants))
+    return p.Sum((*sorted(terms, key=lambda t: -integer_factor(t)), *constants))
 
 
-def _coefficient(term: Expression) -> int:
+def integer_factor(term: Expression) -> int:
+    """The integer factor of *term*."""
     return term.children[0] if isinstance(term, p.Product) and isinstance(term.children[0], int) else 1
 
 
@@ -241,7 +242,7 @@ def rounded_once(expr: Expression) -> Expression:
 def _weight(form: Expression) -> int:
     """The sum of the absolute values of the coefficients of *form*."""
     terms = form.children if isinstance(form, p.Sum) else (form,)
-    return sum(abs(t) if isinstance(t, int) else abs(_coefficient(t)) for t in terms)
+    return sum(abs(t) if isinstance(t, int) else abs(integer_factor(t)) for t in terms)
 
 
 def remainder(a: Expression, b: Expression) -> p.Remainder:

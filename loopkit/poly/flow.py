@@ -108,23 +108,21 @@ def _left(accesses: Sequence[TimedAccess], source: int, sink: int, pairs: isl.Ma
     if pairs.is_empty() or not writes:
         return pairs
     first, last = accesses[source], accesses[sink]
-    groups = [([accesses[w] for w in group.writes], group.loops) for group in writes]
-    if first.relation.is_single_valued() or last.relation.is_single_valued():
-        for group, loops in groups:
-            if not pairs.is_empty():
-                behind = reduce(isl.Map.intersect, (earlier_accesses(first, w) for w in group))
-                ahead = reduce(isl.Map.intersect, (earlier_accesses(w, last) for w in group))
-                pairs = pairs.subtract(behind.apply_range(in_one_iteration(ahead, loops)))
-        return pairs
+    one_element = first.relation.is_single_valued() or last.relation.is_single_valued()
     # from (instance, element) to the element, to the instance
     at, of = first.relation.range_map(), first.relation.domain_map()
-    found = same_element(at, last.relation).intersect(of.apply_range(pairs))
-    for group, loops in groups:
+    found = pairs if one_element else same_element(at, last.relation).intersect(of.apply_range(pairs))
+    for group in writes:
+        if found.is_empty():
+            break
+        between = [accesses[w] for w in group.writes]
         behind = reduce(isl.Map.intersect, (
-            same_element(at, w.relation).intersect(of.apply_range(_earlier(first, w))) for w in group))
-        ahead = reduce(isl.Map.intersect, (_earlier(w, last) for w in group))
-        found = found.subtract(behind.apply_range(in_one_iteration(ahead, loops)))
-    return found.domain_factor_domain()
+            earlier_accesses(first, w) if one_element
+            else same_element(at, w.relation).intersect(of.apply_range(_earlier(first, w))) for w in between))
+        ahead = reduce(isl.Map.intersect, (
+            earlier_accesses(w, last) if one_element else _earlier(w, last) for w in between))
+        found = found.subtract(behind.apply_range(in_one_iteration(ahead, group.loops)))
+    return found if one_element else found.domain_factor_domain()
 
 
 def earlier_accesses(first: TimedAccess, second: TimedAccess) -> isl.Map:

@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import declared, expand_rules, maybe_real
 from loopkit.analysis.constructors import Image, between_images, specialized
-from loopkit.analysis.inferred_shapes import without_inferred_shapes
+from loopkit.analysis.shapes import without_inferred_shapes
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, rank_of, resolve, type_of, weak
 from loopkit.expr.intervals import interval, of_dtype

@@ -13,7 +13,7 @@ import pytest
 from pymbolic.typing import Expression
 
 import loopkit as lk
-from loopkit.analysis.moves import moves
+from loopkit.analysis.order import moves
 from loopkit.errors import ENTRY_POINTS
 from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.data import AddressSpace
