@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.errors import ParseError, PreconditionError
-from loopkit.expr.tokens import Cursor, Source, Tokens
+from loopkit.expr.tokens import Cursor, Source, Token
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 
@@ -33,7 +33,8 @@ _MOST_DEPTH = 100
 def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
     """The statements that *within* selects; the parts of a reduction belong to their statement."""
     texts = [within] if isinstance(within, str) else list(within)
-    found = frozenset().union(*(_Parser(_tokens(text), kernel=kernel).whole() for text in texts))
+    parsers = [_Parser(Source(text, "within="), _tokens(text), kernel=kernel) for text in texts]
+    found = frozenset().union(*(parser.whole() for parser in parsers))
     if not found:
         shown = within if isinstance(within, str) else ", ".join(texts)
         raise PreconditionError(f"within='{shown}' names no statement of kernel '{kernel.name}'.", subject=shown,
@@ -105,9 +106,8 @@ class _Parser(Cursor):
         return _KINDS[kind](self.kernel, glob)
 
 
-def _tokens(text: str) -> Tokens:
-    found = list(_TOKEN.finditer(text))
-    return Tokens(Source(text, "within="), texts=[word[1] for word in found], starts=[word.start(1) for word in found])
+def _tokens(text: str) -> list[Token]:
+    return [Token("word", word[1], word.start(1)) for word in _TOKEN.finditer(text)]
 
 
 def _by_id(kernel: LoopKernel, glob: str) -> Ids:
