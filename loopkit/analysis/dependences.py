@@ -105,11 +105,10 @@ def _in_order(knl: LoopKernel, where: Meeting, source: str, sink: str, pairs: Ma
 def _compute(knl: LoopKernel) -> Iterator[Dependence]:
     accumulators = {r.accumulator for r in knl.reductions.values()}
     patterns: dict[object, list[_Found]] = {}
-    alive: list[object] = []          # keeps the ids in pattern keys unique
-    for array, accesses in accesses_by_array(knl).items():
+    by_array = accesses_by_array(knl)   # keeps the ids in pattern keys unique
+    for array, accesses in by_array.items():
         if array in accumulators or array not in knl.written_names:
             continue
-        alive.append(accesses)
         of_value = array in knl.temporaries
         key = (of_value, *_pattern(knl, accesses))
         if key not in patterns:

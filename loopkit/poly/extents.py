@@ -159,11 +159,10 @@ def _shaped(expr: Expression, known: isl.Set) -> Expression:
         (only,) = shaped
         only = replace(only, constant=only.constant + constant // only.factor * only.divisor)
         return (only.turned() if only.factor < 0 else only).expression(known)
-    outer = [multiply(c, p.Variable(x)) for x, c in coefficients.items()]
-    inner = [q.expression(known) for q in shaped]
     if not shaped:
         return ordered(rest)
-    return add(*sorted((*inner, *outer), key=lambda term: integer_factor(term) < 0), constant)
+    parts = [*(q.expression(known) for q in shaped), *(multiply(c, p.Variable(x)) for x, c in coefficients.items())]
+    return add(*sorted(parts, key=lambda term: integer_factor(term) < 0), constant)
 
 
 def _rounding_down(expr: Expression, known: isl.Set) -> Expression:
