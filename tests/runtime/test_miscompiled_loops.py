@@ -179,9 +179,10 @@ _BEGIN = '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { printf("a");
     ("nonsense", None),
 ])
 def test_programs_that_end_badly(text: str, faults: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = find_compiler().command
     monkeypatch.setattr(miscompiled_loops, "program", lambda: text)
     monkeypatch.setattr(compiler_module, "_TIMEOUT", 1)
-    assert compiler_module.faults_of(find_compiler().command, ("-O0",)) == faults
+    assert compiler_module.faults_of(command, ("-O0",)) == faults
 
 
 def test_a_trial_that_another_would_not_repeat_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
