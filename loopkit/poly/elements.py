@@ -62,8 +62,9 @@ def _one_bound(accessed: isl.Set) -> isl.PwAff | None:
 
 
 def _bound(constraint: isl.Constraint, local: isl.LocalSpace) -> isl.Aff:
-    """The upper bound in *constraint* of the one dimension. isl's ``get_bound`` fails if another constraint of the piece
-    has a quotient without a definition.
+    """The upper bound in *constraint* of the one dimension.
+
+    isl's ``get_bound`` fails if another constraint of the piece has a quotient without a definition.
     """
     form = isl.Aff.zero_on_domain(local).set_constant_val(constraint.get_constant_val())
     for i in range(constraint.dim(DIM.param)):
