@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from loopkit.lazy import LazyTable
@@ -193,19 +194,17 @@ class IllegalTransformError(LoopkitError):
         self.after = after
         self._known = tuple(hints)
         self._tried: Callable[[Sequence[str]], Sequence[str]] | None = None
-        self._found: tuple[str, ...] | None = None
         super().__init__(message)
 
-    @property
+    @cached_property
     def hints(self) -> tuple[str, ...]:
         """Ways to make the step legal; computed at the first access."""
-        if self._found is None:
-            self._found = self._known if self._tried is None else tuple(self._tried(self._known))
-        return self._found
+        return self._known if self._tried is None else tuple(self._tried(self._known))
 
     def try_hints(self, tried: Callable[[Sequence[str]], Sequence[str]]) -> None:
         """Let *tried* compute the hints, from the hints known so far, at the first access to :attr:`hints`."""
-        self._tried, self._found = tried, None
+        self._tried = tried
+        self.__dict__.pop("hints", None)
 
     def details(self) -> Sequence[str]:
         return (str(self.witness),)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,18 +38,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out cases of tests marked ``deep``, but of what is asked for by name."""
     if DEEP or config.option.keyword or any("::" in argument for argument in config.args):
         return
+    deep = left_out(items)
+    items[:] = [item for item in items if item not in deep]
+    config.hook.pytest_deselected(items=list(deep))
+
+
+def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """Those of *items* that run in deep runs only."""
     families: dict[str, list[pytest.Item]] = {}
     for item in items:
         families.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left_out = set[pytest.Item]()
+    deep = set[pytest.Item]()
     for family in families.values():
         marker = family[0].get_closest_marker("deep")
         if marker is not None:
-            left_out.update(family)
+            deep.update(family)
             if "every" in marker.kwargs:
-                left_out.difference_update(some(family, marker.kwargs["every"], lambda item: item.nodeid))
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=list(left_out))
+                deep.difference_update(some(family, marker.kwargs["every"], lambda item: item.nodeid))
+    return deep
 
 
 @pytest.fixture(scope="session")

@@ -50,7 +50,7 @@ def bound(case: Case, expected: np.ndarray, arguments: dict[str, object]) -> flo
     return epsilon(case.dtype) * operations * max(1.0, float(np.max(np.abs(expected), initial=0)))
 
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep(every=19)
 @pytest.mark.parametrize("full_tiles", [True, False], ids=["full_tiles", "generic"])
 @pytest.mark.parametrize(("name", "sizes"), RUNS)
 def test_result(name: str, sizes: tuple[int, ...], full_tiles: bool) -> None:
@@ -66,7 +66,7 @@ def test_result(name: str, sizes: tuple[int, ...], full_tiles: bool) -> None:
         assert error <= bound(case, want, arguments), array
 
 
-@pytest.mark.deep(every=5)
+@pytest.mark.deep(every=76)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", BY_NAME)
 def test_cuda_compiles(name: str, arch: str) -> None:
@@ -81,13 +81,13 @@ def test_cuda_compiles(name: str, arch: str) -> None:
         assert resources.kernels[launch.name].registers * np.prod(launch.block) <= 65536
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=38)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_cuda_without_full_tiles_compiles(name: str) -> None:
     assert compile_cuda(cuda(name, full_tiles=False).source, "sm_90").stack == 0
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=38)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_text_is_the_same_each_time(name: str) -> None:
     again = BY_NAME[name].fresh()
@@ -95,7 +95,7 @@ def test_text_is_the_same_each_time(name: str) -> None:
     assert lk.generate_code(again, target="cuda") == cuda(name)
 
 
-@pytest.mark.deep(every=5)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", BY_NAME)
 def test_text_does_not_depend_on_what_was_asked_before(name: str) -> None:
     """isl simplifies sets in place, whenever it is asked about them."""

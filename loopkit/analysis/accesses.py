@@ -1,7 +1,7 @@
 """Access relations: the elements of each array that each statement instance reads or writes."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -14,9 +14,9 @@ from loopkit.expr.mappers import children, map_children, subexpressions, substit
 from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.affine import NotAffineError, is_quasi_affine, names_in
+from loopkit.poly.affine import NotAffineError, add, affine_difference, is_quasi_affine, names_in
 from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept, kept_by_kernel
 from loopkit.poly.relations import cells, restrict
 from loopkit.poly.sets import InstanceSet, Map
 
@@ -151,15 +151,14 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
 _USE = "<use>"
 
 
+@kept_by_kernel
 def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:
     """All accesses of the kernel, by array, in textual order."""
-    def by_array() -> Mapping[str, tuple[Access, ...]]:
-        lists: dict[str, list[Access]] = {}
-        for statement in knl.statements:
-            for access in accesses_of(knl, statement):
-                lists.setdefault(access.array, []).append(access)
-        return {k: tuple(v) for k, v in lists.items()}
-    return kept(knl.memo, "accesses_by_array", by_array)
+    lists: dict[str, list[Access]] = {}
+    for statement in knl.statements:
+        for access in accesses_of(knl, statement):
+            lists.setdefault(access.array, []).append(access)
+    return {k: tuple(v) for k, v in lists.items()}
 
 
 def data_params(knl: LoopKernel, domain: InstanceSet) -> tuple[str, ...]:
@@ -216,8 +215,7 @@ def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str
     names = variables(expr)
     if data := [x for x in names if x in knl.temporaries or x in knl.array_args]:
         return f"is {origin(knl, data)}"
-    other = sorted(names.difference(allowed) & knl.argument_by_name.keys())
-    if other:
+    if other := sorted(names.difference(allowed) & knl.argument_by_name.keys()):
         argument = knl.argument_by_name[other[0]]
         return f"depends on '{other[0]}', which {'may not be' if argument.dtype is None else 'is not'} an integer"
     return "compares real numbers" if any(isinstance(e, float | p.Quotient) for e in subexpressions(expr)) \
@@ -227,11 +225,8 @@ def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str
 def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
     """The instances of *statement* under the kernel's assumptions, without bounds that depend on data."""
     def both() -> tuple[InstanceSet, InstanceSet]:
-        domain = statement.domain
-        unknown = data_params(knl, domain)
-        if unknown:
-            domain = domain.without_params(unknown)
-        return statement.domain, domain.intersect_params(knl.assumptions)    # the first keeps its id alive
+        known = statement.domain.without_params(data_params(knl, statement.domain))
+        return statement.domain, known.intersect_params(knl.assumptions)     # the first keeps its id alive
     return kept(knl.memo.setdefault("analysis_domain", {}), id(statement.domain), both)[1]
 
 
@@ -244,7 +239,7 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     def access(name: str, subscripts: tuple[Expression, ...], where: _Where, *, is_write: bool = False,
                update: str | None = None) -> Access:
         domain, doubt = where
-        known = (True,)*len(subscripts) if not subscripts or is_known(domain, allowed, *subscripts) \
+        known = (True,)*len(subscripts) if is_known(domain, allowed, *subscripts) \
             else tuple(is_quasi_affine(s, domain.inames, allowed) for s in subscripts)
         return Access(statement.id, name, subscripts, is_write, domain, known, doubt, update)
 
@@ -309,12 +304,9 @@ def integer_names(knl: LoopKernel, statement: Statement) -> frozenset[str]:
     return knl.value_params.union(statement.inames) - maybe_real(knl)
 
 
+@kept_by_kernel
 def maybe_real(knl: LoopKernel) -> frozenset[str]:
     """The value arguments without a dtype that no use shows to be integers: a call may pass 0.5."""
-    return kept(knl.memo, "maybe_real", lambda: _maybe_real(knl))
-
-
-def _maybe_real(knl: LoopKernel) -> frozenset[str]:
     untyped = {a.name for a in knl.arguments if isinstance(a, ValueArg) and a.dtype is None}
     untyped = untyped.difference(InstanceSet((), knl.assumptions).params, *(s.domain.params for s in knl.statements))
     if untyped:
@@ -355,3 +347,24 @@ def _branch(condition: Expression, where: InstanceSet, allowed: frozenset[str], 
             return narrowed if holds is all_hold else where, unknown[0]
         case _:
             return where, condition
+
+
+def fastest_last(knl: LoopKernel, loaded: Expression, inames: Sequence[str]) -> tuple[str, ...]:
+    """*inames* with the one of the smallest stride in global memory last, over the subscripts that *loaded* reads.
+
+    The order stays if *loaded* has no such subscript, or if subscripts disagree. Strides of several elements count
+    too: vectors have them.
+    """
+    arrays = {p.Variable(name) for name in knl.array_args}
+    rows = {e.index_tuple[-1] for e in subexpressions(expand_rules(loaded, knl.substitutions))
+            if isinstance(e, p.Subscript) and e.aggregate in arrays}
+    found = {_fastest(subscript, inames) for subscript in rows} - {None}
+    return tuple(sorted(inames, key=found.__contains__)) if len(found) == 1 else tuple(inames)
+
+
+def _fastest(subscript: Expression, inames: Sequence[str]) -> str | None:
+    """The one of *inames* with the smallest stride in *subscript*, if one has a stride."""
+    steps = {x: affine_difference(substitute(subscript, {x: add(p.Variable(x), 1)}), subscript)
+             for x in inames if x in variables(subscript)}
+    lengths = {x: abs(step) for x, step in steps.items() if step}
+    return min(lengths, key=lengths.__getitem__, default=None)

@@ -38,7 +38,13 @@ def require_one_write(knl: LoopKernel, name: str) -> None:
         _require_none(knl, a, b, other_instance(pairs) if a is b else pairs, "{0} and {1} write one element of it",
                       "let one of them write another temporary")
     for read in reads:
-        _require_written(knl, read, writes)
+        left = reduce(Map.subtract_range, (a.relation.range() for a in writes),
+                      read.relation.intersect_params(knl.assumptions))
+        point = lexmin_point(left.domain(), read.domain.inames, parameters_of(knl))
+        if point is not None:
+            raise StorageError(
+                f"{instance_text(read.statement, point[1])} would wait for an element of '{name}' that no statement "
+                f"writes{_with(point[0])}.", subject=name, hint="write each element that is read")
     flow = relations_of(knl, name, "flow")
     for a, b in product(writes, reads):
         early = without(same_element(a.relation, b.relation), flow, (a.statement, b.statement))
@@ -85,17 +91,6 @@ def _require_known(knl: LoopKernel, a: Access) -> None:
             f"Readers of '{a.array}' may wait forever: its written and read elements depend on data.",
             f"'{s.id}' {'writes' if a.is_write else 'reads'} it, and "
             + (a.doubt or "a subscript is not affine"), hint="write each element, whatever the data")
-
-
-def _require_written(knl: LoopKernel, read: Access, writes: Sequence[Access]) -> None:
-    left = reduce(Map.subtract_range, (a.relation.range() for a in writes),
-                  read.relation.intersect_params(knl.assumptions))
-    point = lexmin_point(left.domain(), read.domain.inames, parameters_of(knl))
-    if point is not None:
-        params, values = point
-        raise StorageError(
-            f"{instance_text(read.statement, values)} would wait for an element of '{read.array}' that no statement "
-            f"writes{_with(params)}.", subject=read.array, hint="write each element that is read")
 
 
 def _require_none(knl: LoopKernel, a: Access, b: Access, pairs: Map, what: str, hint: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypedDict, Unpack
 
-from loopkit.analysis.accesses import accesses_to, commute
+from loopkit.analysis.accesses import Access, accesses_to, commute
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.errors import InternalError
 from loopkit.kernel.data import Argument, SubstitutionRule, TemporaryVariable
@@ -99,10 +99,7 @@ def rewritten(kernel: LoopKernel, **expressions: Unpack[Expressions]) -> LoopKer
 
 
 def reindexed(kernel: LoopKernel, images: Mapping[str, Sequence[Image]], **contents: Unpack[Contents]) -> LoopKernel:
-    """*kernel* with its instances moved, copied, split or removed: the dependences follow the instances.
-
-    :arg images: as for :func:`between_images`.
-    """
+    """*kernel* with its instances moved, copied, split or removed: the dependences follow their *images*."""
     return with_dependences(kernel, lambda found, _: between_images(found, images), **contents)
 
 
@@ -210,11 +207,16 @@ def _is_vague(d: Dependence) -> bool:
     return not d.exact and not d.assumed and d.kind != "explicit"
 
 
-def _narrowed(knl: LoopKernel, d: Dependence) -> Iterator[Dependence]:
-    """A dependence for each pair of references that may access one element."""
+def reference_pairs(knl: LoopKernel, d: Dependence) -> list[tuple[Access, Access]]:
+    """Each access of the source of *d* with each one of its sink."""
     sources, sinks = (accesses_to(knl, s, d.array, is_write=is_write)
                       for s, is_write in zip((d.source, d.sink), writing_ends(d.kind), strict=True))
-    pairs = [(a, b) for a, b in product(sources, sinks) if not commute(a, b)]
+    return list(product(sources, sinks))
+
+
+def _narrowed(knl: LoopKernel, d: Dependence) -> Iterator[Dependence]:
+    """A dependence for each pair of references that may access one element."""
+    pairs = [(a, b) for a, b in reference_pairs(knl, d) if not commute(a, b)]
     if not pairs:                           # a step has replaced the references
         yield d
     for a, b in pairs:

@@ -31,13 +31,13 @@ from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, el
 from loopkit.errors import UndecidedError
 from loopkit.expr.dtypes import Type, type_of
 from loopkit.expr.indices import index_value, is_of_values
-from loopkit.expr.mappers import children, head_of
+from loopkit.expr.mappers import alike, children
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.poly.elements import outside
 from loopkit.poly.enumerated import subscripts_on
-from loopkit.poly.relations import any_element, restrict, same_element
+from loopkit.poly.relations import cells, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -73,14 +73,12 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
                       unsafe: bool = False) -> tuple[Obligation, ...]:
     """Refuse *after* if a read of *temporary* may get another value than the read of *before* that it replaces.
 
-    Returns the obligations: orders of writes and copies that the caller assumes. No obligation allows a read without a
-    copy.
+    Returns the orders of writes and copies that the caller assumes. No obligation allows a read without a copy.
 
-    :arg assume: the reason why undecided conditions hold.
-    :arg unsafe: accept refuted conditions too.
+    :arg assume: the reason why undecided conditions hold; *unsafe*: accept refuted conditions too.
     :raises IllegalTransformError: with the instances, the sizes and the element.
-    :raises UndecidedError: a write to a copied array is not affine, so that its order to the copy cannot be decided;
-        or data decides whether a read without a copy is made.
+    :raises UndecidedError: the order of the copy and a write that is not affine cannot be decided; or data decides
+        whether a read without a copy is made.
     """
     writers = [s for s in after.statements if s.written == temporary]
     for copy in writers[1:] or [s for s in writers if s.predicates or s.combine is not None]:
@@ -117,8 +115,6 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
     return tuple(dict.fromkeys(obligations))
 
 
-# {{{ the uses
-
 def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_StagedRead]:
     for s in after.statements:
         reads = accesses_to(after, s.id, temporary, is_write=False)
@@ -137,9 +133,8 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_St
 
 def _originals(knl: LoopKernel, temporary: str, new: Expression, old: Expression, *, inside: bool
                ) -> Iterator[tuple[tuple[Expression, ...], Expression]]:
-    """The subscripts of each read of *temporary* in *new*, with the part of *old* that it replaces.
-
-    :arg inside: it is inside of a subscript, and the part is taken as an index.
+    """The subscripts of each read of *temporary* in *new*, with the part of *old* that it replaces; as an index if it
+    is *inside* of a subscript.
     """
     def typed(e: Expression) -> Type | None:
         return type_of(e, partial(declared, knl))
@@ -156,10 +151,6 @@ def _originals(knl: LoopKernel, temporary: str, new: Expression, old: Expression
             for a, b in zip(children(new), children(old), strict=True):
                 yield from _originals(knl, temporary, a, b, inside=inside)
 
-# }}}
-
-
-# {{{ every read has a value, of the same expression
 
 @dataclass(frozen=True)
 class _Reference:
@@ -216,9 +207,9 @@ def _aligned(new: Expression, old: Expression, points: tuple[InstanceSet, Instan
             yield None
         elif new.name in knl.temporaries or new.name in knl.array_args:
             yield _Reference(new.name, (), ())
-    elif type(new) is not type(old) or head_of(new) != head_of(old) or len(ours) != len(theirs) \
-            or not (ours or new == old):
-        yield None
+    elif not alike(new, old):
+        if ours or type(new) is not type(old) or new != old:        # two numbers may be equal
+            yield None
     else:
         if isinstance(new, p.Subscript) and isinstance(old, p.Subscript) and isinstance(new.aggregate, p.Variable):
             yield _Reference(new.aggregate.name, ours[1:], theirs[1:]) if new.aggregate == old.aggregate else None
@@ -226,10 +217,6 @@ def _aligned(new: Expression, old: Expression, points: tuple[InstanceSet, Instan
         for a, b in zip(ours, theirs, strict=True):
             yield from _aligned(a, b, points, knl)
 
-# }}}
-
-
-# {{{ no write runs between copy and read
 
 def _other_writes(taken: _Step, use: _StagedRead, ref: _Reference, pairs: Map) -> Iterator[Refusal]:
     """Refusals for writes that decide the value of the copy and not that of the reader, or the reverse."""
@@ -258,14 +245,12 @@ def _other_writes(taken: _Step, use: _StagedRead, ref: _Reference, pairs: Map) -
 def _elements(points: InstanceSet, params: frozenset[str], subscripts: Sequence[Expression]) -> Map:
     if is_known(points, params, *subscripts):
         return restrict(subscripts_on(points, tuple(subscripts)), points)
-    return restrict(any_element(points.inames, len(subscripts)), points)
+    return restrict(cells(points.inames, [None]*len(subscripts)), points)
 
 
 def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:
-    """The instances of *write* that decide the values that *sink* reads.
-
-    For a temporary, the sources of its flow, as lowering allocates its cells later; for an argument, all that run
-    before.
+    """The instances of *write* that decide the values that *sink* reads: for an argument all earlier ones; for a
+    temporary, whose cells lowering allocates later, the sources of its flow.
     """
     pairs = same_element(write.relation, elements)
     if write.array not in knl.temporaries:
@@ -275,10 +260,7 @@ def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:
 
 
 def _obligation(taken: _Step, use: _StagedRead, claim: Refusal, assume: str | None, unsafe: bool) -> Obligation:
-    """The obligation under which the step assumes the undecided *claim*.
-
-    :raises UndecidedError: neither ``assume=`` nor ``unsafe=True`` was given.
-    """
+    """The obligation for the undecided *claim*; :raises UndecidedError: the caller did not assume it."""
     write = claim.broken.source if claim.broken.kind == "flow" else claim.broken.sink
     if assume is None and not unsafe:
         raise UndecidedError(
@@ -287,5 +269,3 @@ def _obligation(taken: _Step, use: _StagedRead, claim: Refusal, assume: str | No
             hint='leave the reader out with within=, or state why it is legal: assume="..."')
     return Obligation(taken.name, f"'{write}' never writes what '{taken.copy.id}' holds for '{use.reader.id}' "
                                   "between the two", assume)
-
-# }}}

@@ -14,20 +14,12 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, accesses_to, analysis_domain, doubt_of
-from loopkit.analysis.dependences import Pair, joined, relations_of, timed
-from loopkit.analysis.moved_dependences import End, moved_dependences
+from loopkit.analysis.dependences import End, Pair, joined, moved_dependences, relations_of, timed
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, without, wrong_values
-from loopkit.analysis.witnesses import (
-    BrokenPairs,
-    Refusal,
-    element_of_sink,
-    element_of_source,
-    refuse_smallest,
-    shared_element,
-)
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest, shared_element
 from loopkit.errors import InternalError
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.dependence import Dependence, writing_ends
@@ -91,10 +83,6 @@ class _Step:
         """From instances to (tile, element)."""
         return self.in_tile(a.domain.inames).flat_range_product(a.relation)
 
-    def time(self, a: Access) -> tuple[tuple[str, int], ...]:
-        """The time of a user's access within a tile: only accesses of one tile are compared."""
-        return timed(a, execution_paths(self.before)[a.statement], self.tile).time
-
     def outside_of_buffer(self) -> Iterator[Refusal]:
         """Refusals of accesses outside of the buffer."""
         for a in accesses_by_array(self.after)[self.buffer]:
@@ -145,8 +133,6 @@ class _Step:
                     f"'{d.sink}'.", after=self.after, doubt=doubt_of(self.before, *accesses))
 
 
-# {{{ of a temporary
-
 def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: str, buffer: str, step: str) -> None:
     """Refuse *after* if a read of *temporary* or of its *buffer* may get another value than in *before*.
 
@@ -158,8 +144,6 @@ def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: st
                                doubt_of(before, *accesses_by_array(before)[temporary]))
     refuse_smallest(chain(taken.outside_of_buffer(), found),
                     f"{step}: whether each read of '{temporary}' gets the same value afterwards")
-
-# }}}
 
 
 # {{{ of an argument: within one tile
@@ -175,7 +159,10 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
     """
     taken = _Step(before, after, array, buffer, step)
     [copy_out] = taken.of_copies(is_write=True)
-    found = [taken.outside_of_buffer(), _wrong_flow(taken, copy_out), _not_copied_out(taken, copy_out)]
+    stored = taken.elements(copy_out)
+    found = [taken.outside_of_buffer(), _wrong_flow(taken, copy_out), (
+        taken.of_points(a, a.domain.set.subtract(same_element(stored, taken.elements(a)).range()), "write",
+                        "is not stored after it") for a in taken.accesses if a.is_write)]
     if not before.obligations:              # else some dependence may be assumed, and does not bind
         found.append(_unbound(taken, copy_out))
     refuse_smallest(chain(*found), f"{step}: whether '{array}' holds the same values afterwards")
@@ -186,8 +173,10 @@ def _wrong_flow(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
     users, copies_in = taken.accesses, taken.of_copies(is_write=False)
     accesses = [*users, *copies_in, copy_out]
     elements = [taken.elements(a) for a in accesses]
+    paths = execution_paths(taken.before)
     # the copy-in writes the elements that it reads into the buffer, the copy-out reads them there
-    steps = [TimedAccess(own, a.is_write, is_must_write(a), (("at", _USER), *taken.time(a)))
+    steps = [TimedAccess(own, a.is_write, is_must_write(a),
+                         (("at", _USER), *timed(a, paths[a.statement], taken.tile).time))
              for a, own in zip(users, elements, strict=False)]
     loaded = elements[len(users):-1]
     steps += [TimedAccess(own, True, True, (("at", _COPY_IN),)) for own in loaded]
@@ -204,12 +193,6 @@ def _wrong_flow(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
             wanted.append(((accesses[i].statement, accesses[j].statement), relation))
     yield from taken.other_values(joined(wanted), relations_of(taken.after, taken.buffer, "flow"),
                                   doubt_of(taken.before, *users))
-
-
-def _not_copied_out(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
-    for write in (a for a in taken.accesses if a.is_write):
-        kept = same_element(taken.elements(copy_out), taken.elements(write)).range()
-        yield taken.of_points(write, write.domain.set.subtract(kept), "write", "is not stored after it")
 
 # }}}
 
@@ -239,7 +222,7 @@ def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refu
         pairs = without(same_element(load.relation, w.relation), known, (load.statement, w.statement))
         pairs = without(pairs.reverse(), known, (w.statement, load.statement)).reverse()
         yield Refusal(BrokenPairs(taken.after, load.statement, w.statement, pairs, taken.array, "anti",
-                                  element_of_source(load.subscript_relation)),
+                                  shared_element(taken.after, taken.array, "anti", load.statement, w.statement)),
                       f"{taken.name}: nothing would keep '{w.statement}' from writing what '{load.statement}' reads at "
                       "that moment.", after=taken.after, doubt=doubt_of(taken.after, load, w))
 

@@ -10,26 +10,27 @@ reads and writes, and the value of each flows to every later read.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import product
 from typing import TypeVar
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain, commute
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_to, analysis_domain, commute
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.kernel.dependence import Dependence, kind_of
+from loopkit.kernel.dependence import Dependence, kind_of, writing_ends
 from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Meeting, Path, meeting
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.limits import affordable, kept
-from loopkit.poly.relations import SharedLoop, cells, identity_on, in_time_order, same_element
+from loopkit.poly.limits import affordable, kept, kept_by_kernel
+from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, same_element
 from loopkit.poly.sets import Map, Set
 
 K = TypeVar("K")
@@ -42,12 +43,11 @@ Pair = tuple[str, str]
 FOLLOWING = 500_000
 
 
+@kept_by_kernel
 def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:
     """The dependences that bind *knl*, between its current instances."""
-    def binding() -> tuple[Dependence, ...]:
-        every = with_assumed(knl)
-        return tuple(d for d in every if not d.assumed) if knl.obligations else every
-    return kept(knl.memo, "dependences", binding)
+    every = with_assumed(knl)
+    return tuple(d for d in every if not d.assumed) if knl.obligations else every
 
 
 def with_assumed(knl: LoopKernel) -> tuple[Dependence, ...]:
@@ -105,11 +105,10 @@ def _in_order(knl: LoopKernel, where: Meeting, source: str, sink: str, pairs: Ma
 def _compute(knl: LoopKernel) -> Iterator[Dependence]:
     accumulators = {r.accumulator for r in knl.reductions.values()}
     patterns: dict[object, list[_Found]] = {}
-    alive: list[object] = []          # keeps the ids in pattern keys unique
-    for array, accesses in accesses_by_array(knl).items():
+    by_array = accesses_by_array(knl)   # keeps the ids in pattern keys unique
+    for array, accesses in by_array.items():
         if array in accumulators or array not in knl.written_names:
             continue
-        alive.append(accesses)
         of_value = array in knl.temporaries
         key = (of_value, *_pattern(knl, accesses))
         if key not in patterns:
@@ -304,11 +303,110 @@ def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
 
 def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:
     """Do the *sources* of *read* write every element of the array before *read*, which may read any?"""
-    extents = [e for e in array_shapes(knl)[read.array] if e is not None]
-    if len(extents) < len(read.subscripts) or not sources:
-        return False
+    written = [flow.reverse().apply_range(write.relation) for write, flow in sources]
     try:
-        return reaches_all([flow.reverse().apply_range(write.relation) for write, flow in sources], read.domain.set,
-                           extents, knl.assumptions)
+        return bool(sources) and reaches_all(written, read.domain.set, array_shapes(knl)[read.array], knl.assumptions)
     except NotAffineError:
         return False
+
+
+# {{{ assumed dependences
+
+# A refuted pair (unsafe=True) accesses one element in either order, so that its read may find any value. An undecided
+# pair (assume=) never accesses one element. Lowering and its checks rely on these claims alone.
+
+@kept_by_kernel
+def assumed_dependences(knl: LoopKernel, array: str) -> tuple[Dependence, ...]:
+    """The assumed dependences of the temporary *array*."""
+    return tuple(d for d in with_assumed(knl) if d.assumed and d.array == array) if knl.obligations else ()
+
+
+def without_assumed(knl: LoopKernel, array: str, source: str, sink: str, pairs: Map) -> Map:
+    """*pairs*, instances that access one element of the temporary *array*, without the assumed ones in either order."""
+    for d in assumed_dependences(knl, array):
+        if (d.source, d.sink) == (source, sink):
+            pairs = pairs.subtract(d.relation)
+        if (d.sink, d.source) == (source, sink):
+            pairs = pairs.subtract(d.relation.reverse())
+    return pairs
+
+
+def assumed_flows(knl: LoopKernel, array: str) -> Iterator[Dependence]:
+    """The assumed flows of the temporary *array* whose two instances access one element."""
+    for d in assumed_dependences(knl, array):
+        if d.exact and d.kind == "flow":
+            # a later step may have expanded the array, so that the two no longer share an element
+            for w, r in product(accesses_to(knl, d.source, array, is_write=True),
+                                accesses_to(knl, d.sink, array, is_write=False)):
+                both = d.relation.intersect(same_element(w.relation, r.relation))
+                if not both.is_empty():
+                    yield replace(d, relation=both)
+
+
+def clobbered_reads(knl: LoopKernel, array: str, statement: str) -> Set | None:
+    """The instances of *statement* that may read any value from *array*; ``None``: there are none.
+
+    Also ``None`` if *statement* reads *array* by several subscripts, as a dependence does not tell these apart.
+    """
+    reads = {a.subscripts for a in accesses_to(knl, statement, array, is_write=False)}
+    found = [d.relation.range() for d in assumed_dependences(knl, array)
+             if d.exact and d.kind == "flow" and d.sink == statement]
+    return reduce(Set.union, found) if found and len(reads) == 1 else None
+
+# }}}
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a dependence after the step: a statement that reads or writes the array.
+
+    :ivar move: the instances that were at this end before the step, to those of *statement*; ``None``: the same ones.
+    """
+
+    statement: str
+    is_write: bool
+    move: Map | None = None
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A dependence *d* before the step, and the dependence *after* the step from *source* to *sink*."""
+
+    d: Dependence
+    after: Dependence
+    source: End
+    sink: End
+
+    def origin(self, pairs: Map) -> Map:
+        """The instances of *d* that *pairs*, instances of *after*, replace."""
+        for end, apply in ((self.source, Map.apply_domain), (self.sink, Map.apply_range)):
+            pairs = pairs if end.move is None else apply(pairs, end.move.reverse())
+        return self.d.relation.intersect(pairs)
+
+    def on_one_element(self, knl: LoopKernel) -> Dependence:
+        """The dependence after the step to *knl*, between instances whose accesses at both ends are to one element."""
+        return replace(self.after, relation=self.after.relation.intersect(same_element(*(
+            accessed_elements(knl, end.statement, self.d.array, is_write=end.is_write)
+            for end in (self.source, self.sink)))))
+
+
+def moved_dependences(kernel: LoopKernel, arrays: Collection[str], ends: Callable[[Dependence, str, bool], list[End]]
+                      ) -> Iterator[Moved]:
+    """The dependences of *kernel*, with those of *arrays* moved to the ends that they have after the step.
+
+    :arg ends: the new ends for an end of a dependence: a statement, and whether the end is a write.
+    """
+    for d in with_assumed(kernel):
+        sources, sinks = (ends(d, s, w) if d.array in arrays else [End(s, w)]
+                          for s, w in zip((d.source, d.sink), writing_ends(d.kind), strict=True))
+        for a, b in product(sources, sinks):
+            if a.move is None and b.move is None:
+                yield Moved(d, d, a, b)
+            elif a.is_write or b.is_write:
+                yield Moved(d, replace(d, kind=kind_of(a.is_write, b.is_write), source=a.statement, sink=b.statement,
+                                       relation=carry(d.relation, a.move, b.move)), a, b)
+
+
+def accessed_elements(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> Map:
+    """The access relation of *statement* to *array*: its writes if *is_write*, else its reads."""
+    return reduce(Map.union, (a.relation for a in accesses_to(knl, statement, array, is_write=is_write)))

@@ -24,12 +24,12 @@ from loopkit.analysis.accesses import (
     expanded_expression,
     integer_names,
 )
-from loopkit.analysis.dependences import dependences, joined_relations
+from loopkit.analysis.dependences import relations_of
 from loopkit.analysis.shapes import reached_elements
 from loopkit.analysis.values_preserved import Flow, wrong_values
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest
 from loopkit.expr.dtypes import FLOAT64
-from loopkit.expr.mappers import children, head_of
+from loopkit.expr.mappers import alike, children
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
@@ -51,9 +51,9 @@ class _Step:
     name: str
     inames: Collection[str]
 
-    def of_points(self, s: Statement, points: Set, array: str, kind: str, what: str, a: Access | None = None
-                  ) -> Refusal:
-        """The refusal of *points* of *s*, at the access *a* to *array*."""
+    def of_points(self, s: Statement, points: Set, what: str, a: Access | None = None) -> Refusal:
+        """The refusal of *points* of *s*: of another value, or at the access *a* of an element without a value."""
+        array, kind = (s.written, "value") if a is None else (a.array, "missing")
         element, doubt = (None, None) if a is None else (element_of_sink(a.subscript_relation), doubt_of(self.after, a))
         return Refusal(BrokenPairs.of_points(self.after, s.id, s.id, points, array, kind, element),
                        f"{self.name}: {what}.", doubt=doubt)
@@ -89,24 +89,18 @@ def _refusals(step: _Step) -> Iterator[Refusal]:
             beyond[new.id] = analysis_domain(after, new).subtract(analysis_domain(before, own))
             for a in accesses_of(after, new):
                 if a.array in before.temporaries and a.array not in flows:
-                    flows[a.array] = _flow(after, a.array)
+                    flows[a.array] = relations_of(after, a.array)
                 yield from _outside(step, a, beyond[new.id], flows.get(a.array, {}))
     nodes = {r.accumulator: r for r in before.reductions.values()}
     for t, found in flows.items():
         yield from _combined_beyond(step, nodes[t], beyond) if t in nodes else _another_flow(step, found, t)
 
 
-def _flow(knl: LoopKernel, array: str) -> Flow:
-    return joined_relations(d for d in dependences(knl) if d.array == array and d.of_value)
-
-
-# {{{ each point that was there
-
 def _another_value(step: _Step, own: Statement, new: Statement) -> Iterator[Refusal]:
     """Refusals of the points of *own* at which *new* computes another value."""
     for wrong in _differing(expanded_expression(step.before, own), expanded_expression(step.after, new),
                             analysis_domain(step.before, own), integer_names(step.after, new)):
-        yield step.of_points(new, wrong.set, new.written, "value", f"'{new.id}' would compute something else")
+        yield step.of_points(new, wrong.set, f"'{new.id}' would compute something else")
 
 
 def _differing(old: Expression, new: Expression, points: InstanceSet, names: frozenset[str]) -> Iterator[InstanceSet]:
@@ -127,17 +121,12 @@ def _differing(old: Expression, new: Expression, points: InstanceSet, names: fro
             yield from _differing(old.then, new.then, holds, names)
             yield from _differing(old.else_, new.else_, points.subtract(holds), names)
             return
-    ours, theirs = children(old), children(new)
-    if type(old) is not type(new) or head_of(old) != head_of(new) or len(ours) != len(theirs) or not ours:
+    if not alike(old, new):
         yield points
     else:
-        for a, b in zip(ours, theirs, strict=True):
+        for a, b in zip(children(old), children(new), strict=True):
             yield from _differing(a, b, points, names)
 
-# }}}
-
-
-# {{{ what is read at the new points
 
 def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterator[Refusal]:
     """Refusals of elements without a value, or outside of the array, at access *a*; *beyond*: the new instances."""
@@ -146,8 +135,7 @@ def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterato
     if a.array in after.temporaries:
         bad = outside(a.relation, after.temporaries[a.array].shape or (), after.assumptions)
         if bad is not None:
-            yield step.of_points(new, bad, a.array, "missing",
-                                 f"'{new.id}' would access an element outside of '{a.array}'", a)
+            yield step.of_points(new, bad, f"'{new.id}' would access an element outside of '{a.array}'", a)
         if a.is_write:
             return
         missing = (beyond if a.domain is analysis_domain(after, new) else beyond.intersect(a.domain)).set
@@ -156,20 +144,15 @@ def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterato
     else:
         reads = [b for b in accesses_by_array(before)[a.array] if not b.is_write]
         missing = read_beyond(a.relation, reached_elements(before, reads))
-    yield step.of_points(new, missing, a.array, "missing",
-                         f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
+    yield step.of_points(new, missing, f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
 
-# }}}
-
-
-# {{{ readers that were there
 
 def _another_flow(step: _Step, found: Flow, array: str) -> Iterator[Refusal]:
     """Refusals of reads that were there and get another value."""
     before = step.before
     now = {pair: relation.intersect_range(analysis_domain(before, before.statement_by_id[pair[1]]).set)
            for pair, relation in found.items()}
-    wrong = list(wrong_values(_flow(before, array), now))
+    wrong = list(wrong_values(relations_of(before, array), now))
     # a lost value has a wrong one in its place
     for w in [w for w in wrong if not w.is_lost] or wrong:
         source, sink = (before.statement_by_id[s] for s in (w.source, w.sink))
@@ -221,5 +204,3 @@ def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int
         case _:
             return None
     return value if value is not None and abs(value) <= _EXACT else None
-
-# }}}

@@ -1,7 +1,7 @@
 """Sequential loops that the host can run: launches in each iteration keep cross-block dependences."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from loopkit.analysis.accesses import data_params, origin
 from loopkit.analysis.dependences import shared_loops
@@ -74,8 +74,7 @@ def why_not_on_host(knl: LoopKernel, loop: Path) -> str | None:
     return None
 
 
-def _loops(knl: LoopKernel, statement: str, loops: Sequence[str]) -> Iterator[Path]:
+def _loops(knl: LoopKernel, statement: str, loops: Sequence[str]) -> list[Path]:
     """The paths to *loops*, the outermost ones around *statement*."""
     path = execution_paths(knl)[statement]
-    ends = [i + 1 for i, step in enumerate(path) if step.iname is not None]
-    yield from (path[:end] for end in ends[:len(loops)])
+    return [path[:i + 1] for i, step in enumerate(path) if step.iname is not None][:len(loops)]

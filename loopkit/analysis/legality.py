@@ -16,10 +16,10 @@ from loopkit.analysis.accesses import data_params, why_undecided
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.host_loops import not_separable, obstacle
-from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.analysis.ranges import constant_range, with_known_sizes
 from loopkit.analysis.values_preserved import clobbered_flows
-from loopkit.analysis.witnesses import Violation, smallest_violation, witness_of
+from loopkit.analysis.witnesses import Violation, smallest_violation
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import update_of
 from loopkit.kernel.dependence import Dependence
@@ -28,15 +28,15 @@ from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, VecTag, is_parallel
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
-from loopkit.poly.limits import kept
-from loopkit.poly.pieces import in_plain_bounds
+from loopkit.poly.limits import kept, kept_by_kernel
 from loopkit.poly.relations import (
     equal_coordinates,
+    in_one_iteration,
     joined_by_chains,
     out_of_time_order,
     smaller_coordinates,
 )
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.sets import InstanceSet, Map, in_plain_bounds
 
 #: The inames on each axis of the grid or of the block, outermost first.
 OnAxes = dict[int, tuple[str, ...]]
@@ -80,7 +80,7 @@ def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
     if any((x in source) != (x in sink) for x in axes):
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-    apart, places = not_to_later_blocks(knl, d), _places(knl, d)
+    apart, places = not_to_later_blocks(knl, d), _places_on(knl, source, sink, axes)
     if places is not None:                  # else any two may be in different blocks
         apart = apart.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
@@ -115,21 +115,14 @@ def _in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
     if d.source != d.sink or d.reorderable:
         return None
     inames = knl.statement_by_id[d.source].inames
-    elements = [x for x in inames if isinstance(knl.tags.get(x), VecTag)]
-    if not elements:
+    others = [x for x in inames if not isinstance(knl.tags.get(x), VecTag)]
+    if len(others) == len(inames):
         return None
-    others = [x for x in inames if x not in elements]
     sequential = [x for x in others if not is_parallel(knl.tags.get(x))]
-    pairs = _agreeing(d.relation, inames, sequential)
+    pairs = in_one_iteration(d.relation, shared_loops(knl, d.source, d.sink, sequential))
     if d.kind != "flow":
-        pairs = pairs.subtract(_agreeing(d.relation, inames, others))
+        pairs = pairs.subtract(in_one_iteration(d.relation, shared_loops(knl, d.source, d.sink, others)))
     return None if pairs.is_empty() else pairs
-
-
-def _agreeing(relation: Map, inames: tuple[str, ...], chosen: Sequence[str]) -> Map:
-    """The pairs of *relation* that agree in *chosen*."""
-    values = list(map(p.Variable, chosen))
-    return relation.intersect(equal_coordinates(inames, values, inames, values))
 
 
 def is_between_blocks(knl: LoopKernel, d: Dependence) -> bool:
@@ -159,33 +152,31 @@ def to_later_blocks(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
 
 def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> OnAxes:
     """The *inames* on each axis of *kind*, outermost first, as their loops nest."""
-    result: dict[int, tuple[str, ...]] = {}
-    for x in sorted(inames, key=packing_order(knl).__getitem__) if len(inames) > 1 else inames:
-        tag = knl.tags.get(x)
-        if isinstance(tag, kind):
-            assert isinstance(tag, GroupTag | LocalTag)
-            result[tag.axis] = (*result.get(tag.axis, ()), x)
+    result: OnAxes = {}
+    own = [x for x in inames if isinstance(knl.tags.get(x), kind)]
+    for x in sorted(own, key=packing_order(knl).__getitem__) if len(own) > 1 else own:
+        tag = knl.tags[x]
+        assert isinstance(tag, GroupTag | LocalTag)
+        result[tag.axis] = (*result.get(tag.axis, ()), x)
     return result
 
 
+@kept_by_kernel
 def packing_order(knl: LoopKernel) -> Mapping[str, int]:
     """The position of each iname among those that share an axis: one order for all statements, after that of the
     loops.
     """
     if knl.whole is not None:
         return knl.whole.packing_order
-
-    def places() -> dict[str, int]:
-        order: list[str] = []
-        for path in knl.paths.values():
-            place = 0
-            for x in (step.iname for step in path if step.iname is not None):
-                if x not in order:
-                    order.insert(place, x)
-                place = order.index(x) + 1
-        order += [x for x in knl.inames if x not in order]
-        return {x: i for i, x in enumerate(order)}
-    return kept(knl.memo, "packing_order", places)
+    order: list[str] = []
+    for path in knl.paths.values():
+        place = 0
+        for x in loops_of(path):
+            if x not in order:
+                order.insert(place, x)
+            place = order.index(x) + 1
+    order += [x for x in knl.inames if x not in order]
+    return {x: i for i, x in enumerate(order)}
 
 
 def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]] | None:
@@ -222,46 +213,41 @@ def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
     return kept(knl.memo.setdefault("packed_coordinate", {}), tuple(inames), packed)
 
 
+@kept_by_kernel
 def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
     """The least value of *iname* over all its statements, and its extent if that is constant, else 0."""
     if knl.whole is not None and iname in knl.whole.ranges:
         return knl.whole.ranges[iname]
-
-    def found() -> tuple[Expression, int]:
-        domains = _domains_of(knl, iname)
-        if not domains:
-            return 0, 1                     # no instances: any range will do
-        lows, highs = zip(*(constant_range(knl, d, iname) for d in domains), strict=True)
-        if None in lows:
-            return first_value(iname_span(knl, iname), knl.assumptions), 0
-        return min(lows), 0 if None in highs else max(highs) - min(lows) + 1
-    return kept(knl.memo.setdefault("iname_range", {}), iname, found)
+    domains = _domains_of(knl, iname)
+    if not domains:
+        return 0, 1                         # no instances: any range will do
+    lows, highs = zip(*(constant_range(knl, d, iname) for d in domains), strict=True)
+    if None in lows:
+        return first_value(iname_span(knl, iname), knl.assumptions), 0
+    return min(lows), 0 if None in highs else max(highs) - min(lows) + 1
 
 
+@kept_by_kernel
 def iname_extent(knl: LoopKernel, iname: str) -> Expression:
     """The extent of *iname* over all its statements, counted from its least value, as an expression in the parameters.
     """
-    def extent() -> Expression:
-        low, constant = iname_range(knl, iname)
-        return constant or extent_from(iname_span(knl, iname), low, knl.assumptions)
-    return kept(knl.memo.setdefault("iname_extent", {}), iname, extent)
+    low, constant = iname_range(knl, iname)
+    return constant or extent_from(iname_span(knl, iname), low, knl.assumptions)
 
 
+@kept_by_kernel
 def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
     """The values of *iname* over all its statements, or a polyhedron around them, by which axes are sized."""
-    def span() -> InstanceSet:
-        found = [d.onto((iname,)) for d in _domains_of(knl, iname)]
-        every = reduce(InstanceSet.union, found) if found \
-            else InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))
-        return every.named(in_plain_bounds(every.set, knl.assumptions))
-    return kept(knl.memo.setdefault("iname_span", {}), iname, span)
+    found = [d.onto((iname,)) for d in _domains_of(knl, iname)]
+    every = reduce(InstanceSet.union, found) if found \
+        else InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))
+    return every.named(in_plain_bounds(every.set, knl.assumptions))
 
 
 def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
     """The distinct instance sets, not empty, of the statements with *iname*, without bounds that depend on data."""
     found = {id(s.domain): s.domain for s in knl.statements if iname in s.inames}
-    return [d.without_params(data) if (data := data_params(knl, d)) else d
-            for d in found.values() if not with_known_sizes(knl, d).is_empty()]
+    return [d.without_params(data_params(knl, d)) for d in found.values() if not with_known_sizes(knl, d).is_empty()]
 
 
 def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
@@ -339,15 +325,16 @@ def _assumed(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str
     for v in found:
         d = v.dependence
         what = "value may be lost" if v.reason == "lost" else "order does not matter"
-        claim = (f"this {what}: {witness_of(knl, v)}" if d.exact
+        claim = (f"this {what}: {v.witness(knl)}" if d.exact
                  else f"'{d.source}' and '{d.sink}' never meet on '{d.array}' against their order")
         obligations[Obligation(step, claim, None if d.exact else assume)] = None
-    broken = _broken_pairs(found)
 
     def bound(known: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
         for d in known:
             relation = d.relation
-            for pairs in next((own for other, own in broken if other == d), ()):
+            # found by comparison, as isl's relations change their hashes while they are compared
+            own = next((v.dependence for v in found if v.dependence == d), None)
+            for pairs in (v.pairs for v in found if v.dependence is own):
                 relation = relation.subtract(pairs)
                 if d.of_value:
                     # an order that only assumed pairs imply is assumed with them
@@ -359,21 +346,6 @@ def _assumed(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str
                 yield replace(d, relation=relation)
     new = tuple(o for o in obligations if o not in knl.obligations)
     return with_dependences(knl, bound, obligations=(*knl.obligations, *new))
-
-
-def _broken_pairs(found: Sequence[Violation]) -> list[tuple[Dependence, list[Map]]]:
-    """Each broken dependence once, with the pairs that *found* breaks.
-
-    A list and no mapping, as isl's relations change their hashes while they are compared.
-    """
-    result: list[tuple[Dependence, list[Map]]] = []
-    for v in found:
-        known, own = next((x for x in result if x[0] == v.dependence), (None, []))
-        if known is None:
-            result.append((v.dependence, [v.pairs]))
-        elif known is v.dependence:
-            own.append(v.pairs)
-    return result
 
 
 def _clobbered(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violation]:

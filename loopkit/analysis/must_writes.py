@@ -41,14 +41,13 @@ def _implied(knl: LoopKernel, accesses: Sequence[Access], may: Mapping[int, Flag
     """May-writes that happen in every iteration in which a read happens, as the read is under the same flags."""
     for i, flags in may.items():
         writer = knl.statement_by_id[accesses[i].statement]
-        setters = [_writer(knl, flag, writer) for flag in flags]
-        shared = [x for x in writer.inames if any(s is not None and x in s.inames for s in setters)]
+        setters = {flag: _setter(knl, flag, writer) for flag in flags}
+        shared = [x for x in writer.inames if any(s is not None and x in s.inames for s in setters.values())]
         for j, read in enumerate(accesses):
             reader = knl.statement_by_id[read.statement]
             # the read runs only if all of the flags hold, each set in the same iteration
             if not read.is_write and flags <= _conditions(knl, reader) \
-                    and all(_is_flag(knl, flag, reader) for flag in flags) \
-                    and all(s is _writer(knl, flag, reader) for flag, s in zip(flags, setters, strict=True)):
+                    and all(s is not None and s is _setter(knl, flag, reader) for flag, s in setters.items()):
                 yield JointMustWrite((i,), j, tuple((writer.inames.index(x), reader.inames.index(x)) for x in shared))
 
 
@@ -85,27 +84,25 @@ def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
         and set(meeting(knl.paths[a.statement], knl.paths[b.statement]).loops) == set(loops)
 
 
-def _flags(knl: LoopKernel, write: Access) -> frozenset[Expression]:
+def _flags(knl: LoopKernel, write: Access) -> Flags:
     """The conditions of *write* if all are flags, else none."""
     statement = knl.statement_by_id[write.statement]
     conditions = frozenset(c for predicate in statement.predicates for c in _conjuncts(predicate))
-    if data_params(knl, statement.domain) or not all(_is_flag(knl, c, statement) for c in conditions):
+    if data_params(knl, statement.domain) or any(_setter(knl, c, statement) is None for c in conditions):
         return frozenset()
     return conditions
 
 
 def _conditions(knl: LoopKernel, user: Statement) -> frozenset[Expression]:
     """The conditions that hold where *user* runs: its predicates, and the conjuncts to which its flags were set."""
-    found: dict[Expression, None] = {}
+    found: set[Expression] = set()
     waiting = [c for predicate in user.predicates for c in _conjuncts(predicate)]
     while waiting:
         condition = waiting.pop()
-        if condition in found:
-            continue
-        found[condition] = None
-        writer = _writer(knl, condition, user)
-        if writer is not None and not isinstance(condition, p.LogicalNot) and _is_flag(knl, condition, user):
-            waiting += [c for c in _conjuncts(writer.expression) if _is_flag(knl, c, writer)]
+        if condition not in found and not isinstance(condition, p.LogicalNot) \
+                and (setter := _setter(knl, condition, user)) is not None:
+            waiting += [c for c in _conjuncts(setter.expression) if _setter(knl, c, setter) is not None]
+        found.add(condition)
     return frozenset(found)
 
 
@@ -115,27 +112,24 @@ def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
     return (condition,)
 
 
-def _is_flag(knl: LoopKernel, condition: Expression, user: Statement) -> bool:
-    """Is *condition* a flag: did one statement set the element of a temporary before *user*, in the same iteration?"""
-    writer = _writer(knl, condition, user)
-    if writer is None or data_params(knl, writer.domain) or not set(writer.predicates) <= set(user.predicates):
-        return False
-    where = meeting(knl.paths[writer.id], knl.paths[user.id])
-    return where.before and set(writer.inames) <= set(where.loops) \
-        and (user.domain is writer.domain or user.domain.onto(writer.inames).is_subset(writer.domain))
-
-
-def _writer(knl: LoopKernel, condition: Expression, user: Statement) -> Statement | None:
-    """The only writer, in the loops around *user*, of the temporary's element that *condition* is or negates."""
+def _setter(knl: LoopKernel, condition: Expression, user: Statement) -> Statement | None:
+    """The statement that set the flag *condition*, an element of a temporary or its negation, before *user* in the same
+    iteration; ``None``: there is not one.
+    """
     cell = condition.child if isinstance(condition, p.LogicalNot) else condition
     variable = cell.aggregate if isinstance(cell, p.Subscript) else cell
     if not isinstance(variable, p.Variable) or variable.name not in knl.temporaries:
         return None
     writer = _only_writer(knl, variable.name, user)
-    if writer is None or writer.assignee != cell:
-        return None
     # the values in the subscripts must not change between writer and user
-    return writer if variables(cell) <= {variable.name, *writer.inames, *knl.value_params} else None
+    if writer is None or writer.assignee != cell or data_params(knl, writer.domain) \
+            or not variables(cell) <= {variable.name, *writer.inames, *knl.value_params} \
+            or not set(writer.predicates) <= set(user.predicates):
+        return None
+    where = meeting(knl.paths[writer.id], knl.paths[user.id])
+    is_set = where.before and set(writer.inames) <= set(where.loops) \
+        and (user.domain is writer.domain or user.domain.onto(writer.inames).is_subset(writer.domain))
+    return writer if is_set else None
 
 
 def _only_writer(knl: LoopKernel, name: str, user: Statement) -> Statement | None:

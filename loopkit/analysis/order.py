@@ -1,17 +1,20 @@
-"""The order in which statement instances run, as far as it is sequential."""
+"""The order in which statement instances run, as far as it is sequential, and the loops that a step moved in it."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import InameTag, VecTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Meeting, Path, Seq, Tree, meeting, nest, paths, seq
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept_by_kernel
 
 
+@kept_by_kernel
 def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
     """The path to each statement through its *sequential* loops."""
-    return kept(knl.memo, "execution_paths", lambda: paths(sequential(knl.tree, knl.tags)) if knl.tags else knl.paths)
+    return paths(sequential(knl.tree, knl.tags)) if knl.tags else knl.paths
 
 
 def sequential(tree: Tree, tags: Mapping[str, InameTag], innermost: tuple[str, ...] = ()) -> Tree:
@@ -40,3 +43,68 @@ def meeting_of(paths: Mapping[str, Path], source: str, sink: str) -> Meeting:
 def loops_of(path: Path) -> tuple[str, ...]:
     """The inames of the loops on *path*, outermost first."""
     return tuple(step.iname for step in path if step.iname is not None)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The changes of the loops around the statements of two kernels.
+
+    :ivar sunk: pairs of inames ``(x, y)``: around some statement the loop over *x* was outside that over *y*, and is
+        inside now.
+    :ivar order: the inames of *sunk* around one statement as they nest now, outermost first.
+    :ivar distributed: inames whose loop became several, each with the first statement of the second loop.
+    """
+
+    sunk: tuple[tuple[str, str], ...] = ()
+    order: tuple[str, ...] = ()
+    distributed: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.sunk or self.distributed)
+
+    def beside(self, given: Collection[tuple[str, str]]) -> Moves:
+        """These without the pairs that now nest as in *given*, the outer iname first."""
+        return replace(self, sunk=tuple((x, y) for x, y in self.sunk if (y, x) not in given))
+
+    def __str__(self) -> str:
+        inside: dict[str, list[str]] = {}
+        for x, y in self.sunk:
+            inside.setdefault(x, []).append(y)
+        parts = [f"{x} moved inside {', '.join(around)}" for x, around in inside.items()]
+        return ", ".join([*parts, *([f"{' and '.join(self.distributed)} distributed"] if self.distributed else [])])
+
+
+def moves(before: LoopKernel, after: LoopKernel) -> Moves:
+    """The changes of the sequential loops of *before* in *after*.
+
+    Parallel loops do not count; ``ilp`` and ``vec`` loops count as innermost, wherever their nodes are.
+    """
+    if before.tree is after.tree and before.tags == after.tags:
+        return Moves()
+    old, new = execution_paths(before), execution_paths(after)
+    inner = {x for knl in (before, after) for x, tag in knl.tags.items() if is_innermost(tag)}
+    common = [s for s in old if s in new]
+    sunk: dict[tuple[str, str], None] = {}
+    order: tuple[str, ...] = ()
+    for s in common:
+        loops = [x for x in loops_of(old[s]) if x not in inner]
+        now = {x: place for place, x in enumerate(loops_of(new[s]))}
+        pairs = [(x, y) for x, y in combinations(loops, 2) if x in now and y in now and now[x] > now[y]]
+        sunk.update(dict.fromkeys(pairs))
+        order = order or tuple(x for x in now if any(x in pair for pair in pairs))
+    return Moves(tuple(sunk), order, _distributed(old, new, common, inner))
+
+
+def _distributed(old: Mapping[str, Path], new: Mapping[str, Path], common: list[str], inner: set[str]
+                 ) -> dict[str, str]:
+    """The inames whose loop became several loops, each with the first statement of the second one."""
+    became: dict[Path, Path] = {}
+    found: dict[str, str] = {}
+    for s in common:
+        places = {step.iname: new[s][:i + 1] for i, step in enumerate(new[s])}
+        for i, step in enumerate(old[s]):
+            x = step.iname
+            if x is not None and x in places and x not in inner and \
+                    became.setdefault(old[s][:i + 1], places[x]) != places[x]:
+                found.setdefault(x, s)
+    return found

@@ -8,7 +8,7 @@ from pymbolic.typing import Expression
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError, subtract
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept, kept_by_kernel
 from loopkit.poly.sets import InstanceSet, Set, equalities
 
 #: No parameter of a kernel is called so.
@@ -34,11 +34,10 @@ def with_known_sizes(knl: LoopKernel, domain: InstanceSet) -> InstanceSet:
     return both[1]
 
 
+@kept_by_kernel
 def known_sizes(knl: LoopKernel) -> Set:
     """The equalities of sizes, and no other constraints, that the assumptions imply."""
-    if knl.whole is not None:
-        return knl.whole.known_sizes
-    return kept(knl.memo, "known_sizes", lambda: equalities(knl.assumptions))
+    return equalities(knl.assumptions) if knl.whole is None else knl.whole.known_sizes
 
 
 def known_value(knl: LoopKernel, expr: Expression) -> Expression:

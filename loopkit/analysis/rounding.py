@@ -1,7 +1,7 @@
 """Accumulation length: the number of roundings in an output, by the length of reductions and recurrences."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, data_params
@@ -21,15 +21,13 @@ def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
     total = 0
     for node in knl.reductions.values():
         for update in map(knl.statement, node.updates):
-            total += prod(_extents(knl, update, tuple(x for x in node.inames if x in update.inames), sizes))
+            total += prod(_extents(knl, update, [x for x in node.inames if x in update.inames], sizes))
     sources = _sources(knl)
     for statement in knl.statements:
         if statement.reduction is None and statement.written in _reached(sources[statement.written], sources):
             kept = _kept_inames(knl, statement)
-            if kept is None:
-                total += sum(_extents(knl, statement, statement.inames, sizes))
-            else:
-                total += prod(_extents(knl, statement, tuple(x for x in statement.inames if x not in kept), sizes))
+            lengths = _extents(knl, statement, [x for x in statement.inames if x not in (kept or ())], sizes)
+            total += sum(lengths) if kept is None else prod(lengths)
     return max(total, 1)
 
 
@@ -43,12 +41,10 @@ def index_names(knl: LoopKernel) -> frozenset[str]:
     return frozenset(_reached(found, through) & knl.array_args.keys())
 
 
-def _extents(knl: LoopKernel, statement: Statement, inames: tuple[str, ...], sizes: Mapping[str, int]
-             ) -> tuple[int, ...]:
+def _extents(knl: LoopKernel, statement: Statement, inames: Sequence[str], sizes: Mapping[str, int]) -> list[int]:
     domain = analysis_domain(knl, statement)
-    fallback = max(sizes.values(), default=1)
     found = extents(domain.set, [domain.inames.index(x) for x in inames], sizes)
-    return tuple(fallback if e is None else e for e in found)
+    return [max(sizes.values(), default=1) if e is None else e for e in found]
 
 
 def _kept_inames(knl: LoopKernel, statement: Statement) -> frozenset[str] | None:

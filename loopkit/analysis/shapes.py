@@ -1,19 +1,24 @@
 """Shapes of arrays: as declared, or as the accesses need them."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.constructors import specialized
 from loopkit.analysis.ranges import known_value
 from loopkit.errors import ShapeError
-from loopkit.kernel.data import GlobalArg, TemporaryVariable
+from loopkit.expr.mappers import subexpressions, variables
+from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
-from loopkit.poly.elements import axis_extent, constant_extent, missed, reached_within
-from loopkit.poly.limits import affordable, kept
-from loopkit.poly.sets import Set
+from loopkit.poly.elements import axis_extent, constant_extent, leaves_a_margin, missed, outside, reached_within
+from loopkit.poly.limits import affordable, kept_by_kernel
+from loopkit.poly.sets import Set, range_from
 
 #: isl's budget, in operations, for deciding whether an output is written everywhere.
 COVERING = 500_000
@@ -25,6 +30,7 @@ Shape = tuple[Expression | None, ...]
 MOST_CONSTANT = 12288
 
 
+@kept_by_kernel
 def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     """The shape of every array argument and temporary: declared, or the smallest that holds all accesses.
 
@@ -36,10 +42,6 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
 
     :raises ShapeError: an array is subscripted with different numbers of subscripts.
     """
-    return kept(knl.memo, "array_shapes", lambda: _shapes(knl))
-
-
-def _shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     by_array = accesses_by_array(knl)
     cache: dict[object, Expression | None] = {}
     shapes: dict[str, Shape] = {}
@@ -70,24 +72,21 @@ def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Acce
 
 def _inferred(knl: LoopKernel, accesses: Sequence[Access], cache: dict[object, Expression | None],
               temporary: bool) -> Shape:
+    rank = len(accesses[0].subscripts)
+    if not all(a.affine for a in accesses):
+        return (None,)*rank
     extents: list[Expression | None] = []
-    for axis in range(len(accesses[0].subscripts)):
-        extent = _extent(knl, accesses, axis, cache)
+    for axis in range(rank):
+        uses = [(a.domain, a.subscripts[axis]) for a in accesses]
+        key = tuple(sorted({(id(domain), subscript) for domain, subscript in uses}, key=repr))
+        if key not in cache:
+            cache[key] = axis_extent(uses, knl.assumptions)
+        extent = cache[key]
         if temporary and extent is not None and not isinstance(extent, int):
-            most = constant_extent([(a.domain, a.subscripts[axis]) for a in accesses])
+            most = constant_extent(uses)
             extent = most if most is not None and most <= MOST_CONSTANT else extent
         extents.append(extent)
     return tuple(extents)
-
-
-def _extent(knl: LoopKernel, accesses: Sequence[Access], axis: int,
-            cache: dict[object, Expression | None]) -> Expression | None:
-    if not all(a.affine for a in accesses):
-        return None
-    key = tuple(sorted({(id(a.domain), a.subscripts[axis]) for a in accesses}, key=repr))
-    if key not in cache:
-        cache[key] = axis_extent([(a.domain, a.subscripts[axis]) for a in accesses], knl.assumptions)
-    return cache[key]
 
 
 def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:
@@ -95,22 +94,21 @@ def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:
     return {a.name: a.shape_like for a in knl.array_args.values() if a.shape_like is not None}
 
 
-def filled_outputs(knl: LoopKernel) -> frozenset[str]:
+@kept_by_kernel
+def fully_written_outputs(knl: LoopKernel) -> frozenset[str]:
     """The array arguments of which the kernel writes every element, for all sizes and data.
 
     Leaves out an array if isl's budget ends before it is decided; such an output is initialized with zeros.
     """
-    return kept(knl.memo, "filled_outputs", lambda: frozenset(
-        name for name in knl.array_args if name in knl.written_names and _filled(knl, name)))
+    return frozenset(name for name in knl.array_args if name in knl.written_names and _filled(knl, name))
 
 
 def _filled(knl: LoopKernel, name: str) -> bool:
     writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.affine and a.must]
-    extents = [e for e in array_shapes(knl)[name] if e is not None]
-    if not writes or len(extents) != len(array_shapes(knl)[name]):
-        return False
+    shape = array_shapes(knl)[name]
     try:
-        return affordable(lambda: missed(writes, extents, knl.assumptions) is None, otherwise=False, budget=COVERING)
+        return bool(writes) and affordable(lambda: missed(writes, shape, knl.assumptions) is None, otherwise=False,
+                                           budget=COVERING)
     except NotAffineError:
         return False
 
@@ -124,3 +122,69 @@ def reached_elements(knl: LoopKernel, accesses: Sequence[Access]) -> Set:
     declared = knl.array_args[name].shape if name in knl.array_args else knl.temporaries[name].shape
     shape = array_shapes(knl)[name] if declared is None else (None,)
     return reached_within([a.relation for a in accesses], shape, knl.assumptions)
+
+
+def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
+    """*knl* with each output that leaves a margin bound to an input accessed by the same inames, axis by axis."""
+    by_array = accesses_by_array(knl)
+    # the inames in each subscript
+    patterns = {name: {tuple(variables(s) & set(a.domain.inames) for s in a.subscripts)
+                       for a in by_array.get(name, ()) if a.affine} for name in knl.array_args}
+
+    def like(arg: GlobalArg) -> str | None:
+        if arg.name not in knl.written_names or arg.shape is not None or len(patterns[arg.name]) != 1:
+            return None
+        margin = any(leaves_a_margin(a.domain, s) for a in by_array[arg.name] if a.affine for s in a.subscripts)
+        if any(not a.is_write for a in by_array[arg.name]):
+            return None
+        return next((other for other in sorted(knl.array_args)
+                     if other not in knl.written_names and knl.array_args[other].shape is None
+                     and patterns[other] == patterns[arg.name] and (margin or elements(other) == elements(arg.name))
+                     and holds(other, by_array[arg.name])), None)
+
+    def elements(name: str) -> set[object]:
+        return {a.subscripts for a in by_array.get(name, ())}
+
+    def holds(other: str, accesses: Sequence[Access]) -> bool:
+        shape = array_shapes(knl)[other]
+        return all(a.affine and outside(a.relation, shape, knl.assumptions) is None for a in accesses)
+    return specialized(knl, arguments=tuple(
+        replace(a, shape_like=like(a)) if isinstance(a, GlobalArg) else a for a in knl.arguments))
+
+
+def with_sizes_nonnegative(knl: LoopKernel) -> LoopKernel:
+    """*knl* with the assumption that a size is not negative if it is an array's extent or has an unsigned dtype."""
+    extents = {e.name for shape in array_shapes(knl).values() for e in shape if isinstance(e, p.Variable)}
+    unsigned = {a.name for a in knl.arguments if isinstance(a, ValueArg) and a.dtype is not None
+                and np.dtype(a.dtype).kind == "u"}
+    if unsigned:
+        subscripts = (i for found in accesses_by_array(knl).values() for a in found for i in a.subscripts)
+        extents |= unsigned & frozenset().union(*(s.domain.params for s in knl.statements), *map(variables, subscripts))
+    assumptions = knl.assumptions
+    for name in sorted(extents & knl.value_params):
+        assumptions = assumptions.intersect(range_from(name, 0))
+    return specialized(knl, assumptions=assumptions)
+
+
+def with_inferred_shapes(knl: LoopKernel) -> LoopKernel:
+    """*knl* with the inferred shapes of its array arguments stored: later steps may give accesses a form that hides
+    them.
+    """
+    shapes = array_shapes(knl)
+    return specialized(knl, arguments=tuple(
+        replace(a, inferred=shapes.get(a.name)) if isinstance(a, GlobalArg) and a.shape is None else a
+        for a in knl.arguments))
+
+
+def without_inferred_shapes(arguments: Iterable[Argument], *, but_linear: bool = False) -> tuple[Argument, ...]:
+    """*arguments* without inferred shapes, to infer them again with more facts about sizes.
+
+    :arg but_linear: keep extents without cases and quotients, as no fact makes them simpler.
+    """
+    return tuple(replace(a, inferred=None) if isinstance(a, GlobalArg) and a.inferred is not None
+                 and not (but_linear and all(map(_is_linear, a.inferred))) else a for a in arguments)
+
+
+def _is_linear(extent: Expression | None) -> bool:
+    return extent is None or not any(isinstance(e, p.Min | p.Max | p.If | p.FloorDiv | p.Remainder)
+                                     for e in subexpressions(extent))

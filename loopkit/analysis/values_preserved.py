@@ -10,8 +10,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loopkit.analysis.accesses import Access, accesses_by_array
-from loopkit.analysis.assumed_dependences import assumed_flows, clobbered_reads, without_assumed
-from loopkit.analysis.dependences import Pair, dependences, in_order, joined, timed
+from loopkit.analysis.dependences import (
+    Pair,
+    assumed_flows,
+    clobbered_reads,
+    dependences,
+    in_order,
+    joined,
+    timed,
+    without_assumed,
+)
 from loopkit.analysis.must_writes import joint_must_writes
 from loopkit.analysis.order import execution_paths
 from loopkit.kernel.dependence import Dependence
@@ -95,16 +103,11 @@ def clobbered_values(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
     array = ends[0].array if ends else ""
     for wrong in wrong_values(wanted, found, updates):
         if trusting and knl.obligations:
-            wrong = replace(wrong, pairs=_not_assumed(knl, array, wrong))
+            pairs = without_assumed(knl, array, wrong.source, wrong.sink, wrong.pairs)
+            clobbered = None if wrong.is_lost else clobbered_reads(knl, array, wrong.sink)
+            wrong = replace(wrong, pairs=pairs if clobbered is None else pairs.subtract_range(clobbered))
         if not wrong.pairs.is_empty():
             yield wrong
-
-
-def _not_assumed(knl: LoopKernel, array: str, wrong: WrongValue) -> Map:
-    """The *wrong* pairs that no assumed dependence allows."""
-    pairs = without_assumed(knl, array, wrong.source, wrong.sink, wrong.pairs)
-    clobbered = None if wrong.is_lost else clobbered_reads(knl, array, wrong.sink)
-    return pairs if clobbered is None else pairs.subtract_range(clobbered)
 
 
 def clobbered_flows(knl: LoopKernel, array: str, assumed: Sequence[Dependence]) -> Iterator[tuple[Dependence, Map]]:

@@ -18,7 +18,7 @@ from loopkit.kernel.dependence import Dependence, writing_ends
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.limits import kept
-from loopkit.poly.relations import SmallestPair, element_at, pairs_in_order, points_as_pairs, smallest_pair
+from loopkit.poly.relations import SmallestPair, element_at, pairs_in_order, smallest_pair
 from loopkit.poly.sets import Map, Set, range_from
 
 #: The key by which pairs of instances are compared.
@@ -40,7 +40,11 @@ def element_of_source(relation: Map) -> Element:
 
 def shared_element(knl: LoopKernel, array: str, kind: str, source: str, sink: str) -> Element:
     """The element of *array* that two instances of statements of *knl* both access."""
-    return lambda params, first, second: witness_at(knl, array, kind, params, (source, first), (sink, second)).element
+    def element(params: dict[str, int], first: dict[str, int], second: dict[str, int]) -> tuple[int, ...] | None:
+        own, other = (_elements(knl, s, at, array, is_write, params) for s, at, is_write in zip(
+            (source, sink), (first, second), writing_ends(kind), strict=True))
+        return next((e for e in own if e in other), None)
+    return element
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class BrokenPairs:
     def of_points(cls, knl: LoopKernel, source: str, sink: str, points: Set, array: str, kind: str = "missing",
                   element: Element | None = None) -> BrokenPairs:
         """Single instances of *sink* that have no value from *source*."""
-        return cls(knl, source, sink, points_as_pairs(points), array, kind, element, alone=True)
+        return cls(knl, source, sink, Map.from_range(points), array, kind, element, alone=True)
 
     @property
     def smallest(self) -> SmallestPair:
@@ -157,6 +161,9 @@ class Violation:
         """Is each of the pairs really broken?"""
         return self.dependence.exact and self.placed
 
+    def witness(self, knl: LoopKernel) -> Witness:
+        return self.broken(knl).witness
+
     def broken(self, knl: LoopKernel) -> BrokenPairs:
         d = self.dependence
         return BrokenPairs(knl, d.source, d.sink, self.pairs, d.array, d.kind,
@@ -167,7 +174,7 @@ class Violation:
 _MOST_TRIED = 64
 
 
-def smallest_violation(knl: LoopKernel, found: Sequence[Violation], doubtful: Sequence[Violation] = ()
+def smallest_violation(knl: LoopKernel, found: Sequence[Violation], doubtful: Sequence[Violation]
                        ) -> tuple[Violation, Witness]:
     """The violation with the smallest pair of instances, and its witness.
 
@@ -188,31 +195,29 @@ def smallest_violation(knl: LoopKernel, found: Sequence[Violation], doubtful: Se
 
 
 def _first_true(broken: BrokenPairs, limit: Size, of_value: bool) -> tuple[SmallestPair | None, Size | None]:
-    """The smallest pair below *limit* that is broken whatever the data, and the size from which pairs are undecided.
+    """The smallest pair below *limit* that is broken whatever the data, and the size from which pairs are not tried.
 
-    The second is ``None`` if all pairs below *limit* are decided.
+    The second is ``None`` if no other pair below *limit* is broken whatever the data.
     """
     knl, pairs = broken.knl, broken.pairs
     a, b = knl.statement_by_id[broken.source], knl.statement_by_id[broken.sink]
     for x in sorted(knl.value_params & (_names(knl, a) | _names(knl, b))):
         pairs = pairs.intersect_params(range_from(x, 0))    # their elements depend on it, though no relation has it
+    independent = False
     for i, pair in enumerate(pairs_in_order(pairs, a.inames, b.inames, parameters_of(knl))):
         size = broken.size_of(pair)
         if size >= limit:
             break
         params, at_source, at_sink = pair
         accessed = [accesses_at(knl, s, broken.array, {**params, **at}) for s, at in ((a, at_source), (b, at_sink))]
-        if accessed[0] is None or accessed[1] is None:
-            break                           # data decides
         first, second = ({e for e, is_write in found or () if is_write is wanted}
                          for found, wanted in zip(accessed, writing_ends(broken.kind), strict=True))
-        if first & second - {None}:
+        if None not in accessed and first & second - {None}:
             # another write of the temporary may come between the two
             return (None, size) if of_value else (pair, None)
-        if {None} in (first, second):
-            break
+        independent = independent or (None not in accessed and {None} not in (first, second))
         if i == _MOST_TRIED:
-            return None, size
+            return None, size if independent else None      # else data decides about all pairs
     return None, None
 
 
@@ -221,39 +226,24 @@ def _names(knl: LoopKernel, s: Statement) -> frozenset[str]:
     return frozenset().union(*map(variables, (s.assignee, expanded_expression(knl, s), *s.predicates)))
 
 
-def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
-    """The witness of the smallest pair of a violation."""
-    return smallest_violation(knl, (violation,))[1]
-
-
 def smallest_witness(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> Witness:
     """The smallest of *pairs*, from instances of the statement *source* to those of *sink*.
 
     The smallest is the first by parameters in the order of the arguments, then by inames.
     """
-    a, b = knl.statement_by_id[source], knl.statement_by_id[sink]
-    params, first, second = smallest_pair(pairs, a.inames, b.inames, parameters_of(knl))
-    return witness_at(knl, array, kind, params, (source, first), (sink, second))
+    return BrokenPairs(knl, source, sink, pairs, array, kind, shared_element(knl, array, kind, source, sink)).witness
 
 
-def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],
-               sink: tuple[str, dict[str, int]]) -> Witness:
-    """The witness of two instances, with the element of *array* that both access."""
-    first, second = (_elements(knl, instance, array, is_write, params)
-                     for instance, is_write in zip((source, sink), writing_ends(kind), strict=True))
-    return Witness(params, source, sink, array, next((e for e in first if e in second), None), kind)
-
-
-def _elements(knl: LoopKernel, instance: tuple[str, dict[str, int]], array: str, is_write: bool,
+def _elements(knl: LoopKernel, statement: str, point: dict[str, int], array: str, is_write: bool,
               params: dict[str, int]) -> list[tuple[int, ...]]:
-    statement, point = knl.statement_by_id[instance[0]], instance[1]
     # a parameter without a value does not matter
     at = {**dict.fromkeys(knl.value_params, 0), **params, **point}
-    found = accesses_at(knl, statement, array, at)
+    found = accesses_at(knl, knl.statement_by_id[statement], array, at)
     if found is not None:
         return sorted(element for element, written in found if written is is_write and element is not None)
     return [element_at(a.subscript_relation, params, tuple(point.values()))
-            for a in accesses_to(knl, statement.id, array, is_write=is_write) if a.affine]
+            for a in accesses_to(knl, statement, array, is_write=is_write) if a.affine]
+
 
 #: An element (``None``: it depends on data), and whether it is written.
 EvaluatedAccess = tuple[tuple[int, ...] | None, bool]
@@ -270,7 +260,8 @@ def accesses_at(knl: LoopKernel, statement: Statement, array: str, point: Mappin
     """
     if data_params(knl, statement.domain):
         return None
-    holds = [known_value(expand_rules(e, knl.substitutions), point) for e in statement.predicates]
+    predicates = [expand_rules(e, knl.substitutions) for e in statement.predicates]
+    holds = [known_value(e, point) for e in predicates]
     if 0 in holds or None in holds:
         return frozenset() if 0 in holds else None
 
@@ -284,9 +275,8 @@ def accesses_at(knl: LoopKernel, statement: Statement, array: str, point: Mappin
         return runs and (None if value is None else bool(value) is wanted)
     start: bool | None = True
     found = set[EvaluatedAccess]()
-    for e in (*statement.predicates, expanded_expression(knl, statement), *statement.subscripts):
-        found |= {(element(at) if runs else None, False)
-                  for name, at, runs in references(expand_rules(e, knl.substitutions), start, branch)
+    for e in (*predicates, expanded_expression(knl, statement), *statement.subscripts):
+        found |= {(element(at) if runs else None, False) for name, at, runs in references(e, start, branch)
                   if name == array and runs is not False}
     if statement.written == array:
         own = element(statement.subscripts)

@@ -6,8 +6,7 @@ complex128.
 
 Three rules differ from numpy on purpose: ``/`` of integers gives float64 whatever their width, truth values count as
 weak integers in arithmetic (numpy's ``True + True`` is ``True``), and a negative literal as the exponent of an integer
-gives float64, as ``/`` does. If numpy has no common dtype for bfloat16 (with float16, with integers of 16 bits and
-more), :func:`loopkit.expr.kinds.promote` gives it.
+gives float64, as ``/`` does.
 """
 from __future__ import annotations
 
@@ -178,7 +177,7 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def type_of(expr: Expression, lookup: Lookup) -> Type | None:
-    """The type of an expression, weak or not; ``None`` if it depends on a name whose type is not known yet.
+    """The type of an expression; ``None`` if it depends on a name whose type is not known yet.
 
     :raises TypeInferenceError: an operation does not exist for its operands.
     """
@@ -231,10 +230,7 @@ def _fold(f: Callable[[Type, Type], Type], operands: tuple[Expression, ...],
 
 
 def function_type(name: str, argument: Type | None) -> Type | None:
-    """The type of a call of *name* from the joined type of its arguments.
-
-    :raises TypeInferenceError: the arguments are complex, and *name* is not made for that.
-    """
+    """The type of a call from the joined type of its arguments; :raises TypeInferenceError: *name* takes none such."""
     kind = FUNCTIONS[name].kind
     if kind == "predicate":
         return BOOL
@@ -248,12 +244,11 @@ def function_type(name: str, argument: Type | None) -> Type | None:
                                  hint="apply it to real(z), imag(z) or abs(z)")
     if kind == "float":
         return as_float(argument)
-    return WEAK_INT if argument == BOOL else real_part(argument) if kind in ("magnitude", "part") else argument
+    return WEAK_INT if argument == BOOL else real_part(argument) if kind == "real" else argument
 
 
 def reduction_type(operation: Operation, operand: Type) -> np.dtype:
-    """The dtype of the accumulator of one of the language's reductions: its operand's; truth values are counted in
-    int32.
+    """The dtype of an accumulator: its operand's, int32 for truth values that are counted.
 
     :raises TypeInferenceError: the minimum or maximum of complex numbers.
     """

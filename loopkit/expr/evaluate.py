@@ -55,10 +55,7 @@ def known_value(expr: Expression, values: Mapping[str, int]) -> int | None:
 
 @lru_cache(maxsize=4096)
 def evaluator(expr: Expression) -> Evaluator:
-    """*expr* as a function of parameter values.
-
-    :raises NoValueError: *expr* holds a node that is no integer arithmetic.
-    """
+    """*expr* as a function of parameter values; :raises NoValueError: it holds a node that is no integer arithmetic."""
     shifted = parameter_plus_constant(expr)
     if shifted is not None:
         name, constant = shifted

@@ -1,39 +1,30 @@
 """The functions and dtype names of the kernel language, as frozen data."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class ScalarFunction:
+class ScalarFunction(NamedTuple):
     """A function that expressions may call.
 
-    :ivar name: its name in the language.
     :ivar arity: the number of its arguments.
-    :ivar kind: its result: ``"float"`` (floating, integers count as float64), ``"preserve"`` (the dtype of its
-        arguments), ``"predicate"`` (bool), ``"magnitude"`` and ``"part"`` (real of a complex argument, else the
-        argument's dtype), ``"complex"`` (complex for complex arguments, else the argument's dtype).
+    :ivar kind: its result: ``"float"`` (floating, integers count as float64), ``"predicate"`` (bool), ``"real"`` (the
+        dtype of its argument, or of a complex argument's parts), ``"complex"`` (the dtype of its argument).
     """
 
-    name: str
     arity: int
     kind: str
 
 
-_UNARY_FLOAT = ("sqrt rsqrt cbrt exp exp2 exp10 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
-                "asinh acosh atanh sinpi cospi erf erfc lgamma tgamma")
-_UNARY_PRESERVE = "floor ceil round rint trunc"
-_BINARY_FLOAT = "pow atan2 fmod hypot copysign fmin fmax fdim remainder nextafter"
-_PREDICATES = "isnan isinf isfinite signbit"
+_FUNCTIONS = (
+    ("sqrt rsqrt cbrt exp exp2 exp10 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+     "atanh sinpi cospi erf erfc lgamma tgamma fabs", ScalarFunction(1, "float")),
+    ("pow atan2 fmod hypot copysign fmin fmax fdim remainder nextafter", ScalarFunction(2, "float")),
+    ("fma", ScalarFunction(3, "float")), ("isnan isinf isfinite signbit", ScalarFunction(1, "predicate")),
+    ("floor ceil round rint trunc abs real imag", ScalarFunction(1, "real")), ("conj", ScalarFunction(1, "complex")))
 
 #: Every function of the language by name. ``min``, ``max``, ``if`` and ``cast`` are syntax, not functions.
-FUNCTIONS: dict[str, ScalarFunction] = {f.name: f for f in (
-    *(ScalarFunction(name, 1, "float") for name in _UNARY_FLOAT.split()),
-    *(ScalarFunction(name, 1, "preserve") for name in _UNARY_PRESERVE.split()),
-    *(ScalarFunction(name, 2, "float") for name in _BINARY_FLOAT.split()),
-    *(ScalarFunction(name, 1, "predicate") for name in _PREDICATES.split()),
-    ScalarFunction("abs", 1, "magnitude"), ScalarFunction("fabs", 1, "float"), ScalarFunction("fma", 3, "float"),
-    ScalarFunction("real", 1, "part"), ScalarFunction("imag", 1, "part"), ScalarFunction("conj", 1, "complex"))}
+FUNCTIONS = {name: function for listed, function in _FUNCTIONS for name in listed.split()}
 
 _DTYPES = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 "
            "complex128")

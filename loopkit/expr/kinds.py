@@ -1,7 +1,7 @@
 """Kinds of numbers by dtype; bfloat16, which numpy takes for raw bytes, is one of the reals here.
 
-numpy itself has no bfloat16: the optional package ``ml_dtypes`` registers it. Its ``dtype.kind`` is ``"V"``, and
-``np.finfo`` and ``np.promote_types`` do not support it. The functions of this module support all dtypes.
+The optional package ``ml_dtypes`` registers it. Its ``dtype.kind`` is ``"V"``, and ``np.finfo`` and
+``np.promote_types`` do not support it. The functions of this module support all dtypes.
 """
 from __future__ import annotations
 

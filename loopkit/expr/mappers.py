@@ -13,11 +13,7 @@ from loopkit.expr.nodes import COMBINED, REDUCTIONS, Neutral, Reduction, TypeCas
 
 
 def children(expr: Expression) -> tuple[Expression, ...]:
-    """The direct subexpressions of *expr*, the function of a call left out.
-
-    >>> children(p.Sum((p.Variable("x"), 1)))
-    (Variable('x'), 1)
-    """
+    """The direct subexpressions of *expr*, the function of a call left out."""
     match expr:
         case p.Variable() | Neutral():
             return ()
@@ -76,12 +72,20 @@ def with_children(expr: Expression, new: tuple[Expression, ...]) -> Expression:
             return new
 
 
+def map_subscripts(expr: Expression, f: Callable[[Expression], Expression]) -> Expression:
+    """*expr* with *f* applied to each index of its subscripts, the inner ones first; *expr* itself where none changes.
+    """
+    expr = map_children(expr, lambda e: map_subscripts(e, f))
+    index = tuple(map(f, expr.index_tuple)) if isinstance(expr, p.Subscript) else ()
+    return p.Subscript(expr.aggregate, index) if isinstance(expr, p.Subscript) and index != expr.index_tuple else expr
+
+
 def replaced(expr: Expression, parts: Mapping[Expression, Expression]) -> Expression:
     """*expr* with each of its *parts* replaced, the outer ones first."""
     return parts[expr] if expr in parts else map_children(expr, lambda e: replaced(e, parts))
 
 
-def head_of(expr: Expression) -> object:
+def _head_of(expr: Expression) -> object:
     """The parts of a node that are not among its children."""
     match expr:
         case p.Comparison():
@@ -92,6 +96,11 @@ def head_of(expr: Expression) -> object:
             return expr.dtype_name
         case _:
             return None
+
+
+def alike(a: Expression, b: Expression) -> bool:
+    """Are both nodes with children, alike but for these?"""
+    return type(a) is type(b) and len(children(a)) == len(children(b)) > 0 and _head_of(a) == _head_of(b)
 
 
 def subexpressions(expr: Expression) -> Iterator[Expression]:
@@ -111,11 +120,7 @@ def elements_of(expr: Expression, arrays: Collection[str]) -> Iterator[p.Subscri
 
 @lru_cache(maxsize=16384)
 def variables(expr: Expression) -> frozenset[str]:
-    """The free names of *expr*: arrays, scalars and inames; a reduction binds its inames, functions do not count.
-
-    >>> sorted(variables(p.Subscript(p.Variable("a"), p.Variable("i"))))
-    ['a', 'i']
-    """
+    """The free names of *expr*: arrays, scalars and inames; a reduction binds its inames, functions do not count."""
     if isinstance(expr, p.Variable):
         return frozenset((expr.name,))
     found: frozenset[str] = frozenset().union(*map(variables, children(expr)))
@@ -165,10 +170,8 @@ def update_of(target: Expression, expression: Expression) -> tuple[str, Expressi
     """The reduction operation and its operand, if *expression* is *target* combined with an operand; else ``None``.
 
     >>> h, w = map(p.Variable, "hw")
-    >>> update_of(h, p.Sum((h, w, 1)))
-    ('sum', Sum((Variable('w'), 1)))
-    >>> update_of(h, 2*w) is None
-    True
+    >>> update_of(h, p.Sum((h, w, 1))), update_of(h, 2*w)
+    (('sum', Sum((Variable('w'), 1))), None)
     """
     name, operands = _REDUCTIONS.get(type(expression)), list(children(expression))
     if name is None or target not in operands:

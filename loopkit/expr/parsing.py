@@ -19,10 +19,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import UnknownNameError
-from loopkit.expr.build import negated, onto
 from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES
 from loopkit.expr.kinds import named_dtype
-from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast
+from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast, negated, onto
 from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
@@ -81,10 +80,7 @@ class NameUse:
 
 @p.expr_dataclass()
 class InlineReduction(Reduction):
-    """A reduction over a domain of its own, ``sum({[k]: 0<=k<i}, expr)``; it lives in ``language`` only.
-
-    :ivar domain_text: the domain as written.
-    """
+    """A reduction over a domain of its own, ``sum({[k]: 0<=k<i}, expr)``; it lives in ``language`` only."""
 
     domain_text: str
 
@@ -113,10 +109,7 @@ class KnownNames:
 
 @dataclass
 class ExpressionParser(Cursor):
-    """A position in a list of tokens, with the meanings of the names in them.
-
-    :ivar uses: every mention of a name so far, except those of inames inside reductions that bind them.
-    """
+    """A position in tokens with known names, and the *uses* of all names so far, but of inames that reductions bind."""
 
     known: KnownNames = field(default_factory=KnownNames)
     uses: list[NameUse] = field(default_factory=list)
@@ -128,8 +121,6 @@ class ExpressionParser(Cursor):
         if text in ("<", ">") and at and self.tokens[at - 1].text == text:
             return _BITS
         return _ELSEWHERE.get(text)
-
-    # {{{ operators
 
     def expression(self, floor: int = 0) -> Expression:
         """The longest expression from here whose operators bind tighter than *floor*."""
@@ -180,10 +171,6 @@ class ExpressionParser(Cursor):
             return negated(value) if text == "-" else value
         raise self.error("an expression")
 
-    # }}}
-
-    # {{{ names
-
     def _word(self, word: str, floor: int) -> Expression:
         if word in KEYWORDS:
             return self._keyword(word, floor)
@@ -214,9 +201,7 @@ class ExpressionParser(Cursor):
         """Expressions up to and over *closer*, at least one."""
         if self.text == closer:
             raise self.error(what)
-        items = [self.expression()]
-        while self.accept(","):
-            items.append(self.expression())
+        items = self.separated(self.expression)
         self.take(closer, f"',' or '{closer}'")
         return items
 
@@ -291,10 +276,6 @@ class ExpressionParser(Cursor):
             raise self._unknown("dtype", word, DTYPE_NAMES, self.at - 1)
         return named_dtype(DTYPE_NAMES[word]).name
 
-    # }}}
-
-    # {{{ reductions
-
     def _reduction(self, operation: str, at: int, *, needed: bool = False) -> Expression:
         """The arguments of a reduction, or of ``min`` and ``max`` of values."""
         first, uses, bound = self.at, len(self.uses), len(self._bound)
@@ -368,18 +349,12 @@ class ExpressionParser(Cursor):
         self._bound.extend((name, at) for name in inames)
         self.uses[uses:] = [u for u in self.uses[uses:] if u.rank != BARE or u.name not in inames]
 
-    # }}}
-
 
 def read_number(text: str) -> int | float | complex | TypeCast | str:
     """The value of a literal, or (a string) what would be right instead of it.
 
-    >>> read_number("1e-3"), read_number("0x1f"), read_number("2j")
-    (0.001, 31, 2j)
-    >>> read_number("1.5f")
-    TypeCast('float32', 1.5)
-    >>> read_number("3x")
-    'a product is written 3*x'
+    >>> [read_number(text) for text in ("1e-3", "0x1f", "2j", "1.5f", "3x")]
+    [0.001, 31, 2j, TypeCast('float32', 1.5), 'a product is written 3*x']
     """
     match = _NUMBER.fullmatch(text)
     assert match is not None

@@ -58,11 +58,10 @@ def _text(expr: Expression) -> tuple[str, int]:
         case Reduction():
             inames = expr.inames[0] if len(expr.inames) == 1 else f"[{', '.join(expr.inames)}]"
             return f"{expr.operation}({inames}, {to_text(expr.expr)})", _ATOM
+        case TypeCast(dtype_name="float32", child=int() | float() as number) if _number(number)[1] == _ATOM \
+                and not isinstance(number, bool | np.generic):
+            return f"{to_text(number)}f", _ATOM
         case TypeCast():
-            if expr.dtype_name == "float32" and type(expr.child) in (int, float):
-                number, precedence = _number(expr.child)
-                if precedence == _ATOM:
-                    return f"{number}f", _ATOM
             return f"cast({expr.dtype_name}, {to_text(expr.child)})", _ATOM
         case Neutral():
             return f"neutral({expr.operation})", _ATOM

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from loopkit.errors import ParseError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,7 @@ class Token(NamedTuple):
 
 
 def tokenize(source: Source) -> list[Token]:
-    """The tokens of *source*, the last of kind ``"end"``. Line ends within brackets are none.
-
-    :raises ParseError: its brackets do not match.
-    """
+    """The tokens of *source*, without line ends in brackets; :raises ParseError: its brackets do not match."""
     tokens: list[Token] = []
     opened: list[Token] = []
     match, at, text = _TOKEN.match, 0, source.text
@@ -66,7 +65,8 @@ def tokenize(source: Source) -> list[Token]:
         assert found is not None
         kind = found.lastgroup
         assert kind is not None
-        token, at = Token(kind, found[kind], found.start(kind)), found.end()
+        start, at = found.span(kind)
+        token = Token(kind, text[start:at], start)
         if kind == "end":
             break
         if kind == "newline":
@@ -89,10 +89,7 @@ def tokenize(source: Source) -> list[Token]:
 
 @dataclass
 class Cursor:
-    """A position in the tokens of *source*.
-
-    :ivar at: the index of the current token.
-    """
+    """The position *at* in the tokens of *source*, the last of which has the kind ``"end"``."""
 
     source: Source
     tokens: Sequence[Token]
@@ -134,6 +131,13 @@ class Cursor:
             return False
         self.at += 1
         return True
+
+    def separated(self, read: Callable[[], T], separator: str = ",") -> list[T]:
+        """The results of *read*, which is called once or several times, with *separator* between."""
+        found = [read()]
+        while self.accept(separator):
+            found.append(read())
+        return found
 
     def name(self, expected: str) -> str:
         """Step over a name that is no keyword."""

@@ -50,16 +50,8 @@ class Half:
     writes: bool
 
 
-@dataclass(frozen=True)
-class Order:
-    """An order in which instances run.
-
-    :ivar title: its effect on the two instances of a witness, as text.
-    """
-
-    title: str
-    steps: Sequence[Instance | Half]
-
+#: An order in which instances run: its effect on the two instances of a witness, as text, and the instances.
+Order = tuple[str, Sequence[Instance | Half]]
 
 #: The value that an instance writes, computed from data that no statement writes.
 BoundValue = Callable[[Statement, Instance], int]
@@ -147,7 +139,7 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
         tree = _clock(knl, knl.paths)
         parallel = any(is_parallel(knl.tags.get(iname)) for x in (source, sink) for iname in x.inames(knl))
         free = parallel and tree(source) < tree(sink)
-        yield Order(f"the second instance {'could' if free else 'would'} run before the first", order)
+        yield f"the second instance {'could' if free else 'would'} run before the first", order
         return
     if time(source) == time(sink):
         ahead = [sink]
@@ -163,11 +155,11 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
         ahead = [x for x in order[first + 1:second + 1] if place(x) == place(sink)]
     moved = set(ahead)
     start, rest = [*order[:first], *ahead[:-1]], [x for x in order[first + 1:] if x not in moved]
-    yield Order("the second instance could run before the first", [*start, sink, source, *rest])
-    yield Order("the second instance could read before the first writes",
-                [*start, Half(sink, writes=False), source, Half(sink, writes=True), *rest])
-    yield Order("the first instance could read before the second writes, and write after it",
-                [*start, Half(source, writes=False), sink, Half(source, writes=True), *rest])
+    yield "the second instance could run before the first", [*start, sink, source, *rest]
+    for x, other, title in (
+            (sink, source, "the second instance could read before the first writes"),
+            (source, sink, "the first instance could read before the second writes, and write after it")):
+        yield title, [*start, Half(x, writes=False), other, Half(x, writes=True), *rest]
 
 
 def _vector_order(knl: LoopKernel, order: Sequence[Instance], source: Instance, sink: Instance) -> Iterator[Order]:
@@ -178,9 +170,9 @@ def _vector_order(knl: LoopKernel, order: Sequence[Instance], source: Instance, 
         return
     vector = [x for x in order if place(x) == place(source)]
     start = order.index(vector[0])
-    yield Order("the second instance would read before the first writes, both in one vector",
-                [*order[:start], *(Half(x, writes=False) for x in vector), *(Half(x, writes=True) for x in vector),
-                 *order[start + len(vector):]])
+    halves = (Half(x, writes) for writes in (False, True) for x in vector)
+    yield ("the second instance would read before the first writes, both in one vector",
+           [*order[:start], *halves, *order[start + len(vector):]])
 
 
 def _clock(knl: LoopKernel, paths: Mapping[str, Path]) -> Callable[[Instance], tuple[int, ...]]:

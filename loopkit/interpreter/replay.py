@@ -174,8 +174,8 @@ def _refused(knl: LoopKernel, witness: Witness, reference: Machine) -> tuple[str
         raise CallError(f"{missing.text(knl)} is no instance at these sizes.",
                         argument=next(iter(witness.parameters), ""), hint="leave the sizes out for the witness' own")
     ran = []
-    for order in broken_orders(knl, found, reference.sizes, source, sink):
-        ran.append((order.title, machine().run(order.steps)))
+    for title, steps in broken_orders(knl, found, reference.sizes, source, sink):
+        ran.append((title, machine().run(steps)))
         if _differences(reference, ran[-1][1]):
             return ran[-1]
     if ran:

@@ -42,12 +42,10 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def require_kinds(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """:raises PreconditionError: an argument of *function* is of another kind than its annotation names.
-
-    Python itself checks for missing and surplus arguments.
-    """
+    """:raises PreconditionError: an argument of *function* is of another kind than its annotation names."""
     parameters = _parameters(function)
     by_name = {p.name: p for p in parameters if p.kind is not p.POSITIONAL_ONLY}
+    # Python itself checks for missing and surplus arguments
     for parameter, value in (*zip(parameters, args, strict=False),
                              *((by_name[name], value) for name, value in kwargs.items() if name in by_name)):
         if not fits(value, parameter.annotation):
@@ -113,12 +111,12 @@ def _words(kind: Any) -> tuple[str, str]:
         return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}", f"{name} objects"
     parts = [_words(part) for part in inner]
     if issubclass(origin, Mapping):
-        of = f"of {parts[0][1]} to {parts[1][1]}"
-        return f"a mapping {of}", f"mappings {of}"
-    if issubclass(origin, tuple) and inner[-1] is not ...:
-        of = f"({', '.join(one for one, _ in parts)})"
-        return f"a tuple {of}", f"tuples {of}"
-    return f"a list of {parts[0][1]}", f"lists of {parts[0][1]}"
+        name, of = "mapping", f"of {parts[0][1]} to {parts[1][1]}"
+    elif issubclass(origin, tuple) and inner[-1] is not ...:
+        name, of = "tuple", f"({', '.join(one for one, _ in parts)})"
+    else:
+        name, of = "list", f"of {parts[0][1]}"
+    return f"a {name} {of}", f"{name}s {of}"
 
 
 def _listed(parts: Sequence[str]) -> str:

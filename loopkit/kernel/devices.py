@@ -30,8 +30,8 @@ class DeviceLimits:
     resident_threads: int
     resident_blocks: int
     resident_shared_bytes: int
-    reserved_shared_bytes: int = _KIB
-    shared_unit: int = 128
+    reserved_shared_bytes: int
+    shared_unit: int
 
     registers: ClassVar[int] = 64 * _KIB
     thread_registers: ClassVar[int] = 255
@@ -57,26 +57,23 @@ class DeviceLimits:
         return -(-(size + self.reserved_shared_bytes) // self.shared_unit) * self.shared_unit
 
 
-def _limits(arch: str, shared: int, threads: int, blocks: int) -> DeviceLimits:
-    """An architecture from sm_80 on; a block may use all of the shared memory but the reserve of one block."""
-    return DeviceLimits(arch, (shared - 1)*_KIB, threads, blocks, shared*_KIB)
-
-
-def _older(arch: str, shared: int, threads: int, blocks: int) -> DeviceLimits:
-    """An architecture that reserves no shared memory."""
-    return DeviceLimits(arch, shared*_KIB, threads, blocks, shared*_KIB, reserved_shared_bytes=0, shared_unit=256)
-
-
-_PLAIN = (
-    _older("sm_70", 96, 2048, 32), _older("sm_75", 64, 1024, 16), _limits("sm_80", 164, 2048, 32),
-    _limits("sm_86", 100, 1536, 16), _limits("sm_87", 164, 1536, 16), _limits("sm_88", 100, 1536, 16),
-    _limits("sm_89", 100, 1536, 24), _limits("sm_90", 228, 2048, 32), _limits("sm_100", 228, 2048, 32),
-    _limits("sm_103", 228, 2048, 32), _limits("sm_110", 228, 1536, 24), _limits("sm_120", 100, 1536, 24),
-    _limits("sm_121", 100, 1536, 24))
+#: KiB of shared memory, threads and blocks of one multiprocessor.
+_RESIDENT = {
+    "sm_70": (96, 2048, 32), "sm_75": (64, 1024, 16), "sm_80": (164, 2048, 32), "sm_86": (100, 1536, 16),
+    "sm_87": (164, 1536, 16), "sm_88": (100, 1536, 16), "sm_89": (100, 1536, 24), "sm_90": (228, 2048, 32),
+    "sm_100": (228, 2048, 32), "sm_103": (228, 2048, 32), "sm_110": (228, 1536, 24), "sm_120": (100, 1536, 24),
+    "sm_121": (100, 1536, 24)}
 
 #: Suffixes of an architecture: ``a`` adds architecture-specific instructions; ``f``, those of its family.
 _SUFFIXES = {"sm_90": "a", **dict.fromkeys(("sm_100", "sm_103", "sm_110", "sm_120", "sm_121"), "af")}
 
+
+def _limits(arch: str, shared: int, threads: int, blocks: int) -> DeviceLimits:
+    """A block may use all of the shared memory but the reserve of one block; before sm_80 there is no reserve."""
+    reserved, unit = (0, 256) if arch in ("sm_70", "sm_75") else (_KIB, 128)
+    return DeviceLimits(arch, shared*_KIB - reserved, threads, blocks, shared*_KIB, reserved, unit)
+
+
 #: The limits by architecture.
-DEVICE_LIMITS = {limits.arch: limits for plain in _PLAIN for limits in (
-    plain, *(replace(plain, arch=plain.arch + suffix) for suffix in _SUFFIXES.get(plain.arch, "")))}
+DEVICE_LIMITS = {plain + suffix: replace(_limits(plain, *resident), arch=plain + suffix)
+                 for plain, resident in _RESIDENT.items() for suffix in ("", *_SUFFIXES.get(plain, ""))}

@@ -6,6 +6,7 @@ Steps without a reordering purpose keep that part.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 
 from loopkit.kernel.tags import InameTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Tree, paths
@@ -25,7 +26,7 @@ def given(tree: Tree, chains: Iterable[Sequence[str]]) -> tuple[Chain, ...]:
     """
     chains = tuple(chains)
     nests = dict.fromkeys(_nests(tree, {})) if chains else {}
-    return _longest([tuple(x for x in loops if x in chain) for chain in chains for loops in nests])
+    return _chains(_pairs(tuple(x for x in loops if x in chain) for chain in chains for loops in nests))
 
 
 def still_given(tree: Tree, tags: Mapping[str, InameTag], chains: Sequence[Chain]) -> tuple[Chain, ...]:
@@ -40,20 +41,23 @@ def still_given(tree: Tree, tags: Mapping[str, InameTag], chains: Sequence[Chain
     if not chains:
         return ()
     nests, stands = (ordered_pairs(_nests(tree, own)) for own in ({}, tags))
-    gone = {(x, y) for x, y in ordered_pairs(chains)
-            if {(x, y), (y, x)}.isdisjoint(nests) or ((y, x) in stands and (x, y) not in stands)}
-    return _longest(_without(chains, gone))
+    return _chains((x, y) for x, y in _pairs(chains) if not nests.isdisjoint(((x, y), (y, x)))
+                   and ((y, x) not in stands or (x, y) in stands))
 
 
 def given_anew(old: Sequence[Chain], new: Sequence[Chain]) -> tuple[Chain, ...]:
     """The orders *new*, and the parts of *old* that they do not reverse."""
     pairs = ordered_pairs(new)
-    return _longest([*_without(old, {(y, x) for x, y in pairs} - pairs), *new])
+    return _chains([*((x, y) for x, y in _pairs(old) if (y, x) not in pairs or (x, y) in pairs), *_pairs(new)])
 
 
 def ordered_pairs(chains: Iterable[Chain]) -> frozenset[Pair]:
     """Each two inames of a chain, the outer one first."""
-    return frozenset((x, y) for chain in chains for i, x in enumerate(chain) for y in chain[i + 1:])
+    return frozenset(_pairs(chains))
+
+
+def _pairs(chains: Iterable[Chain]) -> Iterator[Pair]:
+    return (pair for chain in chains for pair in combinations(chain, 2))
 
 
 def _nests(tree: Tree, tags: Mapping[str, InameTag]) -> Iterator[Chain]:
@@ -63,27 +67,17 @@ def _nests(tree: Tree, tags: Mapping[str, InameTag]) -> Iterator[Chain]:
                     and not is_parallel(tags.get(x)) and not is_innermost(tags.get(x)))
 
 
-def _without(chains: Iterable[Chain], pairs: Collection[Pair]) -> list[Chain]:
-    """*chains* without *pairs*: a chain with one of them becomes two, each with one iname less."""
-    found = dict.fromkeys(chains)
-    todo = list(found)
-    for chain in todo:
-        if wrong := ordered_pairs([chain]).intersection(pairs):
-            del found[chain]
-            parts = dict.fromkeys(tuple(y for y in chain if y != x) for x in reversed(min(wrong)))
-            new = [part for part in parts if part not in found]
-            found.update(dict.fromkeys(new))
-            todo += new
-    return list(found)
-
-
-def _longest(chains: Iterable[Chain]) -> tuple[Chain, ...]:
-    """The fewest and longest chains that order the same pairs."""
-    chains = list(dict.fromkeys(c for c in chains if len(c) > 1))
-    pairs = ordered_pairs(chains)
-    inames = dict.fromkeys(x for c in chains for x in c)
-    long = list(dict.fromkeys(_extended(c, inames, pairs) for c in chains))
-    return tuple(c for c in long if not any(c != other and _is_part(c, other) for other in long))
+def _chains(pairs: Iterable[Pair]) -> tuple[Chain, ...]:
+    """Longest chains that order just *pairs*, those given last at the end."""
+    pairs = dict.fromkeys([*dict.fromkeys(reversed([*pairs]))][::-1])
+    inames = dict.fromkeys(x for pair in pairs for x in pair)
+    found: list[Chain] = []
+    covered: set[Pair] = set()
+    for pair in pairs:
+        if pair not in covered:
+            found.append(_extended(pair, inames, pairs))
+            covered.update(_pairs(found[-1:]))
+    return tuple(found)
 
 
 def _extended(chain: Chain, inames: Iterable[str], pairs: Collection[Pair]) -> Chain:
@@ -94,9 +88,3 @@ def _extended(chain: Chain, inames: Iterable[str], pairs: Collection[Pair]) -> C
         if at is not None:
             chain = (*chain[:at], x, *chain[at:])
     return chain
-
-
-def _is_part(chain: Chain, other: Chain) -> bool:
-    """Does *chain* follow from *other*?"""
-    rest = iter(other)
-    return all(x in rest for x in chain)

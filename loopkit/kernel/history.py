@@ -6,7 +6,6 @@ import inspect
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, TypeVar, overload
 
 from loopkit.errors import LoopkitError, PreconditionError, ReplayError
@@ -23,7 +22,7 @@ class HistoryStep:
     """One transformation: its name, its arguments and the verdict on it.
 
     :ivar verdict: ``"structural"`` (no reordering), ``"proven"``, ``"assumed"`` or ``"unsafe"``.
-    :ivar found_effects: computes :attr:`effects`.
+    :ivar found_effects: :attr:`effects`, or computes them.
     """
 
     name: str
@@ -31,7 +30,7 @@ class HistoryStep:
     kwargs: tuple[tuple[str, object], ...]
     verdict: str = "structural"
     seconds: float = field(default=0.0, compare=False)
-    found_effects: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+    found_effects: Callable[[], tuple[str, ...]] | tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def effects(self) -> tuple[str, ...]:
@@ -40,12 +39,13 @@ class HistoryStep:
         Side effects are loops reordered or distributed without a given order, changed cells of temporaries, launches,
         and loops of the host.
         """
-        return () if self.found_effects is None else self.found_effects()
+        lines = self.found_effects if isinstance(self.found_effects, tuple) else self.found_effects()
+        object.__setattr__(self, "found_effects", lines)    # the function holds two kernels, the lines do not
+        return lines
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickling: the effects, without the kernels from which they are computed."""
-        known = self.effects
-        return {**self.__dict__, "found_effects": partial(tuple, known) if known else None}
+        return {**self.__dict__, "found_effects": self.effects}
 
     def __hash__(self) -> int:
         # arguments may be mappings and lists
@@ -53,16 +53,10 @@ class HistoryStep:
 
     def __str__(self) -> str:
         """The step as a line of a script; values without a text form appear in angle brackets."""
-        return self._line(shown)
+        return self.line(shown)
 
-    def line(self) -> str:
-        """The step as a line of a script.
-
-        :raises PreconditionError: an argument is no value (a function, say).
-        """
-        return self._line(literal)
-
-    def _line(self, text: Callable[[object], str]) -> str:
+    def line(self, text: Callable[[object], str] = literal) -> str:
+        """The step as a line of a script; :raises PreconditionError: an argument is no value (a function, say)."""
         start = () if self.name == "make_kernel" else ("knl",)
         call = call_text(f"lk.{self.name}", *start, *map(text, self.args), **{k: text(v) for k, v in self.kwargs})
         return f"knl = {call}"
@@ -70,10 +64,8 @@ class HistoryStep:
     def arguments(self) -> dict[str, object]:
         """The arguments by name."""
         function = TRANSFORMATIONS.get(self.name)
-        if function is not None:
-            names = [p.name for p in inspect.signature(function).parameters.values()][1:]
-        else:
-            names = ["domains", "instructions"] if self.name == "make_kernel" else []
+        names = ["domains", "instructions"] if self.name == "make_kernel" else []
+        names = names if function is None else [*inspect.signature(function).parameters][1:]
         names += [f"argument {i}" for i in range(len(names) + 1, len(self.args) + 1)]
         return {**dict(zip(names, self.args, strict=False)), **dict(self.kwargs)}
 
@@ -102,9 +94,6 @@ class History(Sequence[HistoryStep]):
 
     def __len__(self) -> int:
         return len(self.steps)
-
-    def __iter__(self) -> Iterator[HistoryStep]:
-        return iter(self.steps)
 
     @overload
     def __getitem__(self, index: int) -> HistoryStep: ...

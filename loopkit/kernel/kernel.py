@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import cached_property
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -151,10 +152,7 @@ class LoopKernel:
     def fresh_name(self, base: str, *also_taken: str) -> str:
         """*base*, or *base* with the first free number behind it."""
         taken = {*self.all_names, *also_taken, *self.statement_by_id}
-        name, number = base, 0
-        while name in taken:
-            name, number = f"{base}_{number}", number + 1
-        return name
+        return next(x for x in chain((base,), (f"{base}_{i}" for i in count())) if x not in taken)
 
     # }}}
 

@@ -32,9 +32,7 @@ class Options:
     verify: str = "on"
 
     def __post_init__(self) -> None:
-        """:raises PreconditionError: a value of another kind, an impossible number of blocks, or an unknown extent of
-        checks.
-        """
+        """:raises PreconditionError: a value of another kind, or one that the option cannot have."""
         require_kinds(Options, (), vars(self))
         if self.min_blocks != "max" if isinstance(self.min_blocks, str) else self.min_blocks < 0:
             raise PreconditionError(f"The option 'min_blocks' cannot be {self.min_blocks!r}.", subject="min_blocks",
@@ -45,17 +43,10 @@ class Options:
 
 
 def extent_of_checks(verify: object) -> str:
-    """The extent of checks for the argument ``verify=``: one of :data:`VERIFY`; ``True`` and ``False`` are synonyms.
-
-    :raises PreconditionError: it is none of them.
-    """
-    match verify:
-        case True:
-            return "on"
-        case False:
-            return "off"
-        case str() if verify in VERIFY:
-            return verify
-        case _:
-            raise PreconditionError(f"verify={verify!r} is no extent of checks.", subject="verify",
-                                    hint=f"give True, False, or one of {', '.join(VERIFY)}")
+    """The extent of checks, one of :data:`VERIFY` or a truth value; :raises PreconditionError: it is none of them."""
+    if isinstance(verify, bool):
+        return "on" if verify else "off"
+    if isinstance(verify, str) and verify in VERIFY:
+        return verify
+    raise PreconditionError(f"verify={verify!r} is no extent of checks.", subject="verify",
+                            hint=f"give True, False, or one of {', '.join(VERIFY)}")

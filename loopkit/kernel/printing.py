@@ -14,12 +14,12 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import ENTRY_POINTS
-from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.text import to_text
 from loopkit.kernel.cost import Cost
-from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
 from loopkit.kernel.tags import GroupTag
@@ -50,15 +50,17 @@ def kernel_text(knl: LoopKernel) -> str:
     """
     with bounded(f"printing kernel '{knl.name}'"):
         folded = _folded(knl)
-        domains = _Domains.of(knl)
-        parts = [_title(knl), *_section("TEMPORARIES", _temporaries(knl, folded)),
+        domains, conditions = _domains(knl)
+        declared = [t for t in knl.temporaries.values() if t.name not in folded.values and not _declared_inline(t)]
+        parts = [_title(knl), *_section("TEMPORARIES", map(_datum, declared)),
                  *_section("ASSUMPTIONS", filter(None, [params_text(knl.assumptions)])),
-                 *_section("DOMAINS", (d.text for d in domains.printed)),
+                 *_section("DOMAINS", (d.text for d in domains)),
                  *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
                  *_section("GIVEN ORDER", map(", ".join, knl.given_order)),
                  *_section("REDUCTIONS", map(_operation, knl.operations.values())),
-                 *_section("RULES", map(_rule, knl.substitutions.values())),
-                 *_section("STATEMENTS", _statement_lines(knl, folded, domains)),
+                 *_section("RULES", (f"{r.name}({', '.join(r.arguments)}) := {to_text(r.expr)}"
+                                     for r in knl.substitutions.values())),
+                 *_section("STATEMENTS", _statement_lines(knl, folded, conditions)),
                  *_section("BARRIERS", map(str, knl.barriers)),
                  *_cost_sections(knl),
                  *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
@@ -66,10 +68,7 @@ def kernel_text(knl: LoopKernel) -> str:
 
 
 def _cost_sections(knl: LoopKernel) -> Iterator[str]:
-    """Several launches, loops of the host, and temporaries in global memory, if any exist.
-
-    A kernel that cannot be lowered yet has no such sections.
-    """
+    """Several launches, loops of the host, and temporaries in global memory, if the kernel can be lowered yet."""
     on_grid = any(isinstance(tag, GroupTag) for tag in knl.tags.values())
     if on_grid or knl.barriers or knl.temporaries:
         cost: Cost = ENTRY_POINTS["cost"](knl)
@@ -81,7 +80,7 @@ def _cost_sections(knl: LoopKernel) -> Iterator[str]:
 def statements_text(knl: LoopKernel) -> str:
     """The statements of *knl* alone, with their loops."""
     with bounded(f"printing kernel '{knl.name}'"):
-        return "\n".join(_statement_lines(knl, _folded(knl), _Domains.of(knl)))
+        return "\n".join(_statement_lines(knl, _folded(knl), _domains(knl)[1]))
 
 
 def instructions(knl: LoopKernel) -> tuple[Statement, ...]:
@@ -140,13 +139,6 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
     return " ".join(parts)
 
 
-def _temporaries(knl: LoopKernel, folded: _Folded) -> Iterator[str]:
-    """The temporaries that the statements do not declare."""
-    for t in knl.temporaries.values():
-        if t.name not in folded.values and not _declared_inline(t):
-            yield _datum(t)
-
-
 def _declared_inline(temporary: TemporaryVariable) -> bool:
     """Does ``<> t = ...`` declare all of its properties?"""
     return not (temporary.shape or temporary.address_space or temporary.between_blocks)
@@ -156,52 +148,39 @@ def _operation(o: ReductionOperation) -> str:
     order = "in any order" if o.reorderable else "in order"
     return f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, {order}"
 
-
-def _rule(rule: SubstitutionRule) -> str:
-    return f"{rule.name}({', '.join(rule.arguments)}) := {to_text(rule.expr)}"
-
 # }}}
 
 
 # {{{ domains
 
-@dataclass(frozen=True)
-class _Domains:
-    """The distinct instance sets, without those implied by another one.
+def _domains(knl: LoopKernel) -> tuple[list[InstanceSet], dict[int, str]]:
+    """The distinct instance sets in the order of first use, without those implied by another one.
 
-    :ivar printed: in the order of first use.
-    :ivar conditions: for each of the others its constraints beyond those of the set that implies it, by the set's
-        identity.
+    For each of the implied ones, by its identity, the text of its constraints beyond those of the set that implies it.
     """
-
-    printed: tuple[InstanceSet, ...]
-    conditions: Mapping[int, str]
-
-    @classmethod
-    def of(cls, knl: LoopKernel) -> _Domains:
-        distinct: dict[int, InstanceSet] = {id(s.domain): s.domain for s in knl.statements}
-        order = {key: i for i, key in enumerate(distinct)}
-        printed: list[InstanceSet] = []
-        conditions: dict[int, str] = {}
-        # a set can only follow from one with as many dimensions, and from the larger of two
-        for domain in sorted(distinct.values(), key=lambda d: (-len(d.inames), order[id(d)])):
-            for i, other in enumerate(printed):
-                if not set(domain.inames) <= set(other.inames):
-                    continue
-                if len(other.inames) == len(domain.inames) and other.onto(domain.inames).is_subset(domain):
-                    if not domain.is_subset(other.onto(domain.inames)):
-                        conditions[id(other)] = _beyond(other, domain.onto(other.inames))
-                        printed[i] = domain
-                    else:
-                        conditions[id(domain)] = ""
-                    break
-                seen = restricted(other, domain.inames).onto(domain.inames)
-                if domain.is_subset(seen):
-                    conditions[id(domain)] = _beyond(domain, seen)
-                    break
-            else:
-                printed.append(domain)
-        return cls(tuple(sorted(printed, key=lambda d: order[id(d)])), conditions)
+    distinct: dict[int, InstanceSet] = {id(s.domain): s.domain for s in knl.statements}
+    order = {key: i for i, key in enumerate(distinct)}
+    printed: list[InstanceSet] = []
+    conditions: dict[int, str] = {}
+    # a set can only follow from one with as many dimensions, and from the larger of two
+    for domain in sorted(distinct.values(), key=lambda d: -len(d.inames)):
+        for i, other in enumerate(printed):
+            if not set(domain.inames) <= set(other.inames):
+                continue
+            if len(other.inames) == len(domain.inames) and other.onto(domain.inames).is_subset(domain):
+                if not domain.is_subset(other.onto(domain.inames)):
+                    conditions[id(other)] = _beyond(other, domain.onto(other.inames))
+                    printed[i] = domain
+                else:
+                    conditions[id(domain)] = ""
+                break
+            seen = restricted(other, domain.inames).onto(domain.inames)
+            if domain.is_subset(seen):
+                conditions[id(domain)] = _beyond(domain, seen)
+                break
+        else:
+            printed.append(domain)
+    return sorted(printed, key=lambda d: order[id(d)]), conditions
 
 
 def _beyond(domain: InstanceSet, context: InstanceSet) -> str:
@@ -222,14 +201,9 @@ _NEUTRAL: Mapping[str, Expression] = {"sum": 0, "product": 1, "min": p.Variable(
                                       "any": False, "all": True}
 
 
-def _plain_subscripts(expr: Expression) -> Expression:
-    """*expr* with the sums in its subscripts flat: ``64*i_outer + 4*i_thread + i_reg``."""
-    expr = map_children(expr, _plain_subscripts)
-    if not isinstance(expr, p.Subscript):
-        return expr
-    index = tuple(add(i) if isinstance(i, p.Sum) and any(isinstance(c, p.Sum) for c in i.children) else i
-                  for i in expr.index_tuple)
-    return expr if index == expr.index_tuple else p.Subscript(expr.aggregate, index)
+def _flat(index: Expression) -> Expression:
+    """*index* without sums in sums: ``64*i_outer + 4*i_thread + i_reg``."""
+    return add(index) if isinstance(index, p.Sum) and any(isinstance(c, p.Sum) for c in index.children) else index
 
 
 @dataclass(frozen=True)
@@ -283,7 +257,7 @@ def _foldable(knl: LoopKernel, node: ReductionNode, own: frozenset[str]) -> tupl
     return tuple(x for x in node.inames if x in alone)
 
 
-def _statement_lines(knl: LoopKernel, folded: _Folded, domains: _Domains) -> Iterator[str]:
+def _statement_lines(knl: LoopKernel, folded: _Folded, conditions: Mapping[int, str]) -> Iterator[str]:
     """The order tree as nested ``for`` blocks, without hidden statements and folded loops."""
     nothing = Seq(())
 
@@ -297,19 +271,16 @@ def _statement_lines(knl: LoopKernel, folded: _Folded, domains: _Domains) -> Ite
                 return body
             case _:
                 return tree
-    return _Printer(knl, folded, domains, set()).lines(rewrite(knl.tree, shown))
+    return _Printer(knl, folded, conditions, set()).lines(rewrite(knl.tree, shown))
 
 
 @dataclass(frozen=True)
 class _Printer:
-    """Prints the order tree.
-
-    :ivar declared: the temporaries whose first write was printed.
-    """
+    """Prints the order tree; *declared*: the temporaries whose first write was printed."""
 
     knl: LoopKernel
     folded: _Folded
-    domains: _Domains
+    conditions: Mapping[int, str]
     declared: set[str]
 
     def lines(self, tree: Tree) -> Iterator[str]:
@@ -340,7 +311,7 @@ class _Printer:
             expression = Reduction(s.combine, folded, expression) if folded else expression
             expression = self.knl.operation(s.combine).apply(s.assignee, expression)
         options = ", ".join(self._options(s))
-        target, value = to_text(_plain_subscripts(s.assignee)), to_text(_plain_subscripts(expression))
+        target, value = (to_text(map_subscripts(e, _flat)) for e in (s.assignee, expression))
         return f"{self._declaration(s.written)}{target} = {value}  {{{options}}}"
 
     def _declaration(self, name: str) -> str:
@@ -353,7 +324,7 @@ class _Printer:
 
     def _options(self, s: Statement) -> Iterator[str]:
         yield f"id={s.id}"
-        texts = [*filter(None, [self.domains.conditions.get(id(s.domain))]),
+        texts = [*filter(None, [self.conditions.get(id(s.domain))]),
                  *(to_text(self.folded.written_out(e)) for e in s.predicates)]
         if texts:
             yield f"if={' and '.join(f'({x})' if len(texts) > 1 and ' or ' in x else x for x in texts)}"

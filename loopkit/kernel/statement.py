@@ -75,10 +75,7 @@ def with_expressions(statement: Statement, f: Callable[[Expression], Expression]
 
 @dataclass(frozen=True)
 class RequestedBarrier:
-    """A barrier between two statements, requested by the user.
-
-    :ivar kind: ``"local"`` (the threads of a block wait) or ``"global"`` (a launch ends).
-    """
+    """A barrier that the user requested; *kind*: ``"local"`` (threads of a block) or ``"global"`` (a launch ends)."""
 
     first: str
     second: str

@@ -24,11 +24,9 @@ GPU = Machine()
 
 
 class Target:
-    """A code generator and a device for its code. Subclasses are frozen dataclasses of compiler options.
+    """A code generator and a device for its code. Subclasses are frozen dataclasses of compiler options."""
 
-    :cvar name: the name in ``target="..."``.
-    """
-
+    #: The name in ``target="..."``.
     name: ClassVar[str]
 
     @property
@@ -54,10 +52,7 @@ DEFAULT_TARGET = "cuda"
 
 
 def resolve_target(target: object) -> Target:
-    """The target object for a name, or for ``None`` the default one.
-
-    :raises PreconditionError: there is no such target.
-    """
+    """The target object for a name (``None``: the default); :raises PreconditionError: there is no such target."""
     if isinstance(target, Target):
         return target
     name = DEFAULT_TARGET if target is None else target

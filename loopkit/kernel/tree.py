@@ -74,17 +74,7 @@ def nest(inames: tuple[str, ...], body: Tree) -> Tree:
 
 def leaves(tree: Tree) -> Iterator[str]:
     """Statement ids in textual order."""
-    stack: list[Tree] = [tree]
-    while stack:
-        match stack.pop():
-            case Leaf(statement):
-                yield statement
-            case Loop(_, body):
-                stack.append(body)
-            case Seq(children):
-                stack.extend(reversed(children))
-            case Barrier():
-                pass
+    return (node.statement for node in nodes_in(tree) if isinstance(node, Leaf))
 
 
 def nodes_in(tree: Tree) -> Iterator[Tree]:
@@ -93,13 +83,10 @@ def nodes_in(tree: Tree) -> Iterator[Tree]:
     while stack:
         node = stack.pop()
         yield node
-        match node:
-            case Loop(_, body):
-                stack.append(body)
-            case Seq(children):
-                stack.extend(reversed(children))
-            case Leaf() | Barrier():
-                pass
+        if isinstance(node, Loop):
+            stack.append(node.body)
+        elif isinstance(node, Seq):
+            stack.extend(reversed(node.children))
 
 
 def require_once(statements: Iterable[str]) -> None:
@@ -135,6 +122,11 @@ def rewrite(tree: Tree, f: Callable[[Tree], Tree]) -> Tree:
             return f(tree if all(map(is_, news, children)) else seq(*news))
         case _:
             return f(tree)
+
+
+def rewrite_over(tree: Tree, iname: str, f: Callable[[Loop], Tree]) -> Tree:
+    """*tree* with *f* applied to each loop over *iname*, from the inside out."""
+    return rewrite(tree, lambda node: f(node) if isinstance(node, Loop) and node.iname == iname else node)
 
 
 def without(tree: Tree, gone: Container[str]) -> Tree:

@@ -26,9 +26,8 @@ Datum = GlobalArg | ValueArg | TemporaryVariable | str
 
 @dataclass(frozen=True)
 class Declared:
-    """The declarations of ``kernel_data``.
+    """The declarations and bare names of ``kernel_data``, in order, by name.
 
-    :ivar items: declarations and bare names, in order, by name.
     :ivar rest_at: the position in *items* of the arguments that only the text has; ``None``: there must be none.
     """
 
@@ -128,10 +127,7 @@ def _ranked(rank: int) -> str:
 
 
 def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, TemporaryVariable]:
-    """The temporaries, declared in kernel_data or by ``<>``.
-
-    :raises NameConflictError: a name is declared as two different things.
-    """
+    """The temporaries, declared in kernel_data or by ``<>``; :raises ParseError: a name has two declarations."""
     found = {name: d for name, d in declared.items.items() if isinstance(d, TemporaryVariable)}
     for node in assignments(program.body):
         if node.temporary is None:
@@ -153,10 +149,7 @@ def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, Te
 
 def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str, TemporaryVariable],
             domains: Domains) -> tuple[tuple[Argument, ...], dict[str, TemporaryVariable]]:
-    """The kernel's arguments in order, and its temporaries.
-
-    :raises ParseError: the text contradicts itself or a declaration.
-    """
+    """The kernel's arguments in order, and its temporaries; :raises ParseError: text and declarations differ."""
     inames = domains.order.keys()
     for rule in program.rules:
         require_free(rule.rule.name, {*inames, *temporaries, *declared.items, *domains.params},

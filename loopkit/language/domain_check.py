@@ -18,7 +18,8 @@ from loopkit.errors import ParseError
 from loopkit.expr.tokens import Cursor, Source, Token
 
 FUNCTIONS = frozenset({"floor", "ceil", "floord", "ceild", "min", "max"})
-KEYWORDS = FUNCTIONS | {"and", "or", "not", "exists", "mod", "true", "false", "implies"}
+_NO_FUNCTIONS = frozenset({"and", "or", "not", "exists", "mod", "true", "false", "implies"})
+KEYWORDS = FUNCTIONS | _NO_FUNCTIONS
 #: isl ignores the case of its keywords.
 _WORDS_OF_ISL = KEYWORDS | {"infty", "infinity", "nan", "rat"}
 
@@ -26,8 +27,6 @@ _TOKEN = re.compile(r"(?P<number>\d+)|(?P<name>[A-Za-z_]\w*)|(?P<op>->|<=|>=|==|
                     r"|(?P<other>\S)", re.ASCII)
 _RELATIONS = frozenset({"<", "<=", ">", ">=", "=", "==", "!="})
 _JUNCTIONS = frozenset({"and", "or", "implies", "&&", "||"})
-
-
 _NAME = re.compile(r"\d+|([A-Za-z_]\w*)", re.ASCII)
 _EXISTS = re.compile(r"\bexists\s*\(?([^:]*):")
 
@@ -72,8 +71,6 @@ class _DomainParser(Cursor):
     def subject(self) -> str:
         return "An assumption" if self.source.what == "the assumptions" else "A domain"
 
-    # {{{ sets
-
     def domain(self) -> None:
         if self.text == "[":
             self.names("a parameter")
@@ -82,9 +79,7 @@ class _DomainParser(Cursor):
                     "'->'", hint="parameters stand before an arrow, and inames in braces: [n] -> { [i] : ... }")
         if not self.accept("{"):
             raise self.error("'{'", hint="a domain stands in braces: { [i] : 0 <= i < n }")
-        self.piece()
-        while self.accept(";"):
-            self.piece()
+        self.separated(self.piece, ";")
         if self.text in ("", "]", ")"):
             raise self.error("'and', 'or', an operator or '}'", message="The '}' that ends the domain is missing.")
         self.take("}", "'and', 'or', an operator or '}'")
@@ -124,9 +119,7 @@ class _DomainParser(Cursor):
             raise self.error("',' or ']'", message="The ']' behind the names is missing.", hint="{ [i, j] : ... }")
         self.take("]", "',' or ']'")
 
-    # }}}
-
-    # {{{ conditions: every method returns whether it read a condition (True) or a form (False)
+    # Conditions: every method returns whether it read a condition (True) or a form (False)
 
     def condition(self) -> None:
         while True:
@@ -142,14 +135,9 @@ class _DomainParser(Cursor):
             if not self.term():
                 raise self.error("a condition")
             return True
-        if self.accept("true", "false"):
+        if self.accept("true", "false") or self.exists() or self.parenthesised_condition():
             return True
-        if self.accept("exists"):
-            self.exists()
-            return True
-        if self.text == "(" and self.parenthesised_condition():
-            return True
-        self.forms()
+        self.separated(self.form)
         if self.text not in _RELATIONS:
             return False
         while (relation := self.text) in _RELATIONS:
@@ -159,10 +147,12 @@ class _DomainParser(Cursor):
             self.at += 1
             if relation == "=" and self.text in ("<", ">"):
                 raise self.error("an affine form", hint=f"{self.text}=")
-            self.forms()
+            self.separated(self.form)
         return True
 
-    def exists(self) -> None:
+    def exists(self) -> bool:
+        if not self.accept("exists"):
+            return False
         opened = self.accept("(")
         while self.text != ":":
             if self.kind != "name":
@@ -176,31 +166,25 @@ class _DomainParser(Cursor):
         self.condition()
         if opened:
             self.take(")", "'and', 'or' or ')'")
+        return True
 
     def parenthesised_condition(self) -> bool:
         """Step over ``( condition )``, unless the parentheses enclose a form."""
-        start, depth, at = self.at, 0, self.at
-        while True:
-            text = self.tokens[at].text
+        depth = 0
+        for _, text, _ in self.tokens[self.at:]:
             depth += {"(": 1, ")": -1}.get(text, 0)
+            if not depth:
+                return False
             if text in _RELATIONS | _JUNCTIONS | {"not", "exists", "true", "false"}:
                 break
-            if not depth or not text:
-                return False
-            at += 1
-        self.at = start + 1
+        else:
+            return False
+        self.take("(")
         self.condition()
         self.take(")", "'and', 'or' or ')'")
         return True
 
-    # }}}
-
-    # {{{ affine forms: every method returns whether the form is constant
-
-    def forms(self) -> None:
-        self.form()
-        while self.accept(","):
-            self.form()
+    # Affine forms: every method returns whether the form is constant
 
     def form(self) -> bool:
         constant = self.product()
@@ -222,7 +206,7 @@ class _DomainParser(Cursor):
             elif self.accept("/", "//", "%", "mod"):
                 if not self.factor():
                     raise self.error("a constant divisor", at=operator, message=f"{self.subject} divides by a name.")
-            elif constant and ((self.kind == "name" and self.text not in KEYWORDS - FUNCTIONS) or self.text == "("):
+            elif constant and ((self.kind == "name" and self.text not in _NO_FUNCTIONS) or self.text == "("):
                 constant = self.factor()
             else:
                 return constant
@@ -235,9 +219,8 @@ class _DomainParser(Cursor):
             self.take(")", "an operator or ')'")
             return constant
         if self.text.isdigit():
-            self.at += 1
-            return True
-        if self.kind != "name" or (self.text in KEYWORDS - FUNCTIONS and self.text != "mod"):
+            return self.accept(self.text)
+        if self.kind != "name" or self.text in _NO_FUNCTIONS - {"mod"}:
             raise self.error("an affine form")
         return self.named()
 
@@ -259,10 +242,6 @@ class _DomainParser(Cursor):
             raise self.error("one of " + ", ".join(sorted(FUNCTIONS)), at=start,
                              message=f"{self.subject} cannot call '{name}'.")
         self.at += 1
-        constant = self.form()
-        while self.accept(","):
-            constant = self.form() and constant
+        constant = all(self.separated(self.form))
         self.take(")", "',' or ')'")
         return constant
-
-    # }}}

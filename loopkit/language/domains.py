@@ -23,10 +23,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def read_domain(source: Source, text: str, start: int) -> InstanceSet:
-    """The domain *text* at the position *start* of *source*.
-
-    :raises ParseError: isl refuses the text, or a name is refused; with the place.
-    """
+    """The domain *text* at the place *start* of *source*; :raises ParseError: isl refuses it, or a name is refused."""
     shape = _SHAPE.fullmatch(text)
     if shape is None:
         raise find_fault(source, text, start)
@@ -68,11 +65,9 @@ def _dims(source: Source, shape: re.Match[str], start: int) -> tuple[str, ...]:
                 if ":" in name or len(name.split()) > 1:
                     raise find_fault(source, shape[0], start)
                 raise source.error(place, f"'{name}' is no name for an iname.", "the name of an iname")
-            fault = names.fault(name)
+            fault = names.fault(name) or ("is named twice" if name in dims else None)
             if fault is not None:
                 raise source.error(place, f"The iname '{name}' {fault}.", "another name")
-            if name in dims:
-                raise source.error(place, f"The iname '{name}' is named twice.", "another name")
             dims.append(name)
         if found is not None and tuple(dims) != found:
             raise source.error(start + at + match.start("dims"), "The pieces of a union have different inames.",
@@ -91,9 +86,7 @@ def _place(text: str, name: str) -> int:
 
 @dataclass
 class Domains:
-    """All domains of a kernel, the order of their inames, and a cache of instance sets.
-
-    Statements with the same inames and conditions share one :class:`~loopkit.poly.sets.InstanceSet`.
+    """All domains of a kernel, the order of their inames (parents first), and a cache of instance sets.
 
     :ivar parents: the inames that the domain of each iname depends on.
     :ivar inline: the domains that reductions declare for themselves, by their texts.
@@ -153,10 +146,7 @@ class Domains:
 
 
 def read_domains(domains: str | Iterable[str]) -> Domains:
-    """Read the domains of a kernel, and put their inames in order: that of the domains, parents first.
-
-    :raises ParseError: a domain cannot be read or depends on itself, or an iname is in two.
-    """
+    """Read the domains of a kernel; :raises ParseError: one cannot be read or depends on itself, or shares an iname."""
     texts = [domains] if isinstance(domains, str) else list(domains)
     source = Source("\n".join(texts), "the domains")
     starts = [0, *accumulate(len(text) + 1 for text in texts)]

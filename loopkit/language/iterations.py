@@ -13,28 +13,25 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Path
 from loopkit.poly.domains import unbounded_iname
 from loopkit.poly.relations import differing
 
 
 def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str]) -> LoopKernel:
-    """*kernel*, just made, with an axis of each temporary for each iname over which it is written in one loop and read
-    in another.
+    """*kernel* with an axis of each temporary for each iname over which one loop writes and another reads it.
 
-    Such an iname is one that all writers of the temporary have and do not use in its subscript. Within one loop, the
-    textual order decides the value of a read. In another loop or a reduction over the same iname, the read gets the
-    value of the same iteration.
+    All writers of the temporary have such an iname and do not use it in its subscript. Within one loop, the textual
+    order decides the value of a read; in another loop or a reduction over the iname, a read gets the value of the same
+    iteration.
 
     :arg declared: the temporaries with a declared shape.
     :raises PreconditionError: a temporary cannot have such an axis, or is read as if it had none.
     """
     while True:
-        found = next(((name, inames) for name, accesses in accesses_by_array(kernel).items()
-                      if (inames := _crossed(kernel, name, accesses))), None)
-        if found is None:
+        crossed = ((name, _crossed(kernel, name, accesses)) for name, accesses in accesses_by_array(kernel).items())
+        name, inames = next((found for found in crossed if found[1]), ("", ()))
+        if not inames:
             return kernel
-        name, inames = found
         _require_cells(kernel, name, inames, declared)
         t = kernel.temporaries[name]
         open_shape = {**kernel.temporaries, name: replace(t, shape=None)}
@@ -46,31 +43,27 @@ def _crossed(kernel: LoopKernel, name: str, accesses: Sequence[Access]) -> tuple
     if name not in kernel.temporaries:
         return ()
     common = _inames_of_values(kernel, accesses)
-    if not any(len(_loops_over(kernel, x, accesses)) > 1 for x in common):
+    paths = {kernel.paths[a.statement] for a in accesses}
+    loops = {(step.iname, path[:k + 1]) for path in paths for k, step in enumerate(path) if step.iname in common}
+    if len(loops) == len({iname for iname, _ in loops}):
         return ()
     found = {x for d in flow_of_values(kernel, name) for x in _apart(kernel, d.source, d.sink, common)}
     return tuple(x for x in kernel.inames if x in found)
 
 
-def _loops_over(kernel: LoopKernel, iname: str, accesses: Sequence[Access]) -> set[Path]:
-    """The loops over *iname* around *accesses*, by the path to each."""
-    ways = {kernel.paths[a.statement] for a in accesses}
-    return {way[:k + 1] for way in ways for k, step in enumerate(way) if step.iname == iname}
-
-
 def _inames_of_values(kernel: LoopKernel, accesses: Sequence[Access]) -> frozenset[str]:
     """The inames that all writers have and do not subscript the temporary with."""
-    writers = {a.statement: a for a in accesses if a.is_write}
-    own = [frozenset(kernel.statement_by_id[s].inames).difference(*map(variables, a.subscripts))
-           for s, a in writers.items()]
+    own = [frozenset(kernel.statement_by_id[a.statement].inames).difference(*map(variables, a.subscripts))
+           for a in accesses if a.is_write]
     return frozenset.intersection(*own) if own else frozenset()
 
 
 def _apart(kernel: LoopKernel, writer: str, reader: str, inames: Collection[str]) -> frozenset[str]:
     """The *inames* for which the two have separate loops."""
+    if writer == reader:
+        return frozenset()
     shared = meeting_of(kernel.paths, writer, reader).loops
-    return frozenset(x for x in kernel.statement_by_id[reader].inames if x in inames and x not in shared) \
-        if writer != reader else frozenset()
+    return frozenset(kernel.statement_by_id[reader].inames).intersection(inames).difference(shared)
 
 
 def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
@@ -125,10 +118,9 @@ def _two_meanings(kernel: LoopKernel, flow: Dependence, name: str, iname: str, w
 
 def _reaching(flows: Sequence[Dependence], reader: str) -> set[str]:
     """The statements whose values *reader* may use, directly or through updates, and the readers of those values."""
-    found, before = {reader}, 0
-    while len(found) > before:
-        before = len(found)
-        found |= {d.source for d in flows if d.sink in found}
+    found = {reader}
+    while more := {d.source for d in flows if d.sink in found} - found:
+        found |= more
     return found
 
 
@@ -144,9 +136,7 @@ def _require_cells(kernel: LoopKernel, name: str, inames: tuple[str, ...], decla
         writer, reader = next((d.source, d.sink) for d in flow_of_values(kernel, name)
                               if _apart(kernel, d.source, d.sink, [x]))
         together = f"for each value: put '{writer}' and '{reader}' into one loop over '{x}'"
-        obstacle = next(_obstacles(kernel, name, x, declared, together), None)
-        if obstacle is not None:
-            reason, hint = obstacle
+        for reason, hint in _obstacles(kernel, name, x, declared, together):
             raise PreconditionError(
                 f"'{reader}' reads '{name}' in another loop over '{x}' than '{writer}', which writes it, and so needs "
                 f"its value of each '{x}'; {reason}.", subject=name, hint=hint)

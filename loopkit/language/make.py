@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.analysis.inferred_shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
+from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked

@@ -69,10 +69,8 @@ def fault(name: str, *, called: bool = False) -> str | None:
 
     :arg called: parentheses follow it, as after the name of a rule.
 
-    >>> fault("threadIdx")
-    'is a reserved word of the kernel language, C or CUDA'
-    >>> fault("x") is None
-    True
+    >>> fault("threadIdx"), fault("x")
+    ('is a reserved word of the kernel language, C or CUDA', None)
     """
     if not _IDENTIFIER.fullmatch(name):
         return "is no name: letters, digits and underscores, not beginning with a digit"
@@ -115,18 +113,15 @@ def name_list(names: str | Iterable[str]) -> tuple[str, ...]:
 
 def require_free(name: str, taken: Collection[str], what: str, *, called: bool = False) -> None:
     """:raises NameConflictError: *name* is in *taken* or is reserved."""
-    reason = fault(name, called=called)
-    if reason is None and name in taken:
-        reason = "is already in use"
+    reason = fault(name, called=called) or ("is already in use" if name in taken else None)
     if reason is not None:
         raise NameConflictError(f"{what} '{name}' {reason}.", subject=name)
 
 
 def require_kernel_name(name: str) -> None:
     """:raises NameConflictError: *name* cannot be the name of a function in generated text."""
-    reason = fault(name)
-    if reason is None and (name in LIBRARY or name.removesuffix("l") in LIBRARY | RESERVED):
-        reason = "is a function of C or CUDA"
+    is_function = name in LIBRARY or name.removesuffix("l") in LIBRARY | RESERVED
+    reason = fault(name) or ("is a function of C or CUDA" if is_function else None)
     if reason is not None:
         raise NameConflictError(f"The kernel's name '{name}' {reason}.", subject=name,
                                 hint=f"make_kernel(..., name='{name}_kernel')" if _IDENTIFIER.fullmatch(name) else None)

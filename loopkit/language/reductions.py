@@ -1,6 +1,7 @@
 """Reductions become statements: init, update, and the statement that uses the result."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -46,7 +47,6 @@ class Evaluation:
 class Made:
     """The parts of a kernel that its statements make.
 
-    :ivar reductions: by name.
     :ivar temporaries: those of reductions and of conditions.
     :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
     :ivar final: the statements with ``{inames=}``, which inherit none.
@@ -120,20 +120,19 @@ class Hoister:
         Several readers may use it. So it is computed in every instance of *around*: it is false if the conditions of
         *place* do not hold.
         """
-        flag = self.flag()
-        here = replace(place, owner=fresh(f"insn_{flag.name}", self.ids.taken))
-        template = replace(template, id=here.owner, assignee=flag)
-        new, trees = self.hoist(condition, here, template)
+        flag, owner = self.flag()
+        template = replace(template, id=owner, assignee=flag)
+        new, trees = self.hoist(condition, replace(place, owner=owner), template)
         first = tuple(c for c in place.conditions if c not in around.conditions)
         whole = conjunction(tuple(c for e in (*first, *place.predicates, new) for c in conjuncts(e)))
         self.made.statements.append(replace(template, expression=whole, domain=self._domain(around), predicates=()))
-        return flag, seq(*trees, Leaf(here.owner))
+        return flag, seq(*trees, Leaf(owner))
 
-    def flag(self) -> p.Variable:
-        """A new temporary for the value of a condition."""
+    def flag(self) -> tuple[p.Variable, str]:
+        """A new temporary for the value of a condition, and the id of the statement that computes it."""
         name = fresh("cond", self.taken)
         self.made.temporaries[name] = TemporaryVariable(name, np.dtype(bool), ())
-        return p.Variable(name)
+        return p.Variable(name), fresh(f"insn_{name}", self.ids.taken)
 
     def _reduction(self, e: Reduction, around: Evaluation, place: Evaluation, template: Statement
                    ) -> tuple[p.Variable, Tree]:
@@ -163,12 +162,10 @@ class Hoister:
         return self.domains.instances(place.inames, place.conditions, place.inline)
 
 
-def bound_twice(expr: Expression, inames: tuple[str, ...]) -> tuple[str, str] | None:
-    """The iname and the operation of a reduction in *expr* over one of *inames*, or within one over the same iname."""
-    if not has_reduction(expr):
-        return None
+def bound_twice(expr: Expression, inames: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Each iname and operation of a reduction in *expr* over one of *inames*, or within one over the same iname."""
     if isinstance(expr, Reduction):
-        if again := [x for x in expr.inames if x in inames]:
-            return again[0], expr.operation
+        yield from ((x, expr.operation) for x in expr.inames if x in inames)
         inames += expr.inames
-    return next((found for child in children(expr) if (found := bound_twice(child, inames))), None)
+    for child in children(expr) if has_reduction(expr) else ():
+        yield from bound_twice(child, inames)

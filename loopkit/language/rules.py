@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pymbolic.primitives as p
@@ -34,49 +33,40 @@ class Rules:
     def add(self, rule: Rule) -> None:
         """Add *rule*, which calls only rules that were added before."""
         name, arguments = rule.rule.name, rule.rule.arguments
-        for e in subexpressions(rule.rule.expr):
-            for bound in self.domains.inline[e.domain_text].params if isinstance(e, InlineReduction) else ():
-                if bound in arguments:
-                    raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
-                                            "bounds in parameters and inames")
-        body = self.without_reducing(rule.rule.expr, rule.start)
+        texts = [e.domain_text for e in subexpressions(rule.rule.expr) if isinstance(e, InlineReduction)]
+        for bound in (x for text in texts for x in self.domains.inline[text].params if x in arguments):
+            raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
+                                    "bounds in parameters and inames")
+        body = self.expanded(rule.rule.expr, rule.start, only_reducing=True)
         rule = replace(rule, rule=SubstitutionRule(name, arguments, body))
         (self.reducing if has_reduction(body) else self.kept)[name] = rule
         self._inames[name] = self.free_inames(body).difference(arguments)
 
-    def expanded(self, expr: Expression, start: int) -> Expression:
-        """*expr*, at the place *start*, with the calls of all rules replaced by their bodies.
+    def expanded(self, expr: Expression, start: int, *, only_reducing: bool = False) -> Expression:
+        """*expr*, at the place *start*, with the calls of all rules replaced by their bodies, or of those *reducing*.
 
         :raises ParseError: an argument mentions an iname that the body's reduction binds.
         """
-        return self._expanded(expr, {**self.kept, **self.reducing}, start)
-
-    def without_reducing(self, expr: Expression, start: int) -> Expression:
-        """*expr* with the calls of the rules with a reduction replaced; see :meth:`expanded`."""
-        return self._expanded(expr, self.reducing, start)
-
-    def _expanded(self, expr: Expression, rules: Mapping[str, Rule], start: int) -> Expression:
+        rules = self.reducing if only_reducing else {**self.kept, **self.reducing}
         if not rules:
             return expr
 
         def walk(e: Expression) -> Expression:
             e = map_children(e, walk)
-            if isinstance(e, p.Call) and isinstance(e.function, p.Variable) and e.function.name in rules:
-                rule = rules[e.function.name].rule
-                captured = bound_inames(rule.expr) & frozenset().union(*map(variables, e.parameters))
-                if captured:
-                    iname = min(captured)
-                    raise self.source.error(
-                        start, f"An argument of '{rule.name}' uses the iname '{iname}', over which '{rule.name}' "
-                        "reduces.", f"an argument without '{iname}'")
-                return walk(substitute(rule.expr, dict(zip(rule.arguments, e.parameters, strict=True))))
-            return e
+            if not (isinstance(e, p.Call) and isinstance(e.function, p.Variable) and e.function.name in rules):
+                return e
+            rule = rules[e.function.name].rule
+            captured = bound_inames(rule.expr) & frozenset().union(*map(variables, e.parameters))
+            if captured:
+                iname = min(captured)
+                raise self.source.error(
+                    start, f"An argument of '{rule.name}' uses the iname '{iname}', over which '{rule.name}' reduces.",
+                    f"an argument without '{iname}'")
+            return walk(substitute(rule.expr, dict(zip(rule.arguments, e.parameters, strict=True))))
         return walk(expr)
 
     def free_inames(self, expr: Expression) -> frozenset[str]:
-        """The inames that *expr* mentions outside of reductions over them, and those that its reductions' domains
-        need.
-        """
+        """The inames that *expr* mentions outside of reductions over them, and that its reductions' domains need."""
         order = self.domains.order
         if not has_reduction(expr) and self._inames.keys().isdisjoint(called(expr)):
             return variables(expr).intersection(order)
@@ -97,25 +87,19 @@ class Rules:
 
 def read_rules(program: ParsedProgram, domains: Domains) -> Rules:
     """The rules of *program*; :raises ParseError: one calls itself, or its argument bounds a domain."""
-    rules = Rules(program.source, domains)
-    for rule in _in_calling_order(program.source, program.rules):
-        rules.add(rule)
-    return replace(rules, kept={r.rule.name: rules.kept[r.rule.name] for r in program.rules
-                                if r.rule.name in rules.kept})
-
-
-def _in_calling_order(source: Source, rules: Sequence[Rule]) -> list[Rule]:
-    """*rules* with every rule after those that it calls; :raises ParseError: one calls itself."""
-    by_name = {r.rule.name: r for r in rules}
+    by_name = {r.rule.name: r for r in program.rules}
     calls = {name: sorted(called(r.rule.expr) & by_name.keys()) for name, r in by_name.items()}
+    rules = Rules(program.source, domains)
     try:
-        return [by_name[name] for name in graphlib.TopologicalSorter(calls).static_order()]
+        for name in graphlib.TopologicalSorter(calls).static_order():
+            rules.add(by_name[name])
     except graphlib.CycleError as err:
         *cycle, _ = reversed(err.args[1])
         at = cycle.index(min(cycle, key=list(by_name).index))
         chain = [*cycle[at:], *cycle[:at + 1]]
-        raise source.error(by_name[chain[0]].start, f"The substitution rule '{chain[0]}' calls itself "
-                           f"({' -> '.join(chain)}).", "a rule that ends") from None
+        raise program.source.error(by_name[chain[0]].start, f"The substitution rule '{chain[0]}' calls itself "
+                                   f"({' -> '.join(chain)}).", "a rule that ends") from None
+    return replace(rules, kept={name: rules.kept[name] for name in by_name if name in rules.kept})
 
 
 def bound_inames(expr: Expression) -> frozenset[str]:

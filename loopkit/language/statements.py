@@ -15,8 +15,7 @@ from loopkit.kernel.kernel import unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
 from loopkit.language.conditions import conjunction, opposite, split
-from loopkit.language.names import fresh
-from loopkit.language.program import Assignment, ForBlock, IfBlock, InstructionOptions, Node, Pattern, walk
+from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, Pattern, walk
 from loopkit.language.reductions import Evaluation, Hoister, bound_twice
 from loopkit.language.rules import Rules
 
@@ -59,10 +58,7 @@ def group(items: Iterable[Item], depth: int = 0) -> Tree:
 
 @dataclass
 class StatementMaker(Hoister):
-    """Makes the statements of one kernel.
-
-    :ivar inames: the inames that each assignment or condition mentions or inherits, by its place.
-    """
+    """Makes the statements of one kernel. *inames* are those that each part mentions or inherits, by its place."""
 
     rules: Rules
     inames: Mapping[int, frozenset[str]]
@@ -95,8 +91,8 @@ class StatementMaker(Hoister):
     def _require_inames(self, patterns: Sequence[Pattern]) -> None:
         for pattern in patterns:
             if pattern.text not in self.domains.order:
-                where = f"the kernel (line {self.source.line_of(pattern.start)})"
-                raise unknown("iname", pattern.text, self.domains.order, where=where)
+                raise unknown("iname", pattern.text, self.domains.order,
+                              where=f"the kernel (line {self.source.line_of(pattern.start)})")
 
     def _for(self, node: ForBlock, context: Context) -> Item:
         self._require_inames(node.inames)
@@ -113,7 +109,7 @@ class StatementMaker(Hoister):
                     f"'{missing[0]}'", hint=f"for {', '.join(missing)}, {iname}")
             order += (iname,)
         self.made.blocks.append(order)
-        inner = replace(context, order=order, opened=len(order), mentions=context.mentions.union(order))
+        inner = replace(context, order=order, opened=len(order))
         body = nest(order[len(context.order):], group(self._items(node.body, inner)))
         return Item(context.order[context.opened:], body)
 
@@ -130,9 +126,9 @@ class StatementMaker(Hoister):
         context = replace(context, conditions=context.conditions + affine,
                           order=self._shared_loops(node, context))
         # the block may write what the condition reads: evaluate it once
-        flag = self.flag()
+        flag, owner = self.flag()
         # the flag is always set, so that its value is that of this iteration; what is around it comes first in it
-        place = Evaluation(fresh(f"insn_{flag.name}", self.ids.taken), context.order, context.conditions, ())
+        place = Evaluation(owner, context.order, context.conditions, ())
         first = self._add(place, flag, conjunction((*context.predicates, *others)), context, node)
         then = replace(context, predicates=(flag,))
         otherwise = replace(context, predicates=(*context.predicates, p.LogicalNot(flag)))
@@ -150,10 +146,8 @@ class StatementMaker(Hoister):
             return own
         inside = replace(context, order=own)
         nests = [self._nest(self.inames[a.start], inside) for a in inner if isinstance(a, Assignment)]
-        shared = len(own)
-        while all(len(n) > shared and n[shared] == nests[0][shared] for n in nests):
-            shared += 1
-        return nests[0][:shared]
+        levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*nests, strict=False))
+        return tuple(level[0] for level in levels)
 
     def _assignment(self, node: Assignment, context: Context) -> Item:
         self._require_inames(node.options.inames or ())
@@ -163,24 +157,22 @@ class StatementMaker(Hoister):
             place = place.under(self.rules.expanded(node.options.condition, node.start), self.affine_names)
         assignee = self.rules.expanded(node.assignee, node.start)
         assert isinstance(assignee, p.Variable | p.Subscript)
-        return self._add(place, assignee, self.rules.without_reducing(node.expression, node.start), context, node)
+        expression = self.rules.expanded(node.expression, node.start, only_reducing=True)
+        return self._add(place, assignee, expression, context, node)
 
     def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,
              node: Assignment | IfBlock) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
         self.made.opened[place.owner] = frozenset(context.order[:context.opened])
-        options = node.options if isinstance(node, Assignment) else InstructionOptions()
-        earlier, others = (self.ids.earlier(node), self.ids.others(node)) if isinstance(node, Assignment) \
-            else (frozenset[str](), frozenset[str]())
+        options = node.options
         statement = Statement(place.owner, assignee, expression,
                               self.domains.instances(place.inames, place.conditions), place.predicates,
-                              tags=options.tags, depends_on=earlier, no_sync_with=others)
+                              tags=options.tags, depends_on=self.ids.earlier(node), no_sync_with=self.ids.others(node))
         if options.inames is not None:
             self.made.final.add(place.owner)
         self._require_bound_once(statement, node)
         statement, body = self._hoisted(statement, place)
-        if options.instructions:
-            statement = replace(statement, instructions=options.instructions)
+        statement = replace(statement, instructions=options.instructions)
         if statement.commutes:
             statement = self._update(statement, node.start)
         self.made.statements.append(statement)
@@ -189,16 +181,13 @@ class StatementMaker(Hoister):
     def _require_bound_once(self, statement: Statement, node: Assignment | IfBlock) -> None:
         """:raises ParseError: a reduction runs over an iname that *statement* already has."""
         every = (*statement.predicates, statement.assignee, statement.expression)
-        found = next((found for e in every if (found := bound_twice(e, statement.inames))), None)
-        if found is None:
-            return
-        iname, operation = found
-        raise self.source.error(
-            next((u.start for u in node.uses if u.name == iname), node.start),
-            f"The iname '{iname}' is a reduction iname and used outside its reduction.",
-            f"an iname other than '{iname}'",
-            hint=f"for the {operation} of two values put '{iname}' second: {operation}(3, {iname})"
-            if operation in ("min", "max") else None)
+        for iname, operation in (found for e in every for found in bound_twice(e, statement.inames)):
+            raise self.source.error(
+                next((u.start for u in node.uses if u.name == iname), node.start),
+                f"The iname '{iname}' is a reduction iname and used outside its reduction.",
+                f"an iname other than '{iname}'",
+                hint=f"for the {operation} of two values put '{iname}' second: {operation}(3, {iname})"
+                if operation in ("min", "max") else None)
 
     def _update(self, statement: Statement, start: int) -> Statement:
         """*statement* as an update by an operation; :raises ParseError: it is not one."""
@@ -213,19 +202,17 @@ class StatementMaker(Hoister):
         return replace(statement, expression=operand, combine=operation)
 
     def _hoisted(self, statement: Statement, place: Evaluation) -> tuple[Statement, Tree]:
-        """*statement* with accumulators for its reductions, and the tree of it and of their statements, which are
-        added.
-        """
+        """*statement* with accumulators for its reductions, whose statements are added, and the tree of all."""
         trees: list[Tree] = []
+        predicates: tuple[Expression, ...] = ()
+        rest = [*place.predicates, statement.assignee, statement.expression]
+        if not any(map(has_reduction, rest)):
+            return statement, Leaf(statement.id)
 
         def without(expr: Expression, here: Evaluation) -> Expression:
             new, before = self.hoist(expr, here, statement)
             trees.extend(before)
             return new
-        predicates: tuple[Expression, ...] = ()
-        rest = [*place.predicates, statement.assignee, statement.expression]
-        if not any(map(has_reduction, rest)):
-            return statement, Leaf(statement.id)
         for predicate in place.predicates:
             here = replace(place, predicates=predicates)
             del rest[0]

@@ -61,11 +61,7 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
 
 @dataclass
 class _StatementParser(ExpressionParser):
-    """Statements from the parser's place on.
-
-    :ivar rules: those read so far.
-    :ivar rule_starts: the tokens at which rules begin.
-    """
+    """Statements from the parser's place on, and the rules read so far, which begin at the tokens *rule_starts*."""
 
     rules: list[Rule] = field(default_factory=list)
     rule_starts: set[int] = field(default_factory=set)
@@ -110,7 +106,9 @@ class _StatementParser(ExpressionParser):
             else:
                 nodes.append(self._assignment())
 
-    def _filled_block(self, opened_at: int) -> tuple[Node, ...]:
+    def _filled_block(self, opened_at: int, expected: str) -> tuple[Node, ...]:
+        """The end of a line, in place of which *expected* is allowed, and the statements behind it."""
+        self._line_end(expected)
         body = self.block(opened_at)
         if not body:
             raise self.error("a statement", message=f"Nothing stands before this '{self.text}'.")
@@ -124,8 +122,7 @@ class _StatementParser(ExpressionParser):
         start = self.at
         self.at += 1
         inames = self.patterns("an iname", ",")
-        self._line_end("',' or the end of the line")
-        body = self._filled_block(start)
+        body = self._filled_block(start, "',' or the end of the line")
         self._end(f"'{self.text}' belongs to no 'if'.")
         return ForBlock(self.tokens[start].start, inames, body)
 
@@ -136,14 +133,12 @@ class _StatementParser(ExpressionParser):
         self.uses = []
         condition = self.expression()
         uses = tuple(self.uses)
-        self._line_end("an operator or the end of the line")
-        then = self._filled_block(start)
+        then = self._filled_block(start, "an operator or the end of the line")
         otherwise: tuple[Node, ...] = ()
         if self.text == "elif":
             otherwise = (self._if(),)
         elif self.accept("else"):
-            self._line_end("the end of the line")
-            otherwise = self._filled_block(start)
+            otherwise = self._filled_block(start, "the end of the line")
             self._end(f"'{self.text}' stands behind an 'else'.")
         else:
             self._end()
@@ -156,11 +151,8 @@ class _StatementParser(ExpressionParser):
 
     def patterns(self, expected: str, separator: str) -> tuple[Pattern, ...]:
         """Names with *separator* between them."""
-        found: list[Pattern] = []
-        while not found or self.accept(separator):
-            start = self.tokens[self.at].start
-            found.append(Pattern(self.name(expected), start))
-        return tuple(found)
+        at, found = self.at, self.separated(lambda: self.name(expected), separator)
+        return tuple(Pattern(name, self.tokens[at + 2*k].start) for k, name in enumerate(found))
 
     def _rule(self) -> Rule:
         start = self.at
@@ -245,29 +237,26 @@ class _StatementParser(ExpressionParser):
         instructions = tuple(found.pop(name) for name in STATEMENT_INSTRUCTIONS if name in found)
         return InstructionOptions(condition=found.pop("if", None), instructions=instructions, **found)
 
-    def read_globs(self) -> tuple[Pattern, ...]:
-        """``a:b_*:c`` up to the ``,`` or ``}`` that ends it."""
-        patterns: list[Pattern] = []
-        while not patterns or self.accept(":"):
-            first, start, depth = self.at, self.tokens[self.at].start, 0
-            while depth or self.text not in (",", "}", ":"):
-                depth += {"[": 1, "]": -1}.get(self.text, 0)
-                self.at += 1
-            if self.at == first:
-                raise self.error("a name or a pattern")
-            patterns.append(Pattern(self.source.text[start:self.tokens[self.at].start].strip(), start))
-        return tuple(patterns)
+    def read_glob(self) -> Pattern:
+        """``b_*`` up to the ``:``, ``,`` or ``}`` that ends it."""
+        first, start, depth = self.at, self.tokens[self.at].start, 0
+        while depth or self.text not in (",", "}", ":"):
+            depth += {"[": 1, "]": -1}.get(self.text, 0)
+            self.at += 1
+        if self.at == first:
+            raise self.error("a name or a pattern")
+        return Pattern(self.source.text[start:self.tokens[self.at].start].strip(), start)
 
 
 #: The options with a value, by name.
 _OPTION_READERS: Mapping[str, Callable[[_StatementParser], object]] = {
     "id": lambda parser: parser.name("a statement id"),
-    "dep": _StatementParser.read_globs,
+    "dep": lambda parser: tuple(parser.separated(parser.read_glob, ":")),
     # nothing: only the inames that the statement mentions
     "inames": lambda parser: () if parser.text in (",", "}") else parser.patterns("a name", ":"),
     "if": lambda parser: parser.expression(),
     "tags": lambda parser: frozenset(pattern.text for pattern in parser.patterns("a name", ":")),
-    "nosync": _StatementParser.read_globs}
+    "nosync": lambda parser: tuple(parser.separated(parser.read_glob, ":"))}
 
 
 def _assignment_hint(name: str, operator: str) -> str | None:

@@ -30,13 +30,10 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
            ) -> lk.LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
-    A block computes a tile of *c* from strips of *a* and *b*, copied piece by piece to shared memory. A whole row or
-    column of the tile uses each copied element. Each warp has a part of the tile, and each of its threads a tile in
-    registers. Vectors of 16 bytes load the strips and read them from shared memory, so nearly all instructions of a
-    thread are products. The loads of the next strips run concurrently.
-
-    Partial tiles compute like full tiles, with zeros beyond the edge, and store only the elements inside. A condition
-    at each product would take three times as long as the product.
+    A block computes a tile of *c* from strips of *a* and *b*, copied piece by piece to shared memory. Each warp has a
+    part of the tile, and each of its threads a tile in registers. Vectors of 16 bytes load the strips and read them
+    from shared memory, so nearly all instructions of a thread are products. The loads of the next strips run
+    concurrently. Partial tiles compute like full tiles, with zeros beyond the edge, and store only the elements inside.
 
     If *c* has few tiles, multiprocessors would be idle. With *depth* a block computes only a part of the sums over *k*,
     and a second launch adds up the parts in a fixed order: the same bits in each run.
@@ -49,33 +46,24 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         divide the rows load the strips. The kernel computes products of other shapes too.
     :arg multiprocessors: of the GPU, for that choice; default: those of an H200.
     :arg tile: rows and columns of a block's tile of *c*, and the steps of *k* that are copied at once.
-    :arg warp: rows and columns of a warp's part of the tile, shared equally by its 32 threads; default: 64 products
-        per thread for elements of four bytes, half as many for larger ones.
+    :arg warp: rows and columns of a warp's part of the tile; default: 64 products per thread for elements of four
+        bytes, half as many for larger ones.
     :arg depth: steps of *k* that a block adds up; default: all, in one launch.
     :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles.
     :arg group: rows of blocks that run column by column, so that concurrent blocks share strips of *b* in the cache;
         default: 8, or fewer for groups of equal size.
     :arg min_blocks: least number of blocks on a multiprocessor, which limits the registers of a thread; 0: no limit;
         default: two if a thread's products then take half of its 128 registers, else one.
-    :arg stages: strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch, each
-        strip is loaded when it is needed.
+    :arg stages: strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.
     :arg mma: let each warp compute its part by matrix multiply-accumulate instructions of 16x8 results; default: for
         float64, where their throughput is twice that of a thread's own products. GPUs before sm_80 need ``False``.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, or a tile is not a
         multiple of its parts, or *mma* is given for another dtype than float64.
 
     >>> knl = lk.library.matmul()
-    >>> for x in ("i_group", "j_block", "i_block", "i_warp", "j_warp", "i_lane", "j_lane", "i_reg", "j_reg"):
-    ...     print(x, knl.tags[x])
-    i_group g.1
-    j_block g.0
-    i_block g.0
-    i_warp l.0
-    j_warp l.0
-    i_lane l.0
-    j_lane l.0
-    i_reg unr
-    j_reg unr
+    >>> inames = ("i_group", "j_block", "i_block", "i_warp", "j_warp", "i_lane", "j_lane", "i_reg", "j_reg")
+    >>> print(*(f"{x}:{knl.tags[x]}" for x in inames))
+    i_group:g.1 j_block:g.0 i_block:g.0 i_warp:l.0 j_warp:l.0 i_lane:l.0 j_lane:l.0 i_reg:unr j_reg:unr
     >>> knl(a=np.ones((2, 3), np.float32), b=np.ones((3, 2), np.float32)).c
     array([[3., 3.],
            [3., 3.]], dtype=float32)
@@ -91,7 +79,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     if stages:
         # one strip at a time is enough if two blocks share a multiprocessor: one computes while the other waits
         knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"])
-    knl = _filled_up(knl) if whole else knl
+    knl = _padded(knl) if whole else knl
     return knl if depth is None else _added_up(knl, vector_of_rows(shape[1], known) if shape else 1)
 
 
@@ -177,7 +165,7 @@ def _rules(a: str, b: str, *, by_rows: bool) -> tuple[str, str]:
         """, f"{use}*b_rows(k, j)"
 
 
-def _filled_up(knl: lk.LoopKernel) -> lk.LoopKernel:
+def _padded(knl: lk.LoopKernel) -> lk.LoopKernel:
     """The padding launch: copies of pieces of 64 columns and 16 rows."""
     for x in "ab":
         knl = lk.split_iname(knl, f"{x}_column", 2*WARP, outer_tag="g.0", inner_tag="l.0")
@@ -212,17 +200,13 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
 
     A block computes one product, whose result is one tile of :func:`matmul`. The ratio of products to loads is low, so
     asynchronous copies move strips of four-byte elements to shared memory, two strips ahead of the one in use. Such a
-    copy keeps the layout of the matrix. A thread's rows are then neighbours of the rows of the next thread, and no two
-    lanes access one bank.
+    copy keeps the layout of the matrix, and neighbouring threads have neighbouring rows: no two lanes access one bank.
 
     :arg size: of the matrices.
-    :arg steps: of *k* that are copied at once; default: 16, or 8 for elements of more than eight bytes. Fewer steps
-        mean more barriers, more steps mean more registers.
+    :arg steps: of *k* that are copied at once; default: 16, or 8 for elements of more than eight bytes.
     :arg warp: rows and columns of each warp's part of a product; default: 64 products per thread, or 16 for elements
         of more than eight bytes; with *mma* at most 32 that divide the product.
-    :arg stages: strips of each matrix in shared memory, the next ones loading while one is used; 1: a strip is stored
-        between two barriers; 0: each strip is loaded when it is needed; default: 3 with *asynchronous* and without
-        *mma*, else 2.
+    :arg stages: as of :func:`matmul`; default: 3 with *asynchronous* and without *mma*, else 2.
     :arg asynchronous: copy strips by ``cp.async`` (sm_80 and later) instead of through registers; default: for
         four-byte elements, and with *mma*.
     :arg mma: let each warp compute its part by matrix multiply-accumulate instructions of 8x8 or 16x8 results; default:
@@ -256,19 +240,19 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     knl = lk.make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", f"{text} c[e, i, j] = sum(k, {product})",
                          name="batched_matmul")
     knl = lk.tag_inames(lk.add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
-    knl = _in_parts_of_boxes(knl, size, steps, warp) if mma else _in_parts(knl, steps, warp, known, lies=asynchronous)
+    knl = _in_parts_of_boxes(knl, size, steps, warp) if mma else _in_parts(knl, steps, warp, known, asynchronous)
     return lk.pipeline(knl, "k_outer", stages, asynchronous=asynchronous) if stages else knl
 
 
-def _in_parts(knl: lk.LoopKernel, steps: int, warp: tuple[int, int] | None, dtype: np.dtype, *, lies: bool
+def _in_parts(knl: lk.LoopKernel, steps: int, warp: tuple[int, int] | None, dtype: np.dtype, by_rows: bool
               ) -> lk.LoopKernel:
     """A product of *batched_matmul* in the registers of its block's threads."""
     warp = warp or ((64, 32) if dtype.itemsize <= 8 else (32, 16))
     items = items_a_thread(dtype)
-    knl = _levels(knl, "i", {"i_warp": None}, warp[0], {"lane": LANES[0], "item": 1 if lies else items})
+    knl = _levels(knl, "i", {"i_warp": None}, warp[0], {"lane": LANES[0], "item": 1 if by_rows else items})
     # the result is a third of the memory traffic: it is stored in vectors too
     knl = _levels(knl, "j", {"j_warp": None}, warp[1], {"lane": LANES[1], "item": items}, "vec")
-    return _in_registers(knl, ("e",), steps, dtype, lies=lies)
+    return _in_registers(knl, ("e",), steps, dtype, by_rows=by_rows)
 
 
 def _in_parts_of_boxes(knl: lk.LoopKernel, size: int, steps: int, warp: tuple[int, int] | None) -> lk.LoopKernel:
@@ -353,11 +337,11 @@ def _levels(knl: lk.LoopKernel, x: str, outer: Mapping[str, int | None], warp: i
     return lk.split_levels(knl, x, levels, tags={y: tag for y, tag in tags.items() if y in levels})
 
 
-def _in_registers(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int, dtype: np.dtype, *, lies: bool = False,
+def _in_registers(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int, dtype: np.dtype, *, by_rows: bool = False,
                   vectors: tuple[int, int] | None = None) -> lk.LoopKernel:
     """The tile of a block in the registers of its threads; *blocks* are the inames over blocks.
 
-    :arg lies: the strip of *a* is stored without transposition.
+    :arg by_rows: the strip of *a* is stored without transposition.
     :arg vectors: elements of *a* and of *b* that a thread loads at once; default: 16 bytes of them.
     """
     knl = lk.split_iname(knl, "k", steps, inner_tag="unr")
@@ -369,7 +353,7 @@ def _in_registers(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int, dtype
     knl = lk.prioritize_loops(knl, (*blocks, "i_warp", "j_warp", "i_lane", "j_lane", "k_outer", "k_inner", *own))
     # else the strip of a is stored transposed, so that a piece of a column is contiguous
     items = items_a_thread(dtype)
-    knl = _staged(knl, "a_rows" if lies else "a_columns", ["k_inner", *rows], ["k_inner", *columns],
+    knl = _staged(knl, "a_rows" if by_rows else "a_columns", ["k_inner", *rows], ["k_inner", *columns],
                   vectors or (vector_of_rows(steps, dtype), items))
     # threads that store a row of the strip access different banks, and pieces stay aligned
     return lk.add_padding(knl, "a_tile", 0, by=items)

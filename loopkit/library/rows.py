@@ -29,9 +29,8 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
     """``y[i, j] = exp(x[i, j] - max(x[i])) / sum(exp(x[i] - max(x[i])))``.
 
     A block has a row, and each of its threads a strided part of it. *columns* fixes the length of the rows: each
-    element is read once, stays in a register until the results are written, and is moved in aligned vectors of 16
-    bytes. A block has several rows if a row needs a warp or less. Without *columns* the row is read three times, twice
-    from the caches.
+    element is read once, in aligned vectors of 16 bytes, and stays in a register until the results are written.
+    Without *columns* the row is read three times, twice from the caches.
 
     :arg columns: length of the rows; default: any, given by the arrays of a call.
     :arg threads: of a row; default: such that each thread has a few elements of it.
@@ -101,18 +100,15 @@ def _loads(row: Row, columns: int, dtype: np.dtype) -> int:
     If vectors do not divide the rows, the first and the last load of a thread have conditions. The weights are then
     not aligned with the rows and are loaded one by one, which needs more concurrent loads.
     """
-    if columns % items_a_thread(dtype) == 0:
-        return 2
-    return 9 if row.weights else 5
+    return 2 if columns % items_a_thread(dtype) == 0 else 9 if row.weights else 5
 
 
 def threads_for(columns: int, dtype: np.dtype, loads: int) -> int:
     """The threads of a row: the power of two nearest to *loads* loads of 16 bytes per thread.
 
     With two loads the number is rounded up, so that a full multiprocessor has 64 kB of concurrent loads. Fewer threads
-    wait less for each other, and a multiprocessor then has more rows that load while one waits: above 512 threads, each
-    thread first gets up to 128 bytes. A row of at least 32 vectors gets at least a warp. Each thread has at least one
-    vector of some row, so that a block has all of its rows, and whole warps.
+    wait less for each other: above 512 threads, each thread first gets up to 128 bytes. A row of at least 32 vectors
+    gets at least a warp. Each thread has at least one vector of some row, so that a block has whole warps.
     """
     wanted = -(-columns // (loads*items_a_thread(dtype)))
     above = 1 << (wanted - 1).bit_length()

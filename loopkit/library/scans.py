@@ -22,14 +22,13 @@ _REGISTER = 4
 def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | None = None) -> lk.LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``, in one launch: each block keeps its tile while it waits for others.
 
-    The prefix of a block is the sum of the tiles of all earlier blocks. A block stores its tile's sum behind an
-    inter-block flag as soon as it is computed (:func:`~loopkit.add_block_flags`). The last of each 33 blocks stores the
-    sum of its group, and the last of each 33 groups the sum of all elements so far. A block therefore adds up at most
-    32 sums of its group, 32 sums of groups, and one sum of all earlier elements, one per lane. The order of the
-    additions does not depend on timing, so every run gives the same bits.
+    A block stores the sum of its tile behind an inter-block flag as soon as it is computed
+    (:func:`~loopkit.add_block_flags`). The last of each 33 blocks stores the sum of its group, and the last of each 33
+    groups the sum of all elements so far. A block therefore adds up at most 32 sums of its group, 32 sums of groups,
+    and one sum of all earlier elements, one per lane.
 
-    The method is decoupled look-back (Merrill and Garland, Single-pass Parallel Prefix Scan, 2016) with a fixed order:
-    the original adds up the sums available at the moment, and its rounding depends on timing.
+    The method is decoupled look-back (Merrill and Garland, Single-pass Parallel Prefix Scan, 2016) with a fixed order
+    of the additions, so every run gives the same bits: the original adds up the sums available at the moment.
 
     :arg threads: of a block, a multiple of 32.
     :arg rows: of 512 bytes per warp. They stay in registers: more rows mean more concurrent loads in fewer concurrent
@@ -134,8 +133,8 @@ def _look_back(warps: int, rows: int, items: int) -> tuple[list[str], str]:
 def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: int = 32) -> lk.LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``: sums of chunks, their prefix sums, and the results of each chunk.
 
-    A block has a chunk. Its prefix comes from an earlier launch instead of from waiting for other blocks: three
-    launches read *x* twice; :func:`scan` reads it once. The second launch has a single block and little work.
+    A block has a chunk, whose prefix comes from an earlier launch: three launches read *x* twice; :func:`scan` reads it
+    once. The second launch has a single block and little work.
 
     :arg threads: of a block; each has 16 bytes of *x* at a time, and those of all threads are a tile.
     :arg tiles: of a chunk. More tiles mean less work for the second launch, and fewer blocks in the others.
@@ -187,8 +186,7 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
     :arg columns: length of the rows, so that aligned vectors of 16 bytes move a thread's elements; default: any, given
         by the arrays of a call, with one element per thread.
     :arg threads: of a block; the elements that they have at a time are a tile. Default: 256, or 128 if vectors do not
-        divide the rows. That case takes more instructions, and more blocks hide the barriers of one block. At most as
-        many warps as the vectors of a row occupy.
+        divide the rows; at most as many warps as the vectors of a row occupy.
 
     >>> lk.library.row_scan()(x=np.ones((2, 3), np.float32)).y
     array([[1., 2., 3.],
@@ -220,8 +218,8 @@ def _threads_of_row(columns: int, items: int) -> int:
 class Tiled:
     """The work of the block *b*: prefix sums from *start* to *end*, tile by tile.
 
-    In a tile *r* thread *i* has *items* neighbouring elements in registers. A scan over the threads adds up the sums of
-    these elements. Its result, plus the sum of the earlier tiles, is the prefix of the thread's first element.
+    In a tile *r* thread *i* has *items* neighbouring elements in registers. A scan over the threads' sums, plus the sum
+    of the earlier tiles, gives the prefix of the thread's first element.
 
     :ivar row: the subscripts before the place of an element, as text.
     :ivar before: text of the prefix of the first element.

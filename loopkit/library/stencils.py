@@ -40,14 +40,9 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
     :arg threads: of a block, along a row and across the rows.
 
     >>> knl = lk.library.stencil_2d()
-    >>> for x in ("i_outer_outer", "i_outer_inner", "i_inner", "j_vec_outer", "j_vec_inner", "j_item"):
-    ...     print(x, knl.tags[x])
-    i_outer_outer g.1
-    i_outer_inner l.1
-    i_inner unr
-    j_vec_outer g.0
-    j_vec_inner l.0
-    j_item vec
+    >>> inames = ("i_outer_outer", "i_outer_inner", "i_inner", "j_vec_outer", "j_vec_inner", "j_item")
+    >>> print(*(f"{x}:{knl.tags[x]}" for x in inames))
+    i_outer_outer:g.1 i_outer_inner:l.1 i_inner:unr j_vec_outer:g.0 j_vec_inner:l.0 j_item:vec
     >>> knl(a=np.eye(4, dtype=np.float32)).out
     array([[ 0.,  0.,  0.,  0.],
            [ 0., -4.,  2.,  0.],
@@ -89,15 +84,9 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
         elements; else no limit (0).
 
     >>> knl = lk.library.stencil_3d()
-    >>> for x in ("i_outer", "i_inner", "j_outer_outer", "j_outer_inner", "j_inner", "k_vec_outer", "k_vec_inner"):
-    ...     print(x, knl.tags[x])
-    i_outer g.2
-    i_inner unr
-    j_outer_outer g.1
-    j_outer_inner l.1
-    j_inner unr
-    k_vec_outer g.0
-    k_vec_inner l.0
+    >>> inames = ("i_outer", "i_inner", "j_outer_outer", "j_outer_inner", "j_inner", "k_vec_outer", "k_vec_inner")
+    >>> print(*(f"{x}:{knl.tags[x]}" for x in inames))
+    i_outer:g.2 i_inner:unr j_outer_outer:g.1 j_outer_inner:l.1 j_inner:unr k_vec_outer:g.0 k_vec_inner:l.0
     """
     known = known_dtype(dtype)
     a_plane, a_row = columns if isinstance(columns, tuple) else (None, columns)

@@ -40,12 +40,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Tile:
-    """The part of a float32 product that one block computes.
-
-    :ivar tile: its rows and columns, and the number of steps of *k* that are copied at once.
-    :ivar warp: the rows and columns of a warp's part.
-    :ivar min_blocks: the number of blocks that share a multiprocessor.
-    """
+    """The part of a float32 product that one block computes, as the arguments of :func:`~loopkit.library.matmul`."""
 
     tile: tuple[int, int, int]
     warp: tuple[int, int]
@@ -81,12 +76,7 @@ H200 = device("h200")
 
 @dataclass(frozen=True)
 class Plan:
-    """The choices for a product of one shape.
-
-    :ivar depth: the steps of *k* that a block adds up, with a second launch that adds up the parts; ``None``: all.
-    :ivar whole: a first launch copies *a* and *b*, padded to full tiles.
-    :ivar cycles: the estimate for the product.
-    """
+    """The choices for a product of one shape, as arguments of :func:`~loopkit.library.matmul`, and their cycles."""
 
     tile: Tile
     depth: int | None

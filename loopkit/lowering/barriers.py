@@ -21,7 +21,7 @@ from loopkit.lowering.hazards import Hazard, at_once, hazards, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.schedule import separated_by
 from loopkit.poly.limits import affordable
-from loopkit.poly.relations import carried_at, differing_first_at, in_one_iteration, only_dims
+from loopkit.poly.relations import by_first_difference, differing_first_at, in_one_iteration, only_dims
 from loopkit.poly.sets import InstanceSet, Map, as_points
 from loopkit.transform.trees import parts_of
 
@@ -100,7 +100,7 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[_Wa
     a, b = ways[h.source], ways[h.sink]
     around = a[:steps_in_common(a, b)]
     shared = shared_loops(knl, h.source, h.sink, loops_of(around))
-    *carried, within = carried_at(h.pairs, shared)
+    *carried, within = (not pairs.is_empty() for pairs in by_first_difference(h.pairs, shared))
     bodies = [a[:i + 1] for i, step in enumerate(around) if step.iname is not None]
     yield from (_Want(body, a, b, h.reason, h, cyclic=True) for body, is_carried in zip(bodies, carried, strict=True)
                 if is_carried)

@@ -33,8 +33,7 @@ from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, CodeTree, ForNode, IfNode
 from loopkit.poly.limits import affordable
-from loopkit.poly.pieces import in_plain_bounds
-from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_condition, runs_first
+from loopkit.poly.sets import InstanceSet, Set, at_most_one, in_plain_bounds, params_of, range_condition, runs_first
 
 #: The values of a leaf's inames that are not the variables of its loops.
 Values = Mapping[str, Expression]

@@ -13,8 +13,8 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import fastest_last
 from loopkit.analysis.ranges import constant_range
-from loopkit.analysis.strides import fastest_last
 from loopkit.ast.nodes import Block, Define, For, If, Node
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables

@@ -22,8 +22,8 @@ from loopkit.kernel.tree import LoopPlace, leaves, loop_place
 from loopkit.lowering.guard_folding import Ranges, points_where
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, subtract
-from loopkit.poly.extents import couples, is_endless
-from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of, universe_params
+from loopkit.poly.extents import couples
+from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, param_range, params_of, universe_params
 from loopkit.poly.tiles import full_box_condition
 from loopkit.transform.trees import loops_in
 
@@ -78,7 +78,7 @@ def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] = 
         conditions = (full_box_condition(side.set, inames, box, involving=(), free_of=free_of) for side in sides)
         # most tiles are on this side; a condition that couples two axes divides the grid
         border = next((c for c in conditions if c is not None and (known or not couples(c, names))
-                       and all(is_endless(c, x) for x in names)), None)
+                       and all(param_range(c, x)[1] is None for x in names)), None)
         if border is not None:
             yield border
 

@@ -10,8 +10,7 @@ from itertools import product
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute
-from loopkit.analysis.assumed_dependences import assumed_dependences, without_assumed
-from loopkit.analysis.dependences import dependences, in_words, shared_loops
+from loopkit.analysis.dependences import assumed_dependences, dependences, in_words, shared_loops, without_assumed
 from loopkit.analysis.instructions import collective_inames
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.witnesses import smallest_witness

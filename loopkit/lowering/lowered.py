@@ -32,8 +32,8 @@ from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, require_onc
 from loopkit.lowering.vector_elements import PartialVectors
 from loopkit.poly.affine import subtract
 from loopkit.poly.limits import bounded
-from loopkit.poly.relations import at_coordinates
-from loopkit.poly.sets import InstanceSet, Map, least_value
+from loopkit.poly.relations import cells
+from loopkit.poly.sets import InstanceSet, Map, param_range
 
 GRID = ("g.0", "g.1", "g.2")
 BLOCK = ("l.0", "l.1", "l.2")
@@ -192,7 +192,7 @@ class Storage:
 
     def accessed_cells(self, access: Access) -> Map:
         """The cells that instances of *access* access; all along an axis whose subscript is not affine."""
-        return at_coordinates(access.domain.inames, self.leading).flat_range_product(access.relation) if self.lead \
+        return cells(access.domain.inames, self.leading).flat_range_product(access.relation) if self.lead \
             else access.relation
 
 
@@ -313,7 +313,7 @@ class Launch:
     @cached_property
     def host_lows(self) -> Mapping[str, int]:
         """The least values of *hosts*, where they are constant."""
-        lows = {x: least_value(self.kernel.assumptions, x) for x in self.hosts}
+        lows = {x: param_range(self.kernel.assumptions, x)[0] for x in self.hosts}
         return {x: low for x, low in lows.items() if low is not None}
 
     @property

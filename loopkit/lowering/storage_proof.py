@@ -9,9 +9,17 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, commute
-from loopkit.analysis.assumed_dependences import assumed_dependences, assumed_flows, without_assumed
 from loopkit.analysis.between_blocks import require_one_launch, require_one_write
-from loopkit.analysis.dependences import dependences, joined, joined_relations, shared_loops, timed
+from loopkit.analysis.dependences import (
+    assumed_dependences,
+    assumed_flows,
+    dependences,
+    joined,
+    joined_relations,
+    shared_loops,
+    timed,
+    without_assumed,
+)
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import loops_of

@@ -34,8 +34,8 @@ from loopkit.poly.affine import (
     remainder,
     subtract,
 )
-from loopkit.poly.piecewise import is_multiple, known_remainder, params_where
-from loopkit.poly.sets import InstanceSet, params_of
+from loopkit.poly.piecewise import known_remainder, params_where
+from loopkit.poly.sets import InstanceSet, params_of, universe_params
 
 Names = Mapping[str, Expression]
 
@@ -241,7 +241,7 @@ class Elements:
         for rest, index in zip((0, *rests), first.index_tuple, strict=True):
             assert rest is not None
             number = add(multiply(rest, number), substitute(index, names))
-        if not is_multiple(_remainder(number, length), length):
+        if known_remainder(_remainder(number, length), length, universe_params()) != 0:
             return None
         if not place.argument:
             return ()

@@ -154,10 +154,11 @@ def ordered(expr: Expression) -> Expression:
         return expr
     terms = [c for c in expr.children if not isinstance(c, int)]
     constants = [c for c in expr.children if isinstance(c, int)]
-    return p.Sum((*sorted(terms, key=lambda t: -_coefficient(t)), *constants))
+    return p.Sum((*sorted(terms, key=lambda t: -integer_factor(t)), *constants))
 
 
-def _coefficient(term: Expression) -> int:
+def integer_factor(term: Expression) -> int:
+    """The integer factor of *term*."""
     return term.children[0] if isinstance(term, p.Product) and isinstance(term.children[0], int) else 1
 
 

@@ -21,16 +21,6 @@ def solutions(old: tuple[str, ...], new: tuple[str, ...], zeros: Sequence[Expres
     return isl.Map.from_range(points.set).move_dims(DIM.in_, 0, DIM.out, 0, len(old))
 
 
-def without_image(relation: isl.Map, points: InstanceSet) -> InstanceSet:
-    """The *points* that *relation* sends nowhere."""
-    return points.named(points.set.subtract(relation.domain()))
-
-
-def has_one_image(relation: isl.Map, points: InstanceSet) -> bool:
-    """Does *relation* send each of *points* to one point at most?"""
-    return bool(relation.intersect_domain(points.set).is_single_valued())
-
-
 def two_with_one_image(relation: isl.Map, points: InstanceSet, parameters: Sequence[str] = ()) -> SmallestPair | None:
     """Parameters and the smallest two of *points* with one image; ``None``: *relation* is injective on *points*."""
     inside = restrict(relation, points)
@@ -61,7 +51,7 @@ def affine_ends(points: InstanceSet, context: isl.Set) -> tuple[Expression, Expr
     values = points.set.intersect_params(context)
     if values.is_empty():
         return 0, 0
-    if not (values.dim_has_lower_bound(DIM.set, 0) and values.dim_has_upper_bound(DIM.set, 0)):
+    if not values.dim_is_bounded(DIM.set, 0):
         return None
     ends = [coalesced(end).get_pieces() for end in (values.dim_min(0), values.dim_max(0))]
     if any(len(pieces) != 1 for pieces in ends):
@@ -78,22 +68,18 @@ def parted(points: InstanceSet, first: int, last: int) -> tuple[InstanceSet, Ins
     first ones take precedence.
     """
     outer = len(points.inames) - 1
+    if (first and not points.set.dim_has_lower_bound(DIM.set, outer)) \
+            or (last and not points.set.dim_has_upper_bound(DIM.set, outer)):
+        return None
     values = isl.Map.from_range(points.set).move_dims(DIM.in_, 0, DIM.out, 0, outer)
-    everywhere = isl.Map.universe(values.get_space())
-    before, behind, late = isl.Map.empty(values.get_space()), everywhere, isl.Map.empty(values.get_space())
-    early = everywhere
+    everywhere, nowhere = isl.Map.universe(values.get_space()), isl.Map.empty(values.get_space())
+    before, behind, early, late = nowhere, everywhere, everywhere, nowhere
     if first:
-        if not points.set.dim_has_lower_bound(DIM.set, outer):
-            return None
-        least = values.lexmin()
-        before, behind = least.apply_range(_line(f"i < j + {first}")), least.apply_range(_line(f"i >= j + {first}"))
+        before, behind = (values.lexmin().apply_range(_line(f"i {op} j + {first}")) for op in ("<", ">="))
     if last:
-        if not points.set.dim_has_upper_bound(DIM.set, outer):
-            return None
-        greatest = values.lexmax()
-        late, early = greatest.apply_range(_line(f"i > j - {last}")), greatest.apply_range(_line(f"i <= j - {last}"))
-    parts = (before, behind.intersect(early), behind.intersect(late))
-    one, two, three = (InstanceSet(points.inames, coalesced(part.wrap().flatten())) for part in parts)
+        late, early = (values.lexmax().apply_range(_line(f"i {op} j - {last}")) for op in (">", "<="))
+    one, two, three = (InstanceSet(points.inames, coalesced(part.wrap().flatten()))
+                       for part in (before, behind.intersect(early), behind.intersect(late)))
     return one, two, three
 
 

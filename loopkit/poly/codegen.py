@@ -1,13 +1,14 @@
 """Loops, bounds and guards from a tree of loops, by ``isl.AstBuild``.
 
-One conversion, no callbacks: the tree becomes a schedule tree in isl's text form, isl builds its AST, and the AST
-becomes the plain nodes below with the inames as loop variables.
+One conversion, no callbacks: the tree becomes isl's schedule tree, isl builds its AST, and the AST becomes the plain
+nodes below with the inames as loop variables.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from dataclasses import dataclass
+from functools import reduce
+from types import MappingProxyType
 from typing import cast
 
 import islpy as isl
@@ -19,8 +20,7 @@ from loopkit.errors import InternalError
 from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr, to_int
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
-from loopkit.poly.pieces import has_unknowns, in_polyhedra
-from loopkit.poly.sets import InstanceSet, params_of
+from loopkit.poly.sets import InstanceSet, has_unknowns, in_polyhedra, params_of
 
 # {{{ input: the order, by names of leaves
 
@@ -110,22 +110,22 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
         return guarded(domain.set.params(), context, CallNode(tree, ()))
     if isinstance(tree, CodeSeq) and all(isinstance(c, str) for c in tree.children):
         return block(*(generate(c, domains, context, fresh_name) for c in tree.children))
-    convert = _Conversion({leaf: domain.inames for leaf, domain in domains.items()}, fresh_name, context)
+    loops = {leaf: domain.inames for leaf, domain in domains.items()}
     wide = {name: domain.named(in_polyhedra(domain.set, context)) for name, domain in domains.items()}
     is_bounded = all(d.set.is_bounded() for d in wide.values())
     ast = affordable(lambda: _ast(tree, domains, context), otherwise=None, budget=LOOPS) if is_bounded \
         else _ast(tree, domains, context)
     if ast is not None and not (any(has_unknowns(d.set) for d in domains.values()) and _lacks_loops(ast)):
-        return convert.node(ast, {})
+        return _Conversion(loops, fresh_name, context, lambda call: call).node(ast)
     if not is_bounded:
         raise InternalError(f"The loops around {', '.join(domains)} have strides that isl cannot make loops of.")
 
     def inside(call: CallNode) -> Node:
         known = context.intersect(params_of(wide[call.leaf]))
         condition = condition_expression(params_of(domains[call.leaf]), known)
-        values = dict(zip(domains[call.leaf].inames, call.values, strict=True))
+        values = dict(zip(loops[call.leaf], call.values, strict=True))
         return call if condition is None else _if(_replaced(condition, values), call, None)
-    return _each_call(convert.node(_ast(tree, wide, context), {}), inside)
+    return _Conversion(loops, fresh_name, context, inside).node(_ast(tree, wide, context))
 
 
 def _ast(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set) -> isl.AstNode:
@@ -145,18 +145,6 @@ def _lacks_loops(node: isl.AstNode) -> bool:
     """Is a coordinate of some leaf a form without its loop's variable?"""
     return any(not _mentions(call.get_op_arg(1 + k), f"{_ITERATOR}{k}")
                for call in _calls(node) for k in range(call.get_op_n_arg() - 1))
-
-
-def _each_call(node: Node, f: Callable[[CallNode], Node]) -> Node:
-    match node:
-        case CallNode():
-            return f(node)
-        case ForNode():
-            return replace(node, body=_each_call(node.body, f))
-        case IfNode(condition, then, otherwise):
-            return IfNode(condition, _each_call(then, f), None if otherwise is None else _each_call(otherwise, f))
-        case BlockNode(children):
-            return block(*(_each_call(c, f) for c in children))
 
 
 def guarded(condition: isl.Set, context: isl.Set, body: Node) -> Node:
@@ -233,27 +221,21 @@ def _kind(node: isl.AstNode) -> isl.ast_node_type:
     return cast(isl.ast_node_type, node.get_type())      # islpy's stub says int, here and below
 
 
-def _expr_kind(expr: isl.AstExpr) -> isl.ast_expr_type:
-    return cast(isl.ast_expr_type, expr.get_type())
-
-
 @dataclass(frozen=True)
 class _Conversion:
     """Converts isl's nodes to loopkit's.
 
     :ivar loops: the inames of the loops around each leaf, outermost first.
     :ivar context: facts about the parameters.
+    :ivar placed: from a call of a leaf to the node in its place.
     """
 
     loops: Mapping[str, tuple[str, ...]]
     fresh_name: Callable[[str], str]
     context: isl.Set
+    placed: Callable[[CallNode], Node]
 
-    @cached_property
-    def inames(self) -> frozenset[str]:
-        return frozenset(x for loops in self.loops.values() for x in loops)
-
-    def node(self, node: isl.AstNode, names: Mapping[str, p.Variable]) -> Node:
+    def node(self, node: isl.AstNode, names: Mapping[str, p.Variable] = MappingProxyType({})) -> Node:
         """*node*; *names* gives the variable for each of isl's iterators."""
         kind = _kind(node)
         if kind == _AST.block:
@@ -270,7 +252,7 @@ class _Conversion:
             call = node.user_get_expr()
             leaf = _identifier(call.get_op_arg(0))
             values = tuple(self._value(call.get_op_arg(1 + i), i, names) for i in range(call.get_op_n_arg() - 1))
-            return CallNode(leaf, values)
+            return self.placed(CallNode(leaf, values))
         raise ValueError(f"isl AST node {kind}")
 
     def _for(self, node: isl.AstNode, names: Mapping[str, p.Variable]) -> ForNode:
@@ -280,7 +262,7 @@ class _Conversion:
         variable = self.loops[_identifier(calls[0].get_op_arg(0))][level]
         step = to_int(node.for_get_inc().get_val())
         # without a stride a leaf runs where its iname is the iterator, though isl may print that as another form
-        if any(not _is_iterator(value, iterator) and (step > 1 or _mentions(value, iterator))
+        if any(from_ast_expr(value) != p.Variable(iterator) and (step > 1 or _mentions(value, iterator))
                for value in (call.get_op_arg(1 + level) for call in calls)):
             variable = self.fresh_name(f"{variable}_base")
         inner = {**names, iterator: p.Variable(variable)}
@@ -300,7 +282,9 @@ class _Conversion:
     def _value(self, expr: isl.AstExpr, level: int, names: Mapping[str, p.Variable]) -> Expression:
         """The value of a leaf's iname: that of its loop, in whatever form isl found it, unless the loop is shifted."""
         variable = names.get(f"{_ITERATOR}{level}")
-        return _named(expr, names) if variable is None or variable.name not in self.inames else variable
+        if variable is not None and any(variable.name in loops for loops in self.loops.values()):
+            return variable
+        return _named(expr, names)
 
 
 def _calls(node: isl.AstNode) -> list[isl.AstExpr]:
@@ -314,14 +298,10 @@ def _calls(node: isl.AstNode) -> list[isl.AstExpr]:
     return calls
 
 
-def _is_iterator(expr: isl.AstExpr, iterator: str) -> bool:
-    return _expr_kind(expr) == isl.ast_expr_type.id and _identifier(expr) == iterator
-
-
 def _mentions(expr: isl.AstExpr, iterator: str) -> bool:
-    if _expr_kind(expr) == isl.ast_expr_type.op:
+    if cast(isl.ast_expr_type, expr.get_type()) == isl.ast_expr_type.op:
         return any(_mentions(expr.get_op_arg(i), iterator) for i in range(expr.get_op_n_arg()))
-    return _is_iterator(expr, iterator)
+    return from_ast_expr(expr) == p.Variable(iterator)
 
 
 def plus(expr: Expression, constant: int, context: isl.Set) -> Expression:

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import reduce
 
 import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, to_aff
+from loopkit.poly.affine import DIM, is_quasi_affine
 from loopkit.poly.limits import coalesced
 from loopkit.poly.piecewise import points_where
 from loopkit.poly.sets import InstanceSet
@@ -37,11 +38,8 @@ def restricted(domain: InstanceSet, inames: Collection[str]) -> InstanceSet:
     ``{[i,k]: 0<=i<n and 0<=k<l}`` becomes ``0<=i<n`` for ``i``, without a condition on ``l``: a sum over no ``k`` is
     0, and the statement that stores it runs anyway. If ``k`` depends on ``i``, the result is the projection.
     """
-    rest = [x for x in domain.inames if x not in inames]
     kept = [x for x in domain.inames if x in inames]
-    if not rest:
-        return domain
-    return _without_independent(domain, kept).onto(kept)
+    return domain if len(kept) == len(domain.inames) else _without_independent(domain, kept).onto(kept)
 
 
 def _without_independent(domain: InstanceSet, kept: Collection[str]) -> InstanceSet:
@@ -68,13 +66,8 @@ def is_affine_condition(condition: Expression, names: Collection[str]) -> bool:
         case bool():
             return True
         case p.Comparison(left=left, right=right):
-            try:
-                # each separately: the difference of x[i] and x[i] is 0, yet x[i] == x[i] fails for a NaN
-                to_aff(left, (), names)
-                to_aff(right, (), names)
-            except NotAffineError:
-                return False
-            return True
+            # each separately: the difference of x[i] and x[i] is 0, yet x[i] == x[i] fails for a NaN
+            return is_quasi_affine(left, (), names) and is_quasi_affine(right, (), names)
         case p.LogicalAnd() | p.LogicalOr():
             return all(is_affine_condition(c, names) for c in condition.children)
         case p.LogicalNot():
@@ -85,7 +78,5 @@ def is_affine_condition(condition: Expression, names: Collection[str]) -> bool:
 
 def constrained(domain: InstanceSet, conditions: Sequence[Expression]) -> InstanceSet:
     """The points of *domain* at which the affine *conditions* hold."""
-    points = domain.set
-    for condition in conditions:
-        points = points.intersect(points_where(condition, domain.inames))
+    points = reduce(isl.Set.intersect, (points_where(c, domain.inames) for c in conditions), domain.set)
     return domain.named(coalesced(points) if points.n_basic_set() > 1 else points)

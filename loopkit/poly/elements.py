@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, combinations
@@ -13,29 +14,23 @@ from pymbolic.typing import Expression
 from loopkit.poly.affine import DIM, NotAffineError, add, affine_difference, from_pw_aff, is_quasi_affine, names_in
 from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.limits import affordable, coalesced
-from loopkit.poly.pieces import has_unknowns, in_few_pieces
 from loopkit.poly.piecewise import piecewise
-from loopkit.poly.sets import InstanceSet, constant_max, constant_min
+from loopkit.poly.sets import InstanceSet, constant_range, has_unknowns, in_few_pieces
 
 
 def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:
     """The least constant extent that holds every subscript at all sizes; ``None``: there is none."""
-    accessed = _accessed(accesses)
-    last = None if accessed is None else constant_max(accessed, 0)
+    last = constant_range(_accessed(accesses), 0)[1]
     return None if last is None else last + 1
 
 
-def _accessed(accesses: Sequence[tuple[InstanceSet, Expression]]) -> isl.Set | None:
-    images = [domain.set.apply(subscripts_on(domain, (subscript,))) for domain, subscript in accesses]
-    return reduce(isl.Set.union, images) if images else None
+def _accessed(accesses: Sequence[tuple[InstanceSet, Expression]]) -> isl.Set:
+    return reduce(isl.Set.union, [domain.set.apply(subscripts_on(domain, (s,))) for domain, s in accesses])
 
 
 def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions: isl.Set) -> Expression | None:
     """The least extent that holds every subscript; ``None``: there is no bound."""
-    accessed = _accessed(accesses)
-    if accessed is None:
-        return None
-    accessed = accessed.intersect_params(assumptions)
+    accessed = _accessed(accesses).intersect_params(assumptions)
     if accessed.is_empty():
         return 0
     if not accessed.dim_has_upper_bound(DIM.set, 0):
@@ -49,34 +44,21 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
 
 def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
     """Does *subscript* start above 0, so that no access uses the first elements along its axis?"""
-    low = constant_min(domain.set.apply(subscripts_on(domain, (subscript,))), 0)
+    low = constant_range(_accessed([(domain, subscript)]), 0)[0]
     return low is not None and low > 0
 
 
 def _one_bound(accessed: isl.Set) -> isl.PwAff | None:
     """The greatest element of *accessed* as one affine form, however many pieces it has; ``None``: there is none."""
-    sizes, local = accessed.params(), isl.LocalSpace.from_space(accessed.get_space())
-    own = isl.PwAff.var_on_domain(local, DIM.set, 0)
-    seen: set[str] = set()
-    for constraint in (c for piece in accessed.get_basic_sets() for c in piece.get_constraints()):
-        if constraint.is_upper_bound(DIM.set, 0) and not constraint.involves_dims(DIM.div, 0, constraint.dim(DIM.div)):
-            bound = _bound(constraint, local)
-            if str(bound) in seen:
-                continue
-            seen.add(str(bound))
-            largest = isl.PwAff.from_aff(bound)
-            if accessed.intersect(own.gt_set(largest)).is_empty() \
-                    and sizes.is_subset(accessed.intersect(own.eq_set(largest)).params()):
-                return largest.project_domain_on_params()
-    return None
-
-
-def _bound(constraint: isl.Constraint, local: isl.LocalSpace) -> isl.Aff:
-    """The upper bound in *constraint* of the one dimension; the constraint involves no other unknown of its space."""
-    form = isl.Aff.zero_on_domain(local).set_constant_val(constraint.get_constant_val())
-    for i in range(constraint.dim(DIM.param)):
-        form = form.set_coefficient_val(DIM.param, i, constraint.get_coefficient_val(DIM.param, i))
-    return form.scale_down_val(constraint.get_coefficient_val(DIM.set, 0).neg()).floor()
+    sizes = accessed.params()
+    own = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(accessed.get_space()), DIM.set, 0)
+    bounds = {str(bound): isl.PwAff.from_aff(bound) for piece in accessed.get_basic_sets()
+              for c in piece.get_constraints()
+              if c.is_upper_bound(DIM.set, 0) and not c.involves_dims(DIM.div, 0, c.dim(DIM.div))
+              for bound in [c.get_bound(DIM.set, 0).floor()]}
+    return next((largest.project_domain_on_params() for largest in bounds.values()
+                 if accessed.intersect(own.gt_set(largest)).is_empty()
+                 and sizes.is_subset(accessed.intersect(own.eq_set(largest)).params())), None)
 
 
 def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwAff:
@@ -103,11 +85,8 @@ def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: 
     every = isl.Set.universe(relation.range().get_space())
     ends = [every.lower_bound_val(DIM.set, axis, 0) for axis in range(len(shape))]
     for axis, extent in enumerate(shape):
-        if extent is not None:
-            try:
-                ends.append(_less_than(every, axis, extent))
-            except NotAffineError:
-                continue
+        with suppress(NotAffineError):
+            ends.append(_less_than(every, axis, extent))
     relation = relation.intersect_params(assumptions)
     beyond = [relation.intersect_range(end.complement()).domain() for end in ends]
     found = [points for points in beyond if not points.is_empty()]
@@ -121,10 +100,10 @@ def read_beyond(relation: isl.Map, known: isl.Set) -> isl.Set:
     return relation.intersect_range(known.complement()).domain()
 
 
-def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumptions: isl.Set) -> isl.Set | None:
+def missed(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set | None:
     """The elements of an array of *shape* that no relation of *relations* accesses; ``None``: there are none.
 
-    :raises NotAffineError: an extent is not affine.
+    :raises NotAffineError: an extent is unknown or not affine.
     """
     reached = reduce(isl.Set.union, (relation.range() for relation in relations))
     gaps = _box(reached.get_space(), shape).intersect_params(assumptions).subtract(in_few_pieces(reached))
@@ -134,17 +113,14 @@ def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumption
 def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set:
     """The elements that *relations* access within an array of *shape*: all or none of it if isl can show that."""
     reached = reduce(isl.Set.union, (relation.range() for relation in relations))
-    extents = [e for e in shape if e is not None]
-    if (reached.n_basic_set() > 1 or has_unknowns(reached)) and len(extents) == len(shape):
-        try:
-            return affordable(lambda: _all_or_none(relations, reached, extents, assumptions), otherwise=reached)
-        except NotAffineError:
-            pass
+    if reached.n_basic_set() > 1 or has_unknowns(reached):
+        with suppress(NotAffineError):
+            return affordable(lambda: _all_or_none(relations, reached, shape, assumptions), otherwise=reached)
     return reached
 
 
-def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence[Expression], assumptions: isl.Set
-                 ) -> isl.Set:
+def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence[Expression | None],
+                 assumptions: isl.Set) -> isl.Set:
     """The whole array of *shape* at the sizes at which *reached* is not empty, if that is equal to it; else *reached*.
     """
     gaps = missed(relations, shape, assumptions)
@@ -154,11 +130,11 @@ def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence
     return _box(reached.get_space(), shape).intersect_params(coalesced(assumptions.subtract(without)))
 
 
-def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression], assumptions: isl.Set
-                ) -> bool:
+def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression | None],
+                assumptions: isl.Set) -> bool:
     """Do *relations* together give each of *instances* every element of an array of *shape*?
 
-    :raises NotAffineError: an extent is no affine form.
+    :raises NotAffineError: an extent is unknown or not affine.
     """
     reached = reduce(isl.Map.union, relations)
     box = _box(reached.range().get_space(), shape)
@@ -166,14 +142,16 @@ def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequenc
     return bool(wanted.is_subset(reached))
 
 
-def _box(space: isl.Space, shape: Sequence[Expression]) -> isl.Set:
+def _box(space: isl.Space, shape: Sequence[Expression | None]) -> isl.Set:
     box = isl.Set.universe(space)
     for axis, extent in enumerate(shape):
         box = box.lower_bound_val(DIM.set, axis, 0).intersect(_less_than(box, axis, extent))
     return box
 
 
-def _less_than(box: isl.Set, axis: int, extent: Expression) -> isl.Set:
+def _less_than(box: isl.Set, axis: int, extent: Expression | None) -> isl.Set:
+    if extent is None:
+        raise NotAffineError("an extent is unknown")
     bound = piecewise(extent, tuple(f"_{i}" for i in range(box.dim(DIM.set))))
     return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(box.get_space()), DIM.set, axis).lt_set(bound)
 
@@ -249,7 +227,7 @@ def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:
 def _filled(points: isl.Set) -> isl.Set:
     """*points* with all points between two of them along the last dimension."""
     hull, whole = isl.Set.from_basic_set(points.simple_hull()), coalesced(points)
-    if whole.n_basic_set() == 1 and not any(piece.dim(DIM.div) for piece in whole.get_basic_sets()):
+    if whole.n_basic_set() == 1 and not has_unknowns(whole):
         return hull
     last = points.dim(DIM.set) - 1
     along = isl.Map.identity(points.get_space().map_from_set()).drop_constraints_involving_dims(DIM.out, last, 1)

@@ -9,11 +9,11 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import NotAffineError, add, floor_div, multiply, names_in, remainder, subtract
-from loopkit.poly.domains import is_affine_condition
+from loopkit.poly.domains import constrained, is_affine_condition
 from loopkit.poly.limits import coalesced, kept_results
-from loopkit.poly.piecewise import piecewise, points_where
+from loopkit.poly.piecewise import piecewise
 from loopkit.poly.relations import subscript_relation
-from loopkit.poly.sets import InstanceSet, condition_set, constant_max, constant_min
+from loopkit.poly.sets import InstanceSet, condition_set, constant_range
 
 #: The greatest number of values of a form that are enumerated; isl's cost for the union grows with its square.
 MOST_VALUES = 32
@@ -54,12 +54,11 @@ def where_holds(domain: InstanceSet, condition: Expression, names: Collection[st
         return None
 
 
-# the kernels of a pipeline ask the same again, as do the analyses of each
+# the kernels of a pipeline, and the analyses of each, evaluate the same conditions
 @kept_results
 def _holding(domain: InstanceSet, condition: Expression, names: frozenset[str]) -> isl.Set:
     if is_affine_condition(condition, names):
-        points = domain.set.intersect(points_where(condition, domain.inames))
-        return coalesced(points) if points.n_basic_set() > 1 else points
+        return constrained(domain, (condition,)).set
     match condition:
         case p.Comparison(left=left, operator=operator, right=right) if (names_in(left) | names_in(right)) <= names:
             difference = subscripts_on(domain, (subtract(left, right),))
@@ -137,7 +136,7 @@ def _values(domain: InstanceSet, form: Expression) -> range | None:
         values = domain.set.apply(subscript_relation(domain.inames, (form,)))
     except NotAffineError:
         return None
-    low, high = constant_min(values, 0), constant_max(values, 0)
+    low, high = constant_range(values, 0)
     return None if low is None or high is None else range(low, high + 1)
 
 

@@ -20,13 +20,14 @@ from loopkit.poly.affine import (
     add,
     arithmetic,
     from_pw_aff,
+    integer_factor,
     multiply,
     ordered,
     subtract,
 )
 from loopkit.poly.limits import coalesced
 from loopkit.poly.piecewise import at_least, piecewise
-from loopkit.poly.sets import InstanceSet, constant_max
+from loopkit.poly.sets import InstanceSet
 
 
 def first_value(points: InstanceSet, context: isl.Set) -> Expression:
@@ -59,11 +60,6 @@ def extent_from(points: InstanceSet, low: Expression, context: isl.Set) -> Expre
 
 def _of_params(value: Expression) -> isl.PwAff:
     return piecewise(value, ()).project_domain_on_params()
-
-
-def is_endless(params: isl.Set, name: str) -> bool:
-    """Has the parameter *name* no greatest value in *params* that holds for all others?"""
-    return constant_max(InstanceSet((), params).onto((name,)).set, 0) is None
 
 
 def couples(params: isl.Set, names: Collection[str]) -> bool:
@@ -163,11 +159,10 @@ def _shaped(expr: Expression, known: isl.Set) -> Expression:
         (only,) = shaped
         only = replace(only, constant=only.constant + constant // only.factor * only.divisor)
         return (only.turned() if only.factor < 0 else only).expression(known)
-    outer = [multiply(c, p.Variable(x)) for x, c in coefficients.items()]
-    inner = [q.expression(known) for q in shaped]
     if not shaped:
         return ordered(rest)
-    return add(*sorted((*inner, *outer), key=_is_negative), constant)
+    parts = [*(q.expression(known) for q in shaped), *(multiply(c, p.Variable(x)) for x, c in coefficients.items())]
+    return add(*sorted(parts, key=lambda term: integer_factor(term) < 0), constant)
 
 
 def _rounding_down(expr: Expression, known: isl.Set) -> Expression:
@@ -221,9 +216,5 @@ def _linear(expr: Expression) -> tuple[dict[str, int], int] | None:
             case _:
                 return None
     return coefficients, constant
-
-
-def _is_negative(term: Expression) -> bool:
-    return isinstance(term, p.Product) and isinstance(term.children[0], int) and term.children[0] < 0
 
 # }}}

@@ -87,7 +87,8 @@ def _computed(accesses: Sequence[TimedAccess]) -> list[Flow]:
     flow = info.set_schedule_map(schedule).compute_flow().get_may_dependence()
     maps: list[isl.Map] = []
     flow.foreach_map(maps.append)
-    return [(int(m.get_tuple_name(DIM.in_)[1:]), int(m.get_tuple_name(DIM.out)[1:]), anonymous(m)) for m in maps]
+    return [(int(m.get_tuple_name(DIM.in_)[1:]), int(m.get_tuple_name(DIM.out)[1:]),
+             m.reset_tuple_id(DIM.in_).reset_tuple_id(DIM.out)) for m in maps]
 
 
 def _pairwise(accesses: Sequence[TimedAccess], sources: Sequence[int], must: Sequence[int]) -> Iterator[Flow]:
@@ -108,23 +109,21 @@ def _left(accesses: Sequence[TimedAccess], source: int, sink: int, pairs: isl.Ma
     if pairs.is_empty() or not writes:
         return pairs
     first, last = accesses[source], accesses[sink]
-    groups = [([accesses[w] for w in group.writes], group.loops) for group in writes]
-    if first.relation.is_single_valued() or last.relation.is_single_valued():
-        for group, loops in groups:
-            if not pairs.is_empty():
-                behind = reduce(isl.Map.intersect, (earlier_accesses(first, w) for w in group))
-                ahead = reduce(isl.Map.intersect, (earlier_accesses(w, last) for w in group))
-                pairs = pairs.subtract(behind.apply_range(in_one_iteration(ahead, loops)))
-        return pairs
+    one_element = first.relation.is_single_valued() or last.relation.is_single_valued()
     # from (instance, element) to the element, to the instance
     at, of = first.relation.range_map(), first.relation.domain_map()
-    found = same_element(at, last.relation).intersect(of.apply_range(pairs))
-    for group, loops in groups:
+    found = pairs if one_element else same_element(at, last.relation).intersect(of.apply_range(pairs))
+    for group in writes:
+        if found.is_empty():
+            break
+        between = [accesses[w] for w in group.writes]
         behind = reduce(isl.Map.intersect, (
-            same_element(at, w.relation).intersect(of.apply_range(_earlier(first, w))) for w in group))
-        ahead = reduce(isl.Map.intersect, (_earlier(w, last) for w in group))
-        found = found.subtract(behind.apply_range(in_one_iteration(ahead, loops)))
-    return found.domain_factor_domain()
+            earlier_accesses(first, w) if one_element
+            else same_element(at, w.relation).intersect(of.apply_range(_earlier(first, w))) for w in between))
+        ahead = reduce(isl.Map.intersect, (
+            earlier_accesses(w, last) if one_element else _earlier(w, last) for w in between))
+        found = found.subtract(behind.apply_range(in_one_iteration(ahead, group.loops)))
+    return found if one_element else found.domain_factor_domain()
 
 
 def earlier_accesses(first: TimedAccess, second: TimedAccess) -> isl.Map:
@@ -138,11 +137,6 @@ def _earlier(first: TimedAccess, second: TimedAccess) -> isl.Map:
     times = [_time_map(a.relation, a.time, depth) for a in (first, second)]
     earlier = isl.Map.lex_lt(times[0].get_space().range())
     return times[0].apply_range(earlier).apply_range(times[1].reverse())
-
-
-def anonymous(relation: isl.Map) -> isl.Map:
-    """*relation* without the names of its tuples."""
-    return relation.reset_tuple_id(DIM.in_).reset_tuple_id(DIM.out)
 
 
 def _time_map(relation: isl.Map, time: Sequence[tuple[str, int]], depth: int) -> isl.Map:

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import islpy as isl
 
@@ -82,8 +82,8 @@ def _at_the_end(error: isl.Error | TypeError) -> bool:
 A = TypeVar("A")
 
 
-def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = None) -> A:
-    """The result of the optional computation *question*, or *otherwise* if isl gives up or fails.
+def affordable(compute: Callable[[], A], *, otherwise: A, budget: int | None = None) -> A:
+    """The result of the optional computation *compute*, or *otherwise* if isl gives up or fails.
 
     For results that only make code simpler or faster: a simpler condition, fewer pieces, a version for full tiles. The
     cost does not count against the enclosing step's budget. The optional computations of one step share
@@ -114,11 +114,11 @@ def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = 
         _running.cut_short = True
         return otherwise
     before, passing = _running.cut_short, len(_running.passing)
-    answered = _running.cut_short = False
+    finished = _running.cut_short = False
     context.set_max_operations(start + allowed)
     try:
-        found = question()
-        answered = True
+        found = compute()
+        finished = True
         return found
     except (isl.Error, TypeError) as err:
         if not _at_the_end(err):
@@ -129,7 +129,7 @@ def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = 
         _running.optional = shared - taken    # nested questions took a part of it
         context.set_max_operations(limit and limit + taken)
         # a computation with its full budget would have the same result at any time
-        _running.cut_short = before or (allowed < own and (_running.cut_short or not answered))
+        _running.cut_short = before or (allowed < own and (_running.cut_short or not finished))
         _running.forget(passing)
 
 
@@ -171,8 +171,8 @@ _PRECISION = 20_000
 _MISSING: Any = object()
 
 
-def kept(memo: MutableMapping[Any, Any], key: Hashable, answer: Callable[[], A]) -> A:
-    """The entry *key* of *memo*, computed by *answer* if there is none yet.
+def kept(memo: MutableMapping[Any, Any], key: Hashable, compute: Callable[[], A]) -> A:
+    """The entry *key* of *memo*, computed by *compute* if there is none yet.
 
     A result for which an optional computation was cut short by others is not stored in *memo*: only the current step
     uses it.
@@ -188,7 +188,7 @@ def kept(memo: MutableMapping[Any, Any], key: Hashable, answer: Callable[[], A])
         return found
     before, _running.cut_short = _running.cut_short, False
     try:
-        found = answer()
+        found = compute()
         if _running.cut_short:
             _running.passing[passing] = memo, found
         else:
@@ -203,14 +203,33 @@ def kept_results(function: Callable[..., A]) -> Callable[..., A]:
     memo: dict[Hashable, A] = {}
 
     @wraps(function)
-    def asked(*args: Hashable) -> A:
+    def cached(*args: Hashable) -> A:
         if len(memo) >= _RESULTS:
             memo.clear()
         return kept(memo, args, lambda: function(*args))
-    return asked
+    return cached
 
 
 _RESULTS = 4096
+
+
+class _HasMemo(Protocol):
+    @property
+    def memo(self) -> dict[Any, Any]: ...
+
+
+K = TypeVar("K", bound=_HasMemo)
+P = ParamSpec("P")
+
+
+def kept_by_kernel(function: Callable[Concatenate[K, P], A]) -> Callable[Concatenate[K, P], A]:
+    """*function*, of a kernel and hashable arguments, with its results :func:`kept` in the kernel's memo."""
+    name = function.__name__
+
+    @wraps(function)
+    def cached(knl: K, /, *args: P.args, **options: P.kwargs) -> A:
+        return kept(knl.memo, (name, *args, *options.items()), lambda: function(knl, *args, **options))
+    return cached
 
 # }}}
 

@@ -17,7 +17,7 @@ from loopkit.poly.affine import (
     set_space,
     to_aff,
 )
-from loopkit.poly.sets import COMPARED, InstanceSet, as_points, constant_max, constant_min
+from loopkit.poly.sets import COMPARED, InstanceSet, as_points, constant_range
 
 
 @lru_cache(maxsize=65536)
@@ -126,14 +126,6 @@ def projected(points: isl.Set, names: Sequence[str], dims: Sequence[str]) -> isl
     return as_points(InstanceSet(tuple(names), points).onto(dims).set)
 
 
-def is_multiple(expr: Expression, divisor: int) -> bool:
-    """Is *expr* a multiple of *divisor* for all values of its names? ``False`` if it is not known."""
-    try:
-        return bool(points_where(p.Comparison(remainder(expr, divisor), "!=", 0), ()).is_empty())
-    except NotAffineError:
-        return False
-
-
 def known_remainder(expr: Expression | None, divisor: int, params: isl.Set) -> int | None:
     """The remainder of *expr* by *divisor*, if it is the same at all points of the parameter set *params*."""
     if expr is None or isinstance(expr, int):
@@ -143,5 +135,5 @@ def known_remainder(expr: Expression | None, divisor: int, params: isl.Set) -> i
         points = points_where(p.Comparison(remainder(expr, divisor), "==", rest), (rest.name,)).intersect_params(params)
     except NotAffineError:
         return None
-    low, high = constant_min(points, 0), constant_max(points, 0)
+    low, high = constant_range(points, 0)
     return low if low == high else None

@@ -9,9 +9,9 @@ from math import prod
 import islpy as isl
 
 from loopkit.poly.affine import DIM, to_int
-from loopkit.poly.limits import bounded, coalesced, without_empty_pieces
+from loopkit.poly.limits import bounded, coalesced
 from loopkit.poly.relations import at_point
-from loopkit.poly.sets import InstanceSet, fix_params, lexmin_point, params_of, params_text
+from loopkit.poly.sets import InstanceSet, constant_range, fix_params, lexmin_point, params_of, params_text
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,13 @@ class _Constraint:
     constant: int
     equality: bool
     text: str
+
+    @classmethod
+    def of(cls, constraint: isl.Constraint) -> _Constraint:
+        terms = constraint.get_coefficients_by_name(DIM.param).items()
+        return cls(tuple((str(x), to_int(value)) for x, value in terms if x != 1),
+                   to_int(constraint.get_constant_val()), bool(constraint.is_equality()),
+                   params_text(isl.BasicSet.from_constraint(constraint).to_set()))
 
     def holds(self, values: Mapping[str, int]) -> bool:
         total = self.constant + sum(coefficient * values[name] for name, coefficient in self.terms)
@@ -47,34 +54,16 @@ def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:
     20 us; other conditions are evaluated by isl.
     """
     points = coalesced(params).drop_unused_params()
-    if points.plain_is_universe():
-        return lambda values: None
-    constraints = _conjunction(points)
+    parts = points.get_basic_sets()
+    if len(parts) == 1 and not parts[0].dim(DIM.div):
+        constraints = list(map(_Constraint.of, parts[0].get_constraints()))
+        return lambda values: next((c.text for c in constraints if not c.holds(values)), None)
     whole = params_text(points)
 
     def check(values: Mapping[str, int]) -> str | None:
-        if constraints is None:
-            with bounded(f"whether {whole} holds for a call"):
-                return None if holds(points, values) else whole
-        for constraint in constraints:
-            if not constraint.holds(values):
-                return constraint.text
-        return None
+        with bounded(f"whether {whole} holds for a call"):
+            return None if holds(points, values) else whole
     return check
-
-
-def _conjunction(points: isl.Set) -> tuple[_Constraint, ...] | None:
-    parts = points.get_basic_sets()
-    if len(parts) != 1 or parts[0].dim(DIM.div):
-        return None
-    return tuple(map(_constraint, parts[0].get_constraints()))
-
-
-def _constraint(constraint: isl.Constraint) -> _Constraint:
-    coefficients = constraint.get_coefficients_by_name(DIM.param)
-    return _Constraint(tuple((str(x), to_int(value)) for x, value in coefficients.items() if x != 1),
-                       to_int(constraint.get_constant_val()), bool(constraint.is_equality()),
-                       params_text(isl.BasicSet.from_constraint(constraint).to_set()))
 
 
 def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> tuple[int | None, ...]:
@@ -82,13 +71,8 @@ def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> 
     fixed = fix_params(points, values)
     if fixed.is_empty():
         return (0,) * len(dims)
-    fixed = without_empty_pieces(fixed)
-    return tuple(_extent(fixed, dim) for dim in dims)
-
-
-def _extent(points: isl.Set, dim: int) -> int | None:
-    low, high = points.dim_min_val(dim), points.dim_max_val(dim)
-    return to_int(high) - to_int(low) + 1 if low.is_int() and high.is_int() else None
+    ends = [constant_range(fixed, dim) for dim in dims]
+    return tuple(None if low is None or high is None else high - low + 1 for low, high in ends)
 
 
 # {{{ points one by one

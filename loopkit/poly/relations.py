@@ -1,7 +1,7 @@
 """Access and dependence relations between anonymous instance spaces, and the order of time."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 
 import islpy as isl
@@ -15,6 +15,9 @@ from loopkit.poly.sets import InstanceSet, fix_params, points_in_order, to_param
 
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
+
+#: A function that restricts pairs to those with an order of two of their dimensions.
+Order = Callable[[isl.Map, isl.dim_type, int, isl.dim_type, int], isl.Map]
 
 #: Values of the parameters, of the source's inames, and of the sink's.
 SmallestPair = tuple[dict[str, int], dict[str, int], dict[str, int]]
@@ -36,12 +39,6 @@ def subscript_relation(inames: tuple[str, ...], subscripts: tuple[Expression, ..
     for s in subscripts:
         affs = affs.add(_aff(s, inames, params))
     return isl.Map.from_multi_aff(isl.MultiAff.from_aff_list(space, affs))
-
-
-@lru_cache(maxsize=4096)
-def any_element(inames: tuple[str, ...], rank: int) -> isl.Map:
-    """``{ [inames] -> [anything] }``: an access whose subscripts are unknown."""
-    return isl.Map.universe(isl.Space.from_domain(set_space((), inames)).add_dims(DIM.out, rank))
 
 
 def restrict(relation: isl.Map, domain: InstanceSet) -> isl.Map:
@@ -71,28 +68,32 @@ def identity_on(source: InstanceSet, sink: InstanceSet, shared: Sequence[str]) -
 
 # {{{ time
 
+def by_first_difference(pairs: isl.Map, shared: Sequence[SharedLoop], order: Order = isl.Map.order_lt
+                        ) -> Iterator[isl.Map]:
+    """For each of the *shared* loops, outermost first: the *pairs* that agree in those around it and whose source is
+    earlier in it, or in another *order*. The last entry: the pairs within one iteration of all.
+    """
+    for a, b in shared:
+        yield order(pairs, DIM.in_, a, DIM.out, b)
+        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
+    yield pairs
+
+
 def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map:
     """The *pairs* whose source runs before their sink.
 
     :arg shared: the loops around both, outermost first.
     :arg before: in one iteration of these, the source is textually before the sink.
     """
-    result = isl.Map.empty(pairs.get_space())
-    for a, b in shared:
-        result = result.union(pairs.order_lt(DIM.in_, a, DIM.out, b))
-        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
-    return coalesced(result.union(pairs) if before else result)
+    *earlier, within = by_first_difference(pairs, shared)
+    return coalesced(reduce(isl.Map.union, [*earlier, *([within] if before else [])],
+                            isl.Map.empty(pairs.get_space())))
 
 
 def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map | None:
     """The *pairs* whose source does not run before their sink; ``None`` if there are none."""
-    found: list[isl.Map] = []
-    for a, b in shared:
-        found.append(pairs.order_gt(DIM.in_, a, DIM.out, b))
-        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
-        if pairs.is_empty():
-            break
-    return union_of_some([*found, *(() if before else (pairs,))])
+    *later, within = by_first_difference(pairs, shared, isl.Map.order_gt)
+    return union_of_some([*later, *([] if before else [within])])
 
 
 def union_of_some(relations: Sequence[isl.Map]) -> isl.Map | None:
@@ -130,39 +131,37 @@ def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[s
         pairs = to_param(pairs, a, name, DIM.in_)
     return pairs
 
-
-def carried_at(pairs: isl.Map, shared: Sequence[SharedLoop]) -> list[bool]:
-    """For each shared loop: does it carry one of *pairs*? The last entry: is one within an iteration?"""
-    result = []
-    for a, b in shared:
-        result.append(not pairs.order_lt(DIM.in_, a, DIM.out, b).is_empty())
-        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
-    result.append(not pairs.is_empty())
-    return result
-
 # }}}
 
 
 # {{{ coordinates
 
-def at_coordinates(inames: tuple[str, ...], coordinates: Sequence[Expression]) -> isl.Map:
-    """``{ [inames] -> [coordinates] }``; one that is counted from the least value of a union may have cases."""
+def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:
+    """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once.
+
+    A coordinate that is counted from the least value of a union may have cases.
+    """
+    known = tuple(c for c in coordinates if c is not None)
     try:
-        return subscript_relation(inames, tuple(coordinates))
+        relation = subscript_relation(inames, known)
     except NotAffineError:
-        return piecewise_relation(inames, coordinates)
+        relation = piecewise_relation(inames, known)
+    for i, c in enumerate(coordinates):
+        if c is None:
+            relation = relation.insert_dims(DIM.out, i, 1)
+    return relation
 
 
 def equal_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
                       sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
     """Pairs of instances at which the two lists of coordinates agree."""
-    return same_element(at_coordinates(source_inames, source), at_coordinates(sink_inames, sink))
+    return same_element(cells(source_inames, source), cells(sink_inames, sink))
 
 
 def smaller_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
                         sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
     """Pairs of instances of which the first's coordinates are lexicographically less than the second's."""
-    first, second = at_coordinates(source_inames, source), at_coordinates(sink_inames, sink)
+    first, second = cells(source_inames, source), cells(sink_inames, sink)
     order = isl.Map.lex_lt(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(source)))
     return first.apply_range(order).apply_range(second.reverse())
 
@@ -192,20 +191,14 @@ def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...]
     return next(pairs_in_order(pairs, source, sink, parameters))
 
 
-def pairs_in_order(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str] = ()
+def pairs_in_order(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str]
                    ) -> Iterator[SmallestPair]:
     """The pairs from :func:`smallest_pair` on, each the smallest of those behind the one before it."""
     n, m = len(source), len(sink)
     flat = pairs.move_dims(DIM.in_, n, DIM.out, 0, m).domain()
-    names = tuple(f"s{i}" for i in range(n)) + tuple(f"t{i}" for i in range(m))
-    for params, values in points_in_order(flat, names, parameters):
-        yield (params, {x: values[f"s{i}"] for i, x in enumerate(source)},
-               {x: values[f"t{i}"] for i, x in enumerate(sink)})
-
-
-def points_as_pairs(points: isl.Set) -> isl.Map:
-    """``{ [] -> [x] : points(x) }``, for functions of pairs."""
-    return isl.Map.from_domain_and_range(isl.Set.universe(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, 0)), points)
+    for params, values in points_in_order(flat, tuple(map(str, range(n + m))), parameters):
+        point = tuple(values.values())
+        yield params, dict(zip(source, point[:n], strict=True)), dict(zip(sink, point[n:], strict=True))
 
 
 def at_point(relation: isl.Map, kind: isl.dim_type, point: Sequence[int]) -> isl.Map:
@@ -258,23 +251,13 @@ _LARGE = 1000
 
 
 def _at_large_sizes(relation: isl.Map) -> isl.Map:
-    names = [str(relation.get_dim_name(DIM.param, i)) for i in range(relation.dim(DIM.param))]
-    return fix_params(relation, dict.fromkeys(names, _LARGE))
+    return fix_params(relation, dict.fromkeys(relation.get_var_names_not_none(DIM.param), _LARGE))
 
 
 def _at_given(relation: isl.Map, given: Sequence[int]) -> isl.Map:
     """*relation* with its dimensions *given* as parameters: isl need not compare them then."""
     for i in sorted(set(given), reverse=True):
         relation = to_param(relation, i, f"given{i}'", DIM.in_)
-    return relation
-
-
-def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:
-    """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once."""
-    relation = at_coordinates(inames, [c for c in coordinates if c is not None])
-    for i, c in enumerate(coordinates):
-        if c is None:
-            relation = relation.insert_dims(DIM.out, i, 1)
     return relation
 
 

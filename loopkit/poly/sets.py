@@ -14,7 +14,6 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, set_space, to_aff, to_int
 from loopkit.poly.limits import affordable, coalesced, gave_up, kept, kept_results, without_empty_pieces
-from loopkit.poly.pieces import in_few_pieces, plain_hull
 
 Set = isl.Set
 Map = isl.Map
@@ -103,7 +102,10 @@ class InstanceSet:
             if dims[at:at + 1] == [x]:
                 continue
             if x in dims:
-                points = _moved_to(points, dims.index(x), at)
+                # isl moves a dimension through the parameters only
+                last = points.dim(DIM.param)
+                points = points.move_dims(DIM.param, last, DIM.set, dims.index(x), 1)
+                points = points.move_dims(DIM.set, at, DIM.param, last, 1)
                 dims.remove(x)
             elif (position := points.find_dim_by_name(DIM.param, x)) >= 0:
                 points = points.move_dims(DIM.set, at, DIM.param, position, 1)
@@ -121,7 +123,7 @@ class InstanceSet:
         for name in names:
             if (i := points.find_dim_by_name(DIM.param, name)) >= 0:
                 points = points.project_out(DIM.param, i, 1)
-        return self.named(points)
+        return self if points is self.set else self.named(points)
 
     def bound(self, inames: Collection[str]) -> InstanceSet:
         """Turn the dimensions *inames* into parameters of the same names (hardware inames)."""
@@ -158,8 +160,7 @@ class InstanceSet:
 
     def constant_range(self, iname: str) -> tuple[int | None, int | None]:
         """The smallest and largest value of *iname* over all parameters, where they are bounded."""
-        i = self.inames.index(iname)
-        return constant_min(self.set, i), constant_max(self.set, i)
+        return constant_range(self.set, self.inames.index(iname))
 
     # }}}
 
@@ -213,32 +214,18 @@ def to_param(points: T, dim: int, name: str, kind: isl.dim_type = DIM.set) -> T:
     return points.set_dim_name(kind, dim, name).move_dims(DIM.param, at, kind, dim, 1)
 
 
-def _moved_to(points: isl.Set, source: int, target: int) -> isl.Set:
-    """Move set dimension *source* to position *target*; isl does so through the parameters only."""
-    at = points.dim(DIM.param)
-    return points.move_dims(DIM.param, at, DIM.set, source, 1).move_dims(DIM.set, target, DIM.param, at, 1)
-
-
-def constant_min(points: isl.Set, dim: int) -> int | None:
-    """The smallest value of a dimension over all parameters, or ``None`` where there is none."""
-    return _constant_end(points, dim, isl.Set.dim_min_val)
-
-
-def constant_max(points: isl.Set, dim: int) -> int | None:
-    """The largest value of a dimension over all parameters, or ``None`` where there is none."""
-    return _constant_end(points, dim, isl.Set.dim_max_val)
-
-
-def _constant_end(points: isl.Set, dim: int, end: Callable[[isl.Set, int], isl.Val]) -> int | None:
+def constant_range(points: isl.Set, dim: int) -> tuple[int | None, int | None]:
+    """The smallest and largest value of a dimension over all parameters, where it is bounded."""
     if points.is_empty():
-        return None
-    value = end(without_empty_pieces(points), dim)
-    return to_int(value) if value.is_int() else None
+        return None, None
+    points = without_empty_pieces(points)
+    low, high = (to_int(end) if end.is_int() else None for end in (points.dim_min_val(dim), points.dim_max_val(dim)))
+    return low, high
 
 
-def least_value(params: isl.Set, name: str) -> int | None:
-    """The smallest value of the parameter *name* in a parameter set, or ``None`` where there is none."""
-    return constant_min(InstanceSet((), params).onto((name,)).set, 0)
+def param_range(params: isl.Set, name: str) -> tuple[int | None, int | None]:
+    """The smallest and largest value of the parameter *name* in a parameter set, where it is bounded."""
+    return InstanceSet((), params).onto((name,)).constant_range(name)
 
 
 #: Each comparison of two forms, as a set of points.
@@ -310,7 +297,7 @@ def lexmin_point(points: isl.Set, inames: Sequence[str], parameters: Sequence[st
     return next(points_in_order(points, inames, parameters), None)
 
 
-def points_in_order(points: isl.Set, inames: Sequence[str], parameters: Sequence[str] = ()
+def points_in_order(points: isl.Set, inames: Sequence[str], parameters: Sequence[str]
                     ) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
     """The points from :func:`lexmin_point` on, each the smallest of those behind the one before it."""
     if points.is_empty():
@@ -371,3 +358,47 @@ def _parsed(text: str) -> isl.Set:
         # the sentence of isl's error, without islpy's additions
         lines = str(err).splitlines() or ["isl refuses this text"]
         raise ValueError(next((x.strip() for x in lines if ":" in x and "isl_" not in x), lines[0])) from None
+
+
+# {{{ pieces
+
+def in_few_pieces(points: isl.Set) -> isl.Set:
+    """*points* with pieces joined; if there are many, with equalities detected first, by which isl joins more."""
+    return coalesced(points.detect_equalities() if points.n_basic_set() > _FEW else points)
+
+
+def plain_hull(points: T) -> T:
+    """A polyhedron without unknowns around *points*, from their constraints: not the least, but fast."""
+    hull: T = type(points)(points.remove_divs().simple_hull())
+    return hull
+
+
+def in_polyhedra(points: isl.Set, context: isl.Set) -> isl.Set:
+    """A polyhedron without unknowns around *points*, or several if one would be unbounded."""
+    hull = plain_hull(points.intersect_params(context))
+    return hull if hull.is_bounded() else points.remove_divs()
+
+
+def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
+    """*points*, or a polyhedron around them if they are a union with strides.
+
+    The bounds of such a union are many forms of the parameters, one for each remainder: isl takes minutes to find
+    them, and they are unreadable. The polyhedron begins and ends some values beyond.
+
+    :arg context: facts about the parameters.
+    """
+    if points.n_basic_set() == 1 or not has_unknowns(points):
+        return points
+    around = plain_hull(points.intersect_params(context))
+    return around if all(around.dim_is_bounded(DIM.set, i) for i in range(around.dim(DIM.set))) else points
+
+
+def has_unknowns(points: isl.Set) -> bool:
+    """Do the conditions on *points* have existentially quantified integers?"""
+    return any(piece.dim(DIM.div) for piece in points.get_basic_sets())
+
+
+#: Pieces that are joined as they are: knowing their equalities changes how extents are written.
+_FEW = 8
+
+# }}}

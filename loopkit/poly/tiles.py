@@ -11,9 +11,8 @@ from loopkit.poly.affine import DIM, NotAffineError, add, floor_div, from_pw_aff
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import affordable, coalesced
-from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import cells, same_element
-from loopkit.poly.sets import InstanceSet, Set, condition_set, params_of
+from loopkit.poly.sets import InstanceSet, Set, condition_set, params_of, plain_hull
 
 
 def padded_to_tiles(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
@@ -38,9 +37,8 @@ def _between_ends(domain: InstanceSet, iname: str, length: int, others: list[str
         return None
     try:
         top = from_pw_aff(coalesced(values.set.dim_max(0)))
-        end = multiply(length, floor_div(add(top, length), length))
-        if isinstance(top, int):
-            end = top // length * length + length
+        end = top // length * length + length if isinstance(top, int) else \
+            multiply(length, floor_div(add(top, length), length))
         return restricted(domain, others).onto(domain.inames).where(
             (">=", add(p.Variable(iname), -(low // length * length))), ("<", subtract(p.Variable(iname), end)))
     except NotAffineError:
@@ -56,8 +54,8 @@ def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> 
     if known.n_basic_set() > _FEW:          # a superset will do
         known = plain_hull(known)
     context = params_of(around.named(known)).intersect(assumptions)
-    told = affordable(lambda: points.set.gist_params(points.set.params()), otherwise=points.set)
-    return condition_expression(params_of(points.named(told)), context)
+    simplified = affordable(lambda: points.set.gist_params(points.set.params()), otherwise=points.set)
+    return condition_expression(params_of(points.named(simplified)), context)
 
 
 #: The number of pieces up to which isl finds implications fast.

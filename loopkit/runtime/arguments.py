@@ -70,14 +70,14 @@ class BoundArguments:
 
     :ivar strided: the arrays that are not in C order with exactly their shape.
     :ivar longer: the *strided* arrays that are longer than needed along an axis behind the first.
-    :ivar filled: the arrays that the kernel writes completely and does not read before.
+    :ivar fully_written: the arrays that the kernel writes completely and does not read before.
     """
 
     arrays: dict[str, ArrayLike]
     values: dict[str, Any]
     strided: frozenset[str]
     longer: frozenset[str]
-    filled: frozenset[str]
+    fully_written: frozenset[str]
     wide: bool
 
 
@@ -100,7 +100,7 @@ class CallPlan:
         self.names = knl.argument_by_name.keys()
         self.outputs = tuple(a.name for a in knl.arguments if isinstance(a, GlobalArg) and a.name in writes)
         self.violated = checker(knl.assumptions)
-        self._filled = stages.filled_outputs(knl)
+        self._fully_written = stages.fully_written_outputs(knl)
         self._structural = stages.structural_values(knl)
         self._forms = stages.size_forms(knl, machine)
         self._shift = stages.largest_literal(knl) + 1
@@ -142,15 +142,15 @@ class CallPlan:
         wide = False
         strided: set[str] = set()
         longer: set[str] = set()
-        filled: set[str] = set()
+        fully_written: set[str] = set()
         for plan in self.arrays:
             extents = [None if axis.extent is None else axis.extent(values) for axis in plan.axes]
             array = arrays.get(plan.name)
             if array is None:
                 array = arrays[plan.name] = _allocate(plan, extents, arrays, allocate)
             # an array may be larger than its written part
-            if plan.name in self._filled and not plan.read and list(array.shape) == extents:
-                filled.add(plan.name)
+            if plan.name in self._fully_written and not plan.read and list(array.shape) == extents:
+                fully_written.add(plan.name)
             # the extent of the first axis is not part of an element's address
             if not _fits(plan, array.shape, extents, values):
                 longer.add(plan.name)
@@ -162,7 +162,7 @@ class CallPlan:
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
             wide = wide or largest >= _LIMIT_32 or any(form.at(values) >= _LIMIT_32 for form in self._forms)
-        return BoundArguments(arrays, values, frozenset(strided), frozenset(longer), frozenset(filled), wide)
+        return BoundArguments(arrays, values, frozenset(strided), frozenset(longer), frozenset(fully_written), wide)
 
 
 def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:

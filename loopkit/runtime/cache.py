@@ -82,19 +82,25 @@ class DiskCache:
 
     def lookup(self, key: str, suffix: str) -> Entry | None:
         """The entry of *key*, complete and undamaged, else ``None``."""
-        facts, digest = self._record(key) or ({}, None)
-        if digest is None:
+        if not self._trusted():
             return None
-        path = self.directory / f"{key}.{digest}{suffix}"
+        record = self.directory / f"{key}{_RECORD}"
         try:
-            content = _read(path)
-        except OSError:
+            checksum, _, text = _read(record).partition(b"\n")
+            # compared first, so that the parser only reads the output of _record_text
+            match json.loads(text) if _digest(text).encode() == checksum else None:
+                case {"facts": dict(facts), "object": str(digest)}:
+                    path = self.directory / f"{key}.{digest}{suffix}"
+                    content = _read(path)
+                case _:
+                    return None
+        except (OSError, ValueError):
             return None
         if _digest(content) != digest:
             return None
         # the record's modification time is the entry's last use: many file systems do not update access times
         with contextlib.suppress(OSError):
-            os.utime(self.directory / f"{key}{_RECORD}")
+            os.utime(record)
         return Entry(path, content, facts)
 
     def put(self, key: str, content: bytes, facts: dict[str, object], suffix: str) -> Path | None:
@@ -105,34 +111,10 @@ class DiskCache:
         stored = self._store({path: content, self.directory / f"{key}{_RECORD}": _record_text(facts, digest)})
         return path if stored else None
 
-    def get_record(self, key: str) -> dict[str, object] | None:
-        """The facts of *key*, with or without an object."""
-        found = self._record(key)
-        return found and found[0]
-
-    def put_record(self, key: str, facts: dict[str, object]) -> None:
-        """Store facts without an object, e.g. about a compiler."""
-        self._store({self.directory / f"{key}{_RECORD}": _record_text(facts, None)})
-
     def size(self) -> tuple[int, int]:
         """The number of files, and their bytes."""
         sizes = [status.st_size for _, status in self._files()]
         return len(sizes), sum(sizes)
-
-    def _record(self, key: str) -> tuple[dict[str, object], str | None] | None:
-        if not self._trusted():
-            return None
-        try:
-            digest, _, text = _read(self.directory / f"{key}{_RECORD}").partition(b"\n")
-            # compared first, so that the parser only reads the output of _record_text
-            record = json.loads(text) if _digest(text).encode() == digest else None
-        except (OSError, ValueError):
-            return None
-        match record:
-            case {"facts": dict(facts), "object": str() | None as named}:
-                return facts, named
-            case _:
-                return None
 
     def _store(self, files: dict[Path, bytes]) -> bool:
         needed = sum(map(len, files.values()))
@@ -207,7 +189,7 @@ class DiskCache:
                     yield Path(entry.path), entry.stat(follow_symlinks=False)
 
 
-def _record_text(facts: dict[str, object], digest: str | None) -> bytes:
+def _record_text(facts: dict[str, object], digest: str) -> bytes:
     text = json.dumps({"facts": facts, "object": digest}, indent=1, sort_keys=True).encode()
     return _digest(text).encode() + b"\n" + text
 

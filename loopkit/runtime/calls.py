@@ -326,10 +326,10 @@ class Runner(ABC):
         kernel, fields = self.kernels.kernel, typed.plan.outputs
         inputs = tuple(
             Input(x, i, kinds[x], _without_address(views[x]), alignment(views[x]) if x in bound.arrays else 1,
-                  x in kernel.written_names, not isinstance(views[x], DeviceView), x not in bound.filled)
+                  x in kernel.written_names, not isinstance(views[x], DeviceView), x not in bound.fully_written)
             for i, x in enumerate(known.names) if x in kinds)
         outputs = tuple(Output(x, maker[0], bound.arrays[x].shape, bound.arrays[x].dtype, maker[1],
-                               x not in bound.filled) for x in fields if x not in kinds)
+                               x not in bound.fully_written) for x in fields if x not in kinds)
         # a text's parameter may be narrower than the argument
         dtypes = {**{a.name: a.dtype for a in typed.kernel.arguments}, **text.integers}
         scalars = tuple((x, i, converter(x, dtypes[x])) for i, x in enumerate(known.names)

@@ -11,7 +11,6 @@ import hashlib
 import importlib.util
 import os
 import platform
-import re
 import shlex
 import shutil
 import subprocess
@@ -25,7 +24,7 @@ from pathlib import Path
 from loopkit.errors import CompilerError
 from loopkit.runtime import miscompiled_loops
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.processes import rejected, run_quietly
+from loopkit.runtime.processes import rejected, run_quietly, translated
 from loopkit.target.host import CTarget
 
 #: Contraction to fused multiply-adds is off, so one expression gives one result for any tiling: variants of a kernel
@@ -195,17 +194,12 @@ class HostCompiler:
 
         :raises CompilerError: the compiler rejects the text or does not run.
         """
-        with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
-            text, result = Path(place, "kernel.c"), Path(place, "kernel.so")
-            text.write_text(source)
-            done = run_quietly([*self.command, *self.flags, "-o", str(result), str(text), *LIBRARIES])
-            if done.returncode != 0 or not result.exists():
-                log = done.stderr.replace(str(text), "kernel.c")
-                found = re.search(r"kernel\.c:(\d+):(?:\d+:)? (?:fatal )?error", log)
-                raise rejected(f"The C compiler ({self.version or self.command[0]})", kernel, source, log,
-                               None if found is None else int(found[1]),
-                               hint="generate_code(knl, target='c') shows the whole text")
-            return result.read_bytes()
+        content, log = translated([*self.command, *self.flags], source, "kernel.c", LIBRARIES)
+        if content is None:
+            raise rejected(f"The C compiler ({self.version or self.command[0]})", kernel, source, log,
+                           r"kernel\.c:(\d+):(?:\d+:)? (?:fatal )?error",
+                           hint="generate_code(knl, target='c') shows the whole text")
+        return content
 
 
 @dataclass(frozen=True)
@@ -274,10 +268,10 @@ def _probe(command: tuple[str, ...], cache: DiskCache | None, rungs: Rungs) -> H
     if executable is None:
         return None
     command = (executable, *command[1:])
-    said = run_quietly([*command, "--version"])
-    if said.returncode != 0:
+    shown = run_quietly([*command, "--version"])
+    if shown.returncode != 0:
         return None
-    version = (said.stdout.splitlines() or [""])[0].strip()
+    version = (shown.stdout.splitlines() or [""])[0].strip()
     trial = _trial(command, version, cache, rungs)
     if trial.flags is not None:
         return HostCompiler(command, version, trial.flags, trial.dropped)
@@ -309,19 +303,20 @@ def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rung
     parts = (*command, version, platform.platform(), _processor(), miscompiled_loops.program(), *BASE_FLAGS,
              *(" ".join(rung) for rung in rungs), "", *options)
     key = "compiler-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    kept = _of_record(cache.get_record(key)) if cache is not None else None
+    entry = cache.lookup(key, ".trial") if cache is not None else None
+    kept = _of_facts(entry.facts) if entry is not None else None
     trial = kept or _trials.get(key) or tried(command, rungs, options)
     if trial.reproducible:
         _trials[key] = trial
         if cache is not None and kept is None:
-            cache.put_record(key, {"command": list(command), "version": version, "flags": trial.flags,
-                                   "dropped": [[d.flags, d.faults] for d in trial.dropped]})
+            cache.put(key, b"", {"command": list(command), "version": version, "flags": trial.flags,
+                                 "dropped": [[d.flags, d.faults] for d in trial.dropped]}, ".trial")
     return trial
 
 
-def _of_record(record: dict[str, object] | None) -> Trial | None:
-    """The trial stored in *record*; ``None`` if it is not one."""
-    match record:
+def _of_facts(facts: dict[str, object]) -> Trial | None:
+    """The trial stored as *facts*; ``None`` if it is not one."""
+    match facts:
         case {"flags": list() | None as flags, "dropped": list(pairs)} if flags is not None or pairs:
             if (flags is None or _are_strings(flags)) and all(
                     isinstance(pair, list) and len(pair) == 2 and all(map(_are_strings, pair)) for pair in pairs):

@@ -46,11 +46,9 @@ class _Complex128(ctypes.Structure):
 #: More than the size of a processor's caches, in bytes.
 _CACHE_BYTES = 64 << 20
 
-_CTYPES: dict[str, Any] = {
-    "bool": ctypes.c_bool, "float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint16,
-    "float32": ctypes.c_float, "float64": ctypes.c_double,
-    "complex64": _Complex64, "complex128": _Complex128,
-    **{f"{sign}int{bits}": getattr(ctypes, f"c_{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}}
+#: The types of dtypes for which numpy has none.
+_CTYPES: dict[str, Any] = {"float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint16,
+                           "complex64": _Complex64, "complex128": _Complex128}
 
 
 class HostPlan:
@@ -242,7 +240,8 @@ def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
 def _ctype(parameter: Parameter) -> Any:
     if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
         return ctypes.c_void_p
-    return _CTYPES[np.dtype(parameter.dtype).name]
+    dtype = np.dtype(parameter.dtype)
+    return _CTYPES.get(dtype.name) or np.ctypeslib.as_ctypes_type(dtype)
 
 
 def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:

@@ -36,7 +36,7 @@ class Kind(ABC):
     """One library's arrays."""
 
     name: ClassVar[str]
-    #: Must a result be complete before :meth:`handed_out` makes it an array of another library?
+    #: Must a result be complete before :meth:`exported` makes it an array of another library?
     makes_others: bool = False
 
     @abstractmethod
@@ -58,7 +58,7 @@ class Kind(ABC):
         """A function that gives the handle of the library's current stream."""
         return lambda: LEGACY_STREAM
 
-    def handed_out(self, x: Any) -> Any:
+    def exported(self, x: Any) -> Any:
         """A complete result as an array of the arguments' library."""
         return x
 

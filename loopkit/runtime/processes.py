@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib import metadata
@@ -21,21 +23,39 @@ def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess
         return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
                               stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
     except subprocess.TimeoutExpired as err:
-        said = err.stdout or b""
-        text = said if isinstance(said, str) else said.decode(errors="replace")
+        output = err.stdout or b""
+        text = output if isinstance(output, str) else output.decode(errors="replace")
         return subprocess.CompletedProcess(command, 127, text, str(err))
     except OSError as err:
         return subprocess.CompletedProcess(command, 127, "", str(err))
 
 
-def rejected(compiler: str, kernel: str, source: str, log: str, line: int | None, *, hint: str) -> CompilerError:
-    """The error for kernel *kernel* whose text is *source*."""
-    said = log.strip().splitlines()[:_MOST_LINES]
-    where = ""
-    if line is not None:
+def translated(command: Sequence[str], source: str, name: str, libraries: Sequence[str] = ()
+               ) -> tuple[bytes | None, str]:
+    """The file that a compiler makes of *source*, ``None`` if it rejects it, and the log.
+
+    :arg name: of the text's file, in the log.
+    """
+    with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
+        text, result = Path(place, name), Path(place, "kernel.so")
+        text.write_text(source, encoding="utf-8")
+        done = run_quietly([*command, "-o", str(result), str(text), *libraries])
+        log = (done.stdout + done.stderr).replace(str(text), name)
+        return result.read_bytes() if done.returncode == 0 and result.exists() else None, log
+
+
+def rejected(compiler: str, kernel: str, source: str, log: str, error: str, *, hint: str) -> CompilerError:
+    """The error for kernel *kernel* whose text is *source*.
+
+    :arg error: a pattern of the log's first error, with a group for the number of its line.
+    """
+    lines, where = log.strip().splitlines()[:_MOST_LINES], ""
+    found = re.search(error, log)
+    if found is not None:
+        line = int(found[found.lastindex or 0])
         where = f" at line {line}"
-        said = [*_neighbours(source, line), "", *said]
-    return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(said), hint=hint)
+        lines = [*_neighbours(source, line), "", *lines]
+    return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(lines), hint=hint)
 
 
 def _neighbours(source: str, number: int) -> list[str]:

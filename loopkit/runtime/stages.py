@@ -5,7 +5,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import needed_inputs
-from loopkit.analysis.shapes import array_shapes, filled_outputs, output_shape_like
+from loopkit.analysis.shapes import array_shapes, fully_written_outputs, output_shape_like
 from loopkit.ast.magnitudes import AddressBound, MagnitudeBound, magnitude_bounds
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import AddressSpace, ValueArg
@@ -15,25 +15,12 @@ from loopkit.lowering.pipeline import lowered_once
 from loopkit.lowering.types import infer_types, unknown_dtypes
 from loopkit.lowering.vectors import vector_inames
 from loopkit.poly.sets import InstanceSet
-from loopkit.target.code import GeneratedCode, Layout
-from loopkit.target.text_target import TextTarget
 from loopkit.transform.data import with_dtypes
 from loopkit.verification.code import generate_code
 
-__all__ = [
-    "array_shapes",
-    "filled_outputs",
-    "generate",
-    "infer_types",
-    "largest_literal",
-    "needed_inputs",
-    "output_shape_like",
-    "size_forms",
-    "size_values",
-    "structural_values",
-    "unknown_dtypes",
-    "with_dtypes",
-]
+__all__ = ["array_shapes", "fully_written_outputs", "generate_code", "infer_types", "largest_literal",
+           "needed_inputs", "output_shape_like", "size_forms", "size_values", "structural_values", "unknown_dtypes",
+           "with_dtypes"]
 
 
 def structural_values(knl: LoopKernel) -> frozenset[str]:
@@ -72,8 +59,3 @@ def largest_literal(knl: LoopKernel) -> int:
 
 def _expressions(knl: LoopKernel) -> list[Expression]:
     return [e for s in knl.statements for e in (s.assignee, s.expression, *s.predicates)]
-
-
-def generate(knl: LoopKernel, target: TextTarget, layout: Layout) -> GeneratedCode:
-    """The text of *knl*, all of whose dtypes are known."""
-    return generate_code(knl, target=target, layout=layout)

@@ -86,7 +86,7 @@ class TypedKernel:
     def text(self, target: TextTarget, layout: Layout) -> Text:
         found = self._texts.get((target, layout))
         if found is None:
-            found = self._texts[target, layout] = Text(stages.generate(self.kernel, target, layout))
+            found = self._texts[target, layout] = Text(stages.generate_code(self.kernel, target=target, layout=layout))
         return found
 
 

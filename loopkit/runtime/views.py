@@ -96,18 +96,16 @@ def share_memory(a: DeviceView, b: DeviceView) -> bool:
     """
     try:
         # numpy accepts any bound on the work; its type annotation allows only 0 and -1
-        return np.shares_memory(_addresses(a), _addresses(b), max_work=_WORK)         # type: ignore[arg-type]
+        return np.shares_memory(addresses(a, f"|V{a.itemsize}"), addresses(b, f"|V{b.itemsize}"),
+                                max_work=_WORK)        # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 
 
-def _addresses(view: DeviceView) -> Array:
-    """The addresses of *view* as a numpy array; its memory is never read."""
-    if not view.pointer:
-        return np.empty(0, np.uint8)
-    return np.asarray(SimpleNamespace(__array_interface__={
-        "version": 3, "typestr": f"|V{view.itemsize}", "shape": view.shape, "strides": view.strides,
-        "data": (view.pointer, True)}))
+def addresses(view: DeviceView, typestr: str, owner: object = None) -> Array:
+    """The addresses of *view* as a numpy array, which keeps *owner*; its memory is never read."""
+    return np.asarray(SimpleNamespace(owner=owner, __array_interface__={
+        "version": 3, "typestr": typestr, "shape": view.shape, "strides": view.strides, "data": (view.pointer, False)}))
 
 
 def internal_overlap(array: ArrayLike) -> bool:

@@ -18,15 +18,8 @@ from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
-from loopkit.poly.affine import NotAffineError, add, multiply, subtract, to_aff
-from loopkit.poly.bijections import (
-    affine_ends,
-    has_one_image,
-    inverse,
-    solutions,
-    two_with_one_image,
-    without_image,
-)
+from loopkit.poly.affine import add, is_quasi_affine, multiply, subtract
+from loopkit.poly.bijections import affine_ends, inverse, solutions, two_with_one_image
 from loopkit.poly.sets import InstanceSet, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops, with_nest
 from loopkit.transform.step import (
@@ -115,7 +108,7 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collec
     [n] -> { [i] : 0 < i <= n }
     """
     chosen = _chosen(kernel, iname, within, "shifted")
-    step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), _distance(kernel, by))})
+    step = Reindexing((iname,), {iname: subtract(p.Variable(iname), _distance(kernel, by))})
     result = reindex(kernel, step, kernel.tree, chosen)
     return require_legal(result, f"shift({iname}, {by})", assume=assume, unsafe=unsafe)
 
@@ -195,7 +188,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     values = _solved(kernel, owners, old, new, zeros)
     left = [substitute(zero, values) for zero in zeros]
     conditions = tuple(("==", zero) for e in left if (zero := add(e)) != 0)
-    step = Reindexing(old, new, values, conditions)
+    step = Reindexing(new, values, conditions)
     result = with_given_order(reindex(kernel, step, with_nest(kernel, old, new, chosen), chosen), new)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
@@ -213,7 +206,7 @@ def _chosen(kernel: LoopKernel, iname: str, within: str | Collection[str] | None
 def _counted(kernel: LoopKernel, iname: str, value: Expression, chosen: frozenset[str]) -> LoopKernel:
     """*kernel* with *value* in place of *iname* in whole loops of *chosen* statements."""
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
-    return reindex(kernel, Reindexing((iname,), (iname,), {iname: value}), tree, chosen)
+    return reindex(kernel, Reindexing((iname,), {iname: value}), tree, chosen)
 
 
 def _require_around(kernel: LoopKernel, s: Statement, outer: str, iname: str) -> None:
@@ -232,11 +225,9 @@ def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple
         for x in sorted(variables(start).difference(kernel.value_params, kernel.array_args, kernel.temporaries)):
             require_iname(kernel, x)
         inames = [x for x in kernel.inames if x in variables(start)]
-        try:
-            to_aff(start, inames, kernel.value_params)
-        except NotAffineError:
+        if not is_quasi_affine(start, inames, kernel.value_params):
             raise PreconditionError(f"skew needs an affine form in inames and parameters, not '{by}'.", subject=iname,
-                                    hint="skew(knl, 'i', by='29*j % 8'); fix_parameters makes sizes integers") from None
+                                    hint="skew(knl, 'i', by='29*j % 8'); fix_parameters makes sizes integers")
         if not inames:
             raise PreconditionError(f"'{by}' is the same for all iterations around '{iname}'.", subject=iname,
                                     hint=f"shift(knl, '{iname}', '{by}')")
@@ -253,11 +244,9 @@ def _distance(kernel: LoopKernel, by: int | str) -> Expression:
     if not isinstance(by, str):
         return int(by)
     distance = parse_expression(by, what="the distance of a shift")
-    try:
-        to_aff(distance, (), kernel.value_params)
-    except NotAffineError:
+    if not is_quasi_affine(distance, (), kernel.value_params):
         raise PreconditionError(f"shift needs an integer or an affine form in the parameters, not {by!r}.",
-                                subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')") from None
+                                subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')")
     return distance
 
 
@@ -285,13 +274,10 @@ def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Ex
                                 hint='each is like "i = j + 2*k"; several stand in a list, or are parted by commas')
     left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
                    for side in sides)
-    try:
-        # each side by itself: a non-affine term may cancel in the difference
-        for side in (left, right):
-            to_aff(side, inames, kernel.value_params)
-    except NotAffineError:
+    # each side by itself: a non-affine term may cancel in the difference
+    if not all(is_quasi_affine(side, inames, kernel.value_params) for side in (left, right)):
         raise PreconditionError(f"The equation '{shown}' is not affine in {', '.join(inames)} and the parameters.",
-                                subject=shown) from None
+                                subject=shown)
     return subtract(left, right)
 
 
@@ -299,13 +285,13 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
             zeros: Sequence[Expression]) -> dict[str, Expression]:
     relation = solutions(old, new, zeros)
     points = reduce(InstanceSet.union, (analysis_domain(kernel, s).onto(old) for s in owners))
-    lost = without_image(relation, points)
+    lost = points.named(points.set.subtract(relation.domain()))
     if not lost.is_empty():
         point = lexmin_point(lost.set, old, parameters_of(kernel))
         assert point is not None
         raise PreconditionError(f"The equations have no solution for {_at(owners[0].id, *point)}.", subject=old[0],
                                 hint="each point of the old inames needs one of the new ones")
-    if not has_one_image(relation, points):
+    if not relation.intersect_domain(points.set).is_single_valued():
         raise PreconditionError(f"The equations leave {', '.join(new)} open: they have several solutions for one "
                                 f"point of {', '.join(old)}.", subject=new[0], hint="add an equation")
     met = two_with_one_image(relation, points, parameters_of(kernel))

@@ -120,9 +120,7 @@ def _entries(pattern: str, entry: str | Sequence[str | int]) -> Iterator[Express
     parser = ExpressionParser(source, tokenize(source))
     parser.take("[", "'[', as in \"[t, 0, i]\"")
     if not parser.accept("]"):
-        yield parser.expression()
-        while parser.accept(","):
-            yield parser.expression()
+        yield from parser.separated(parser.expression)
         parser.take("]", "',', ']' or an operator")
     parser.end()
 
@@ -190,7 +188,6 @@ class _Order:
 
     kernel: LoopKernel
     dims: dict[str, list[tuple[str, Expression]]] = field(default_factory=dict)
-    made: list[str] = field(default_factory=list)
 
     def of(self, units: Sequence[_Unit], depth: int) -> Tree:
         """The order of *units*, whose schedules agree before dimension *depth*."""
@@ -219,9 +216,7 @@ class _Order:
                 and (first.name not in self.kernel.tags or all(f == first for f in forms)):
             return first.name
         base = "_".join(x for x in self.kernel.inames if x in names_in(first)) or "time"
-        name = self.kernel.fresh_name(base, *self.made)
-        self.made.append(name)
-        return name
+        return self.kernel.fresh_name(base, *(x for own in self.dims.values() for x, _ in own))
 
     def _is_taken(self, name: str, unit: _Unit, depth: int) -> bool:
         """Has *unit* an iname *name* for something else than dimension *depth*?"""
@@ -267,7 +262,7 @@ def _step(kernel: LoopKernel, unit: _Unit, dims: Dims, *, is_part: bool) -> Rein
     new = {x: form for x, form in dims if x not in kept}
     renamed = {form.name: p.Variable(x) for x, form in new.items() if isinstance(form, p.Variable)}
     if renamed.keys() == set(old) and len(old) == len(new):
-        return Reindexing(old, tuple(new), renamed)
+        return Reindexing(tuple(new), renamed)
     if is_part:
         raise ScheduleError(f"'{name}' is a part of a reduction, whose schedule can only order its inames.",
                             subject=name, hint="make new inames for the whole statement first, in a step of its own "
@@ -278,7 +273,7 @@ def _step(kernel: LoopKernel, unit: _Unit, dims: Dims, *, is_part: bool) -> Rein
                             hint="use forms such as t + i, i // 16 and i % 16")
     values = {x: form for x, form in zip(inames, forms, strict=True) if x in old}
     equal = {x: subtract(p.Variable(x), substitute(form, values)) for x, form in new.items()}
-    step = Reindexing(old, tuple(new), values, tuple(("==", form) for form in equal.values() if form != 0))
+    step = Reindexing(tuple(new), values, tuple(("==", form) for form in equal.values() if form != 0))
     if not domain.set.is_subset(step.relation(inames).domain()):
         raise InternalError(f"apply_schedule would lose instances of '{name}'.")
     return step

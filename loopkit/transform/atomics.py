@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from loopkit.analysis.accesses import accesses_of, commute
-from loopkit.analysis.constructors import with_dependences
+from loopkit.analysis.accesses import commute
+from loopkit.analysis.constructors import reference_pairs, with_dependences
 from loopkit.analysis.dependences import flow_of_values, joined_relations, order_of_values, relations_of
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.values_preserved import same_flow
@@ -89,14 +89,13 @@ def _bound(arrays: Collection[str], found: Sequence[Dependence], after: LoopKern
         if d.array not in arrays:
             yield d
             continue
-        ends = [[a for a in accesses_of(after, after.statement_by_id[s]) if a.array == d.array and a.is_write == writes]
-                for s, writes in ((d.source, d.kind in ("flow", "output")), (d.sink, d.kind in ("anti", "output")))]
-        left = [same_element(a.relation, b.relation) for a in ends[0] for b in ends[1] if not commute(a, b)]
-        if len(left) == len(ends[0])*len(ends[1]):
+        pairs = reference_pairs(after, d)
+        bound = [(a, b) for a, b in pairs if not commute(a, b)]
+        if len(bound) == len(pairs):
             yield d
             continue
-        for pairs in left:
-            relation = d.relation.intersect(pairs)
+        for a, b in bound:
+            relation = d.relation.intersect(same_element(a.relation, b.relation))
             if not relation.is_empty():
                 yield replace(d, relation=relation)
     for name in values:

@@ -11,8 +11,15 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, accesses_to, commute, data_params, origin
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
-from loopkit.analysis.dependences import in_order, relations_of, values_in, with_assumed
-from loopkit.analysis.moved_dependences import End, Moved, accessed_elements, moved_dependences
+from loopkit.analysis.dependences import (
+    End,
+    accessed_elements,
+    in_order,
+    moved_dependences,
+    relations_of,
+    values_in,
+    with_assumed,
+)
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
@@ -34,16 +41,7 @@ from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.relations import cells, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import (
-    Arguments,
-    Box,
-    BoxRequest,
-    Staged,
-    StagingBuffer,
-    loops_around,
-    require_inames,
-    temporary_for,
-)
+from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, loops_around, require_inames, temporary_for
 from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
 
 
@@ -139,14 +137,19 @@ def _buffered(buffer: Buffer) -> LoopKernel:
         raise PreconditionError(f"{buffer.step}: '{name}' has no dtype yet, which its buffer takes.", subject=name,
                                 hint=f"add_dtypes(knl, {{'{name}': ...}}) first")
     if has_expressions and buffer.operation is None:
-        return _with_claim(buffer, result)
+        claim = f"what is loaded and stored leaves in '{name}' what its statements give it"
+        if buffer.allowed.assume is None and not buffer.allowed.unsafe:
+            raise UndecidedError(
+                f"{buffer.step}: whether '{name}' gets the same values cannot be decided.",
+                "init_expression= and store_expression= say what its buffer is loaded with and what of it is stored",
+                hint='leave them out, or answer for them: assume="..."')
+        return annotated(result, obligations=(
+            *result.obligations, Obligation(buffer.step, claim, buffer.allowed.assume)))
     prove: Callable[[LoopKernel, LoopKernel, str, str, str], None] = require_collected if buffer.operation is not None \
         else require_values_buffered if buffer.of_value else require_buffered
     prove(kernel, result, name, own, buffer.step)
     return result
 
-
-# {{{ copy-in, copy-out and their dependences
 
 #: The cells that are copied in and copied out, if any are.
 Points = tuple[Set | None, Set | None]
@@ -225,8 +228,7 @@ class Buffer(StagingBuffer):
 
     def _copy(self, what: str, points: Set) -> Statement:
         """The statement that copies in (``init``) or out."""
-        own = Box(tuple((v, None if x is None else self.kernel.fresh_name(f"{self.name}_{what}_{k}"))
-                        for k, (v, x) in enumerate(self.box.axes)))
+        own = self.fresh_box(f"{self.name}_{what}")
         if what == "init":
             copy = self.copy_in(self.load_id, own, points, whole=self.request.whole)
             return copy if self.init is None else replace(copy, expression=substitute(
@@ -241,7 +243,15 @@ class Buffer(StagingBuffer):
     def dependences(self, result: LoopKernel, first: Statement | None, last: Statement | None) -> Iterator[Dependence]:
         """The dependences of the users, moved to copy-in and copy-out, between iterations of the loops around them."""
         for moved in moved_dependences(self.kernel, {self.name}, partial(self._ends, first, last)):
-            yield from [moved.d] if moved.after is moved.d else self._narrowed(result, moved)
+            are_users = moved.source.move is not None and moved.sink.move is not None
+            if moved.after is moved.d:
+                yield moved.d
+            elif not are_users or self.operation is None:   # among themselves the updates have no order
+                d = moved.on_one_element(result)
+                if are_users:               # within an iteration the buffer's cells carry the dependence
+                    d = replace(d, relation=d.relation.subtract(self.in_one_iteration(self.inames, self.inames)))
+                if not d.relation.is_empty():
+                    yield d
         if not self.of_value and self.operation is None and last is not None:   # else only value flow or updates matter
             if first is not None and self.name in variables(first.expression):
                 once = same_element(*(accessed_elements(result, s.id, self.name, is_write=s is last)
@@ -266,17 +276,6 @@ class Buffer(StagingBuffer):
         return [*(End(s, False, move) for s in reading),
                 *([End(last.id, True, move)] if is_write and last is not None else ())]
 
-    def _narrowed(self, result: LoopKernel, moved: Moved) -> Iterator[Dependence]:
-        are_users = moved.source.move is not None and moved.sink.move is not None
-        if are_users and self.operation is not None:
-            return                          # among themselves the updates have no order
-        d = moved.on_one_element(result)
-        if are_users:                       # within an iteration the buffer's cells carry the dependence
-            inames = self.inames
-            d = replace(d, relation=d.relation.subtract(self.in_one_iteration(inames, inames)))
-        if not d.relation.is_empty():
-            yield d
-
     def _of_others(self, result: LoopKernel, load: Statement, store: Statement) -> Iterator[Dependence]:
         """The order of copy-in and the writers, for elements that no user of the iteration accesses."""
         others = load.domain.subtract(InstanceSet(load.inames, with_dim_names(self.used_cells.set, load.inames)))
@@ -292,10 +291,6 @@ class Buffer(StagingBuffer):
                     if not relation.is_empty():
                         yield Dependence(kind, self.name, source, sink, relation, exact=a.affine and a.must)
 
-# }}}
-
-
-# {{{ preconditions
 
 def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection[str] | None, is_special: bool
               ) -> tuple[list[Statement], str | None]:
@@ -361,22 +356,10 @@ def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: st
     return expr
 
 
-def _with_claim(buffer: Buffer, result: LoopKernel) -> LoopKernel:
-    """*result* with the obligation that the expressions change no value; :raises UndecidedError: nobody claims that."""
-    allowed, step, name = buffer.allowed, buffer.step, buffer.name
-    if allowed.assume is None and not allowed.unsafe:
-        raise UndecidedError(
-            f"{step}: whether '{name}' gets the same values cannot be decided.",
-            "init_expression= and store_expression= say what its buffer is loaded with and what of it is stored",
-            hint='leave them out, or answer for them: assume="..."')
-    claim = f"what is loaded and stored leaves in '{name}' what its statements give it"
-    return annotated(result, obligations=(*result.obligations, Obligation(step, claim, allowed.assume)))
-
-
-def _ends_of_axes(buffer: Buffer, s: Statement, subscripts: Arguments) -> Iterator[Arguments]:
+def _ends_of_axes(buffer: Buffer, s: Statement, subscripts: Sequence[Expression]) -> Iterator[tuple[Expression, ...]]:
     """The *subscripts* of an update; of an axis whose subscript is read from memory, the first and the last element."""
     kernel, name = buffer.kernel, buffer.name
-    ends: list[Arguments] = []
+    ends: list[tuple[Expression, ...]] = []
     for axis, (e, extent) in enumerate(zip(subscripts, array_shapes(kernel)[name], strict=True)):
         is_affine = is_quasi_affine(e, s.inames, kernel.value_params)
         if not is_affine and not isinstance(extent, int):
@@ -401,5 +384,3 @@ def _spanning(buffer: Buffer, users: Sequence[Statement]) -> Buffer:
         uses = {s.id: tuple(dict.fromkeys(end for args in uses[s.id] for end in _ends_of_axes(buffer, s, args)))
                 for s in users}
     return replace(buffer, uses=uses, outer=loops_around(kernel, name, dict.fromkeys(uses, stay), buffer.request.sweep))
-
-# }}}

@@ -11,19 +11,12 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import annotated, rewritten, specialized, with_dependences
-from loopkit.analysis.inferred_shapes import with_sizes_nonnegative, without_inferred_shapes
+from loopkit.analysis.shapes import with_sizes_nonnegative, without_inferred_shapes
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import DTYPES, dtype_of, kind_of, promote
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.expr.nodes import TypeCast
-from loopkit.kernel.data import (
-    AddressSpace,
-    Argument,
-    CachePolicy,
-    GlobalArg,
-    TemporaryVariable,
-    ValueArg,
-)
+from loopkit.kernel.data import AddressSpace, Argument, CachePolicy, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode
 from loopkit.language.domains import read_assumptions
@@ -80,8 +73,7 @@ def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype:
     """The numpy dtype of *value*; :raises PreconditionError: *name* can have no such dtype."""
     dtype = dtype_of(value)
     if dtype is None:
-        raise PreconditionError(f"{value!r} is no dtype that '{name}' can have.", subject=name,
-                                hint=DTYPES)
+        raise PreconditionError(f"{value!r} is no dtype that '{name}' can have.", subject=name, hint=DTYPES)
     return dtype
 
 
@@ -210,8 +202,8 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
     """
     names = temporary_list(kernel, temporary_names)
     space = as_address_space(address_space)
-    return annotated(kernel, temporaries={t.name: replace(t, address_space=space) if t.name in names else t
-                                          for t in kernel.temporaries.values()})
+    moved = {x: replace(kernel.temporaries[x], address_space=space) for x in names}
+    return annotated(kernel, temporaries={**kernel.temporaries, **moved})
 
 
 @transform

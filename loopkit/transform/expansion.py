@@ -11,15 +11,8 @@ from loopkit.analysis.axes import with_axes, without_axes
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import accepted, iname_range, proven, require_reason
 from loopkit.analysis.values_preserved import clobbered_values, copied_over, in_cells
-from loopkit.analysis.witnesses import BrokenPairs, Violation, element_of_source
-from loopkit.errors import (
-    ENTRY_POINTS,
-    IllegalTransformError,
-    PreconditionError,
-    StorageError,
-    UndecidedError,
-    instance_text,
-)
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, Violation, element_of_source, refuse_smallest
+from loopkit.errors import ENTRY_POINTS, PreconditionError, StorageError, UndecidedError, instance_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -216,28 +209,17 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
     wrong = min((BrokenPairs(after, w.source, w.sink, w.pairs, temporary, "flow", written[w.source])
                  for w in [w for w in found if w.is_lost] or found), key=lambda broken: broken.size)
     params, at_write, at_read = wrong.smallest
-    writer, reader = (wrong.source, at_write), (wrong.sink, at_read)
-    overwrites = _overwriter(after, accesses, apart, writer, reader, params)
-    between = f"{instance_text(*overwrites)} overwrites" if overwrites else "another thread may overwrite"
-    raise IllegalTransformError(
-        f"{step} would put two values that are alive at once into one cell: what {instance_text(*writer)} writes, "
-        f"{between} before {instance_text(*reader)} reads it.", wrong.witness,
-        ["contract over inames whose loops hold both the writer and the reader, or fuse those loops first"],
-        after=after)
+    first, last = (in_cells(after, next(a for a in accesses if (a.statement, a.is_write) == end), apart)
+                   for end in ((wrong.source, True), (wrong.sink, False)))
 
-
-def _overwriter(knl: LoopKernel, accesses: Sequence[Access], apart: Sequence[str], first: tuple[str, dict[str, int]],
-                last: tuple[str, dict[str, int]], params: dict[str, int]) -> tuple[str, dict[str, int]] | None:
-    """The first write into the cell after the write *first* and before the read *last*."""
-    written = next(a for a in accesses if a.is_write and a.statement == first[0])
-    read = next(a for a in accesses if not a.is_write and a.statement == last[0])
-    ends = [in_cells(knl, a, apart) for a in (written, read)]
-    for a in accesses:
-        if a.is_write:
-            own = in_cells(knl, a, apart)
-            behind = at_sink(earlier_accesses(ends[0], own).reverse(), params, tuple(first[1].values()))
-            ahead = at_sink(earlier_accesses(own, ends[1]), params, tuple(last[1].values()))
-            point = lexmin_point(behind.domain().intersect(ahead.domain()), a.domain.inames, tuple(params))
-            if point is not None:
-                return a.statement, point[1]
-    return None
+    def overwriting(a: Access) -> str | None:
+        own = in_cells(after, a, apart)
+        behind = at_sink(earlier_accesses(first, own).reverse(), params, tuple(at_write.values()))
+        ahead = at_sink(earlier_accesses(own, last), params, tuple(at_read.values()))
+        point = lexmin_point(behind.domain().intersect(ahead.domain()), a.domain.inames, tuple(params))
+        return None if point is None else f"{instance_text(a.statement, point[1])} overwrites"
+    between = next(filter(None, (overwriting(a) for a in accesses if a.is_write)), "another thread may overwrite")
+    writer, reader = instance_text(wrong.source, at_write), instance_text(wrong.sink, at_read)
+    hint = "contract over inames whose loops hold both the writer and the reader, or fuse those loops first"
+    refuse_smallest([Refusal(wrong, f"{step} would put two values that are alive at once into one cell: what {writer} "
+                             f"writes, {between} before {reader} reads it.", [hint], after)], step)

@@ -12,14 +12,13 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import declared, expand_rules, maybe_real
 from loopkit.analysis.constructors import Image, between_images, specialized
-from loopkit.analysis.inferred_shapes import without_inferred_shapes
+from loopkit.analysis.shapes import without_inferred_shapes
 from loopkit.errors import PreconditionError
-from loopkit.expr.build import sum_of
 from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, rank_of, resolve, type_of, weak
 from loopkit.expr.intervals import interval, of_dtype
 from loopkit.expr.kinds import kind_of
 from loopkit.expr.mappers import children, map_children, substitute
-from loopkit.expr.nodes import Neutral, TypeCast
+from loopkit.expr.nodes import Neutral, TypeCast, sum_of
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown

@@ -14,7 +14,7 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Loop, Tree, leaves, nest, rewrite, seq
+from loopkit.kernel.tree import Loop, Tree, leaves, nest, rewrite_over, seq
 from loopkit.language.names import name_list
 from loopkit.poly.affine import (
     TruncatedQuotient,
@@ -28,16 +28,7 @@ from loopkit.poly.affine import (
 )
 from loopkit.poly.bijections import affine_ends
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform.reindex import (
-    Case,
-    Reindexing,
-    bounded_by,
-    mentioned,
-    not_nested,
-    reindex,
-    rewrite_loops,
-    with_nest,
-)
+from loopkit.transform.reindex import Reindexing, bounded_by, mentioned, not_nested, reindex, rewrite_loops, with_nest
 from loopkit.transform.step import (
     iname_list,
     matching_statements,
@@ -139,7 +130,7 @@ def split_into(kernel: LoopKernel, iname: str, outer: str, lengths: Mapping[str,
         value = add(multiply(length, value), p.Variable(x))
     conditions = [c for x, length in lengths.items() for c in bounded_by(x, length)]
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: nest(names, loop.body))
-    return reindex(kernel, Reindexing((iname,), names, {iname: add(value, start)}, tuple(conditions)), tree, chosen)
+    return reindex(kernel, Reindexing(names, {iname: add(value, start)}, tuple(conditions)), tree, chosen)
 
 
 @transform
@@ -199,18 +190,19 @@ def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expressi
     # no instance runs if the extent is negative, so truncating division is correct
     length, longer = divmod(extent, count) if isinstance(extent, int) else (
         node(arithmetic(extent), count) for node in (TruncatedQuotient, TruncatedRemainder))
-    cases: list[Case] = []
+    names, cases = (outer, inner), list[Reindexing]()
     for k in range(count):
         start, own = add(low, multiply(k, length), at), (("==", add(chunk, -k)), (">=", at))
-        cases.append(Case({iname: add(start, k)}, (*own, (">", add(longer, -k)), ("<=", subtract(at, length)))))
-        cases.append(Case({iname: add(start, longer)}, (*own, ("<=", add(longer, -k)), ("<", subtract(at, length)))))
+        long, short = (">", add(longer, -k)), ("<=", add(longer, -k))
+        cases += [Reindexing(names, {iname: add(start, k)}, (*own, long, ("<=", subtract(at, length)))),
+                  Reindexing(names, {iname: add(start, longer)}, (*own, short, ("<", subtract(at, length))))]
     value = add(low, multiply(chunk, length), 0 if longer == 0 else p.Min((chunk, longer)), at)
-    old, new = InstanceSet.universe((iname,)), InstanceSet.universe((outer, inner))
+    old, new = InstanceSet.universe((iname,)), InstanceSet.universe(names)
     new = new.where((">=", chunk), ("<", add(chunk, -count)), (">=", at))
     new = new.where(("<", subtract(chunk, longer)), ("<=", subtract(at, length))).union(
         new.where((">=", subtract(chunk, longer)), ("<", subtract(at, length))))
     old = old.where((">=", subtract(p.Variable(iname), low)), ("<=", subtract(p.Variable(iname), high)))
-    return Reindexing((iname,), (outer, inner), {iname: value}, cases=tuple(cases), whole=(old, new))
+    return Reindexing(names, {iname: value}, cases=tuple(cases), whole=(old, new))
 
 
 @transform
@@ -250,7 +242,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
         values[x] = add(remainder(rest, extent), low)
         rest = floor_div(rest, extent)
     values[inames[0]] = rest
-    result = reindex(kernel, Reindexing(inames, (new,), values), with_nest(kernel, inames, (new,), chosen), chosen)
+    result = reindex(kernel, Reindexing((new,), values), with_nest(kernel, inames, (new,), chosen), chosen)
     return tagged_if_given(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe)
 
 
@@ -276,7 +268,7 @@ def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
 def renamed(kernel: LoopKernel, old: str, new: str, within: frozenset[str]) -> LoopKernel:
     """*kernel* with *new*, without a tag, in place of *old* in the statements *within*."""
     tree = rewrite_loops(kernel, (old,), within, lambda loop: Loop(new, loop.body))
-    return reindex(kernel, Reindexing((old,), (new,), {old: p.Variable(new)}), tree, within)
+    return reindex(kernel, Reindexing((new,), {old: p.Variable(new)}), tree, within)
 
 
 @transform
@@ -324,7 +316,7 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: st
     result = kernel
     for x, own in zip(old, new, strict=True):
         tree = _with_own_loops(result.tree, x, own, chosen)
-        result = reindex(result, Reindexing((x,), (own,), {x: p.Variable(own)}), tree, chosen)
+        result = reindex(result, Reindexing((own,), {x: p.Variable(own)}), tree, chosen)
     step = f"duplicate_inames({', '.join(old)})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
     return tagged_if_given(result, {own: (tags or {}).get(x) for x, own in zip(old, new, strict=True)}, step,
@@ -350,12 +342,9 @@ def _new_names(kernel: LoopKernel, old: tuple[str, ...], new: str | Sequence[str
 
 def _with_own_loops(tree: Tree, iname: str, new: str, chosen: frozenset[str]) -> Tree:
     """*tree* with loops over *new* around the statements of *chosen* inside loops over *iname*."""
-    def one(node: Tree) -> Tree:
-        if not isinstance(node, Loop) or node.iname != iname:
-            return node
-        return seq(*(Loop(new if mine else iname, restricted(node.body, list(run)))
-                     for mine, run in groupby(leaves(node), chosen.__contains__)))
-    return rewrite(tree, one)
+    return rewrite_over(tree, iname, lambda loop: seq(*(
+        Loop(new if mine else iname, restricted(loop.body, list(run)))
+        for mine, run in groupby(leaves(loop), chosen.__contains__))))
 
 
 @transform
@@ -380,5 +369,5 @@ def remove_unused_inames(kernel: LoopKernel, inames: str | Iterable[str] | None 
             continue
         everywhere = frozenset(kernel.statement_by_id)
         tree = rewrite_loops(kernel, (x,), everywhere, lambda loop: loop.body)
-        kernel = reindex(kernel, Reindexing((x,), (), {x: low}), tree, everywhere)
+        kernel = reindex(kernel, Reindexing((), {x: low}), tree, everywhere)
     return require_legal(kernel, "remove_unused_inames", assume=assume, unsafe=unsafe)

@@ -14,19 +14,14 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.names import name_list
 from loopkit.transform.step import require_dtype, require_positive, require_temporary, transform
 
-#: Bytes of shared memory before its banks repeat.
-BANKS_BYTES = 128
-
 
 @transform
 def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags: str) -> LoopKernel:
     """Set the order in memory of the axes of temporaries.
 
-    Subscripts stay the same. Elements along the fastest axis are adjacent. Vectors are loaded along that axis, and
-    neighbouring threads along it access different banks of shared memory. Arguments keep the strides of the arrays of a
-    call.
-
-    This step changes no value flow, so no proof is needed.
+    Subscripts stay the same, and so do value flows: no proof is needed. Elements along the fastest axis are adjacent.
+    Vectors are loaded along that axis, and neighbouring threads along it access different banks of shared memory.
+    Arguments keep the strides of the arrays of a call.
 
     :arg ary_names: a temporary, or several: a sequence, or a text with commas between.
     :arg dim_tags: ``"C"``: the last axis is the fastest; ``"F"``: the first is; or a tag for each axis, ``"N0,N1"``,
@@ -72,9 +67,7 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
 
     The element of row *r* and column *c* is stored in column ``c ^ chunk*(r mod period)``. Threads that access a column
     then use different banks, as with :func:`add_padding`, but no cell is unused, and vectors of *chunk* elements stay
-    contiguous. Subscripts stay the same.
-
-    This step changes no value flow, as the columns of a row keep different cells, so no proof is needed.
+    contiguous. Subscripts stay the same, and the columns of a row keep different cells: no proof is needed.
 
     :arg variable: a temporary in shared memory, with constant extents.
     :arg axis: the number of the axis of rows; negative numbers count from behind; default: the axis before the columns.
@@ -110,7 +103,7 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
         if temporary.dtype is None:
             raise PreconditionError(f"The dtype of '{variable}' is not known yet, nor how many columns all banks have.",
                                     subject=variable, hint=f"add_dtypes(knl, {{'{variable}': ...}}), or period=")
-        period = max(min(BANKS_BYTES//temporary.dtype.itemsize, whole)//chunk, 1)
+        period = max(min(128//temporary.dtype.itemsize, whole)//chunk, 1)   # the banks repeat after 128 bytes
     period = _power_of_two(period, "period")
     if columns % (chunk*period):
         raise PreconditionError(f"The {columns} columns of '{variable}' are no multiple of {chunk*period}, which "

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.errors import ParseError, PreconditionError
-from loopkit.expr.tokens import Source
+from loopkit.expr.tokens import Cursor, Source, Token
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 
@@ -33,7 +33,7 @@ _MOST_DEPTH = 100
 def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
     """The statements that *within* selects; the parts of a reduction belong to their statement."""
     texts = [within] if isinstance(within, str) else list(within)
-    found = frozenset().union(*(_Parser(kernel, Source(text, "within="), _tokens(text)).whole() for text in texts))
+    found = frozenset().union(*(_parser(kernel, text).whole() for text in texts))
     if not found:
         shown = within if isinstance(within, str) else ", ".join(texts)
         raise PreconditionError(f"within='{shown}' names no statement of kernel '{kernel.name}'.", subject=shown,
@@ -47,34 +47,21 @@ def owner(statement_id: str) -> str:
 
 
 @dataclass
-class _Parser:
-    """A position in the tokens of one expression, each with the place where it starts."""
+class _Parser(Cursor):
+    """Reads one expression."""
 
-    kernel: LoopKernel
-    source: Source
-    tokens: list[tuple[str, int]]
-    at: int = 0
+    kernel: LoopKernel = field(kw_only=True)
     depth: int = 0
 
     def whole(self) -> Ids:
         result = self.expression()
-        if self.word:
-            raise self.error("'and', 'or', ',' or the end")
+        if self.text:
+            raise self.refused("'and', 'or', ',' or the end")
         return result
 
-    @property
-    def word(self) -> str:
-        return self.tokens[self.at][0]
-
-    def accept(self, *words: str) -> bool:
-        if self.word not in words:
-            return False
-        self.at += 1
-        return True
-
-    def error(self, expected: str) -> ParseError:
-        message = f"within= cannot be read at '{self.word}'." if self.word else "within= ends too early."
-        return self.source.error(self.tokens[self.at][1], message, expected)
+    def refused(self, expected: str) -> ParseError:
+        message = f"within= cannot be read at '{self.text}'." if self.text else "within= ends too early."
+        return self.error(expected, message=message)
 
     def expression(self) -> Ids:
         result = self.conjunction()
@@ -91,35 +78,36 @@ class _Parser:
     def negation(self) -> Ids:
         self.depth += 1
         if self.depth > _MOST_DEPTH:
-            raise self.error(f"no more than {_MOST_DEPTH} levels of 'not' and parentheses")
+            raise self.refused(f"no more than {_MOST_DEPTH} levels of 'not' and parentheses")
         if self.accept("not"):
             result = frozenset(self.kernel.statement_by_id) - self.negation()
         elif self.accept("("):
             result = self.expression()
             if not self.accept(")"):
-                raise self.error("')', 'and', 'or' or ','")
+                raise self.refused("')', 'and', 'or' or ','")
         else:
             result = self.pattern()
         self.depth -= 1
         return result
 
     def pattern(self) -> Ids:
-        word, at = self.word, self.at
+        word, at = self.text, self.at
         kind, glob = word.split(":", 1) if ":" in word else ("id", word)
         if word in _RESERVED or kind not in _KINDS:
-            raise self.error(_PATTERN)
+            raise self.refused(_PATTERN)
         self.at += 1
         if not glob:                                           # a space behind the colon
-            glob = self.word
+            glob = self.text
             if glob in _RESERVED:
                 self.at = at
-                raise self.error(f"a name behind '{kind}:'")
+                raise self.refused(f"a name behind '{kind}:'")
             self.at += 1
         return _KINDS[kind](self.kernel, glob)
 
 
-def _tokens(text: str) -> list[tuple[str, int]]:
-    return [(found[1], found.start(1)) for found in _TOKEN.finditer(text)]
+def _parser(kernel: LoopKernel, text: str) -> _Parser:
+    tokens = [Token("other", word[1], word.start(1)) for word in _TOKEN.finditer(text)]
+    return _Parser(Source(text, "within="), tokens, kernel=kernel)
 
 
 def _by_id(kernel: LoopKernel, glob: str) -> Ids:

@@ -1,7 +1,7 @@
 """Transformations of the order of loops: prioritize, interchange, tile, distribute, fuse, unroll and jam."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 import pymbolic.primitives as p
 
@@ -13,7 +13,7 @@ from loopkit.errors import NameConflictError, PreconditionError, ScheduleError
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import UnrollTag
-from loopkit.kernel.tree import Loop, Seq, Tree, leaves, nest, rewrite, seq
+from loopkit.kernel.tree import Loop, Seq, Tree, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.poly.relations import in_one_iteration
 from loopkit.transform.iname import split_iname
 from loopkit.transform.match import owner
@@ -99,16 +99,14 @@ def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | Non
 
 def _swapped(tree: Tree, outer: str, inner: str) -> Tree:
     """*tree* with the loops over *inner* in place of those over *outer* that enclose them."""
-    def one(node: Tree) -> Tree:
-        if not isinstance(node, Loop) or node.iname != outer:
-            return node
+    def one(loop: Loop) -> Tree:
         between: list[str] = []
-        body = node.body
+        body = loop.body
         while isinstance(body, Loop) and body.iname != inner:
             between.append(body.iname)
             body = body.body
-        return Loop(inner, nest((*between, outer), body.body)) if isinstance(body, Loop) else sunk(node, inner)
-    return rewrite(tree, one)
+        return Loop(inner, nest((*between, outer), body.body)) if isinstance(body, Loop) else sunk(loop, inner)
+    return rewrite_over(tree, outer, one)
 
 
 @transform
@@ -180,17 +178,17 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
         raise ScheduleError(f"'{before}' stands in no loop over '{iname}'.", subject=before,
                             hint="name a statement of the loop that is to be split")
 
-    def one(node: Tree) -> Tree:
-        inside = list(leaves(node))
-        if not isinstance(node, Loop) or node.iname != iname or before not in inside:
-            return node
+    def one(loop: Loop) -> Tree:
+        inside = list(leaves(loop))
+        if before not in inside:
+            return loop
         # the parts of a reduction are textually before its statement
         at = next(i for i, s in enumerate(inside) if before in (s, owner(s)))
         if not at:
             raise ScheduleError(f"Nothing stands before '{before}' in the loop over '{iname}'.", subject=before,
                                 hint="name the statement that the second loop is to begin with")
-        return seq(restricted(node, inside[:at]), restricted(node, inside[at:]))
-    result = reordered(kernel, rewrite(kernel.tree, one))
+        return seq(restricted(loop, inside[:at]), restricted(loop, inside[at:]))
+    result = reordered(kernel, rewrite_over(kernel.tree, iname, one))
     return require_legal(result, f"distribute_loop({iname}, before={before})", assume=assume, unsafe=unsafe)
 
 
@@ -234,7 +232,12 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
     names = tuple(dict.fromkeys(iname_list(kernel, inames)))
     if not names:
         raise PreconditionError("fuse_loops needs an iname.", subject="inames")
-    _require_one_tag(kernel, names)
+    tag = kernel.tags.get(names[0])
+    if other := next((x for x in names if kernel.tags.get(x) != tag), None):
+        first, second = (f"'{x}' has {f'the tag {kernel.tags[x]}' if x in kernel.tags else 'no tag'}"
+                         for x in (names[0], other))
+        raise PreconditionError(f"Loops to be fused need the same tag, but {first} and {second}.", subject=other,
+                                hint="fuse first and tag the new iname, or give both the same tag")
     new = new_iname if new_iname is not None else names[0]
     if new not in names:
         require_fresh(kernel, new)
@@ -246,7 +249,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
             f"The loops over {', '.join(names)} do not stand side by side.", subject=names[0],
             hint="name the inames of the loops to fuse; fuse the loops around them first" if alone else
             "fuse the loops around them first, or distribute those that hold only some of them")
-    result, tag = _with_one_iname(kernel, owners, new, tree), kernel.tags.get(names[0])
+    result = _with_one_iname(kernel, owners, new, tree)
     result = result if tag is None else annotated(result, tags={**result.tags, new: tag})
     require_shared_inames(result, f"fuse_loops({', '.join(names)})")
     return require_legal(result, f"fuse_loops({', '.join(names)})", assume=assume, unsafe=unsafe)
@@ -295,22 +298,13 @@ def _with_one_iname(kernel: LoopKernel, owners: Mapping[str, Collection[str]], n
     """*kernel* in the order *tree*, with *new* for the former iname of the *owners*."""
     steps: dict[str, Reindexing] = {}
     for old, statements in owners.items():
-        step = Reindexing((old,), (new,), {old: p.Variable(new)})
+        step = Reindexing((new,), {old: p.Variable(new)})
         for s in sorted(statements) if old != new else ():
             if new in kernel.statement_by_id[s].inames:
                 raise NameConflictError(f"'{s}' has an iname '{new}' beside '{old}'.", subject=new,
                                         hint="give another name with new_iname=, or rename that loop first")
             steps[s] = step
     return reindex_each(kernel, steps, tree)
-
-
-def _require_one_tag(kernel: LoopKernel, names: Sequence[str]) -> None:
-    first = names[0]
-    for x in names[1:]:
-        if kernel.tags.get(x) != kernel.tags.get(first):
-            shown = [f"'{y}' has {f'the tag {t}' if (t := kernel.tags.get(y)) else 'no tag'}" for y in (first, x)]
-            raise PreconditionError(f"Loops to be fused need the same tag, but {' and '.join(shown)}.", subject=x,
-                                    hint="fuse first and tag the new iname, or give both the same tag")
 
 
 @transform

@@ -19,8 +19,7 @@ from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
 from loopkit.poly.bijections import parted
 from loopkit.poly.limits import affordable
-from loopkit.poly.pieces import in_plain_bounds
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.sets import InstanceSet, in_plain_bounds
 from loopkit.transform.iname import renamed
 from loopkit.transform.match import owner
 from loopkit.transform.reindex import rewrite_loops, substituted
@@ -91,9 +90,6 @@ class _Part:
     where: InstanceSet
 
 
-#: Operations of isl for the exact ends of a loop.
-ENDS = 500_000
-
 _ENDS = ("first", "", "last")
 
 
@@ -147,7 +143,7 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
     inames = (*loops[:loops.index(iname)], iname)
     points = reduce(InstanceSet.union, (analysis_domain(kernel, kernel.statement(s)).onto(inames) for s in ids))
     # the start of a union may need a form for each remainder of its strides; that of a polyhedron is one form
-    found = affordable(lambda: (parted(points, first, last),), otherwise=None, budget=ENDS)
+    found = affordable(lambda: (parted(points, first, last),), otherwise=None, budget=500_000)
     around = points if found is not None else points.named(in_plain_bounds(points.set, kernel.assumptions))
     regions = found[0] if found is not None else parted(around, first, last)
     if regions is None:

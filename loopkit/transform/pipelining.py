@@ -8,7 +8,7 @@ from math import prod
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, fastest_last
 from loopkit.analysis.axes import with_axes, with_leading_axis
 from loopkit.analysis.constructors import annotated, reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import identity_pairs
@@ -16,7 +16,6 @@ from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.strides import fastest_last
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
@@ -125,8 +124,8 @@ def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: b
 
 def _asynchronous(kernel: LoopKernel, copies: Mapping[str, str]) -> LoopKernel:
     """*kernel* with asynchronous *copies*; :raises PreconditionError: one of them computes, or converts."""
-    new = {s: replace(kernel.statement_by_id[s], instructions=(AsynchronousCopy(),)) for s in copies}
-    result = rewritten(kernel, statements=tuple(new.get(s.id, s) for s in kernel.statements))
+    result = rewritten(kernel, statements=tuple(
+        replace(s, instructions=(AsynchronousCopy(),)) if s.id in copies else s for s in kernel.statements))
     require_operands(result)
     return result
 
@@ -228,9 +227,8 @@ def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int
 def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, allowed: Allowed) -> LoopKernel:
     """*kernel* where the ``l.auto`` inames of copies are split into inames on the axes of the block and rounds.
 
-    The threads are those of the computation; without such threads, loops over the inames remain. Neighbouring threads
-    take neighbouring points along the iname with the smallest stride in the loaded array, or else along the last iname.
-    Lowering distributes boxes in the same way.
+    The threads are those of the computation; without such threads, loops over the inames remain. Lowering also lets
+    neighbouring threads take neighbouring points along the iname with the smallest stride in the loaded array.
     """
     block = _block(kernel, frozenset(leaves(found.loop)) - found.copies.keys())
     for c in found.copies:
@@ -305,13 +303,12 @@ def _through_registers(kernel: LoopKernel, found: _Found) -> LoopKernel:
         return Loop(iname, seq(rewrite(stores, lambda leaf: Leaf(loads[leaf.statement]) if isinstance(leaf, Leaf)
                                        else leaf), node.body))
     tree = rewrite(kernel.tree, loaded_first)
-    new = {s.id: replace(s, expression=p.Variable(registers[s.id])) for s in copies}
-    result = with_dependences(
-        kernel, partial(_divided, found.copies, loads), tree=tree, statements=in_order_of(tree, [
-            *(replace(s, id=loads[s.id], assignee=p.Variable(registers[s.id])) for s in copies),
-            *(new.get(s.id, s) for s in kernel.statements)]),
-        temporaries={**kernel.temporaries, **{name: TemporaryVariable(name, None, (), AddressSpace.PRIVATE)
-                                              for name in registers.values()}})
+    statements = [replace(s, expression=p.Variable(registers[s.id])) if s.id in registers else s
+                  for s in kernel.statements]
+    statements += [replace(s, id=loads[s.id], assignee=p.Variable(registers[s.id])) for s in copies]
+    cells = {name: TemporaryVariable(name, None, (), AddressSpace.PRIVATE) for name in registers.values()}
+    result = with_dependences(kernel, partial(_divided, found.copies, loads), tree=tree,
+                              statements=in_order_of(tree, statements), temporaries={**kernel.temporaries, **cells})
     for s in copies:
         result = with_axes(result, [registers[s.id]], _own_inames(kernel, s, iname))
     return result
@@ -343,7 +340,7 @@ def _divided(copies: Mapping[str, str], loads: Mapping[str, str], found: Sequenc
 # }}}
 
 
-# {{{ stages
+# {{{ stages, and the first copies
 
 def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: int) -> LoopKernel:
     """*kernel* with a leading axis of *stages* for the temporaries *names*, subscripted by the iteration."""
@@ -358,8 +355,7 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
 
 def _shifted(kernel: LoopKernel, iname: str, by: int, tree: Tree, statements: Collection[str]) -> LoopKernel:
     """*kernel* in the order of *tree*, with *by* more for *iname* in *statements*."""
-    return reindex(kernel, Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), by)}), tree,
-                   frozenset(statements))
+    return reindex(kernel, Reindexing((iname,), {iname: add(p.Variable(iname), by)}), tree, frozenset(statements))
 
 
 def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -> LoopKernel:
@@ -373,10 +369,6 @@ def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -
     result = _shifted(kernel, iname, ahead, rewrite(kernel.tree, body), ids)
     return rewritten(result, statements=in_order_of(result.tree, result.statements))
 
-# }}}
-
-
-# {{{ the first copies
 
 def _with_prologue(kernel: LoopKernel, found: _Found, ahead: int) -> LoopKernel:
     """*kernel* with the first *ahead* iterations of its loop, counted from its former start, in a separate loop."""

@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, is_known, uses_at
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
-from loopkit.analysis.moved_dependences import End, moved_dependences
+from loopkit.analysis.dependences import End, moved_dependences
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
@@ -28,15 +28,7 @@ from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import (
-    Arguments,
-    BoxRequest,
-    Staged,
-    StagingBuffer,
-    loops_around,
-    require_inames,
-    temporary_for,
-)
+from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, loops_around, require_inames, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
 from loopkit.transform.subst import require_rule, rules_using, without_rules
 
@@ -76,8 +68,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :raises PreconditionError: nothing reads the array; a subscript is not affine, even for each value of an iname; the
         box has no constant size; a whole box is requested of an array that the kernel writes, or whose extents are
         unknown; multiples are no positive integers, one for each axis, or are given without a whole box.
-    :raises ScheduleError: the readers do not share a place for the copy, or it needs one of these changes.
-    :raises StorageError: it needs more storage for an existing temporary.
+    :raises ScheduleError, StorageError: the readers share no place for the copy, or it needs one of these changes.
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<16}", "y[i] = sum(j, a[j]*x[i, j])")
@@ -120,8 +111,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
     :arg fetch_bounding_box: compute all of the box around the read values, as far as their operands lie inside their
         arrays: for a stencil's cross, the box's corner values too. The loops of the computation are the simplest ones.
-    :arg box_multiples: round the lengths of a whole box up to multiples of these numbers, as for :func:`add_prefetch`.
-    :arg allow_reordering: as for :func:`add_prefetch`; so are *allow_global_storage* and *allow_launches*.
+    :arg box_multiples: as for :func:`add_prefetch`; so are the *allow* arguments.
     :raises UnknownNameError: no such rule, or an iname that no use has.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         dtype of the rule's values depends on the context; or a whole box is requested and the rule reads an array that
@@ -145,7 +135,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     sweep = name_list(sweep_inames)
     free = tuple(x for x in sweep if x in variables(rule.expr) and x not in rule.arguments)
 
-    def is_use(expr: Expression) -> Arguments | None:
+    def is_use(expr: Expression) -> tuple[Expression, ...] | None:
         own = tuple(p.Variable(x) for x in free)
         if isinstance(expr, p.Call) and expr.function == p.Variable(subst_use):
             return (*expr.parameters, *own)
@@ -170,7 +160,7 @@ def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collect
     expr = expand_rules(rule.expr, kernel.substitutions)
     given = typed(expr)
     index = index_value(expr, typed)
-    places = _places(kernel, rule, within, typed) if index != expr else {False}
+    places = set(_places(kernel, rule, within, typed)) if index != expr else {False}
     if True not in places:
         if isinstance(given, Weak):
             raise PreconditionError(
@@ -192,23 +182,19 @@ def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collect
 
 
 def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None, typed: Typed
-            ) -> set[bool]:
-    """The kinds of places in which the statements use *rule*: a part of a subscript, elsewhere, or both."""
+            ) -> Iterator[bool]:
+    """For each use of *rule* in the statements, whether it is a part of a subscript."""
     others = {name: r for name, r in kernel.substitutions.items() if name != rule.name}
     chosen = matching_statements(kernel, within)
-    found: set[bool] = set()
 
-    def walk(e: Expression, *, inside: bool) -> None:
+    def walk(e: Expression, *, inside: bool) -> Iterator[bool]:
         if e == p.Variable(rule.name) or (isinstance(e, p.Call) and e.function == p.Variable(rule.name)):
-            found.add(inside)
+            yield inside
         inside = isinstance(e, p.Subscript) or (inside and not is_of_values(e, typed))
         for child in e.index_tuple if isinstance(e, p.Subscript) else children(e):
-            walk(child, inside=inside)
-    for s in kernel.statements:
-        if s.id in chosen:
-            walk(expand_rules(s.assignee, others), inside=False)
-            walk(expand_rules(s.expression, others), inside=False)
-    return found
+            yield from walk(child, inside=inside)
+    for e in (e for s in kernel.statements if s.id in chosen for e in (s.assignee, s.expression)):
+        yield from walk(expand_rules(e, others), inside=False)
 
 
 def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None,
@@ -245,8 +231,8 @@ def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionErr
                              else None if chosen == kernel.statement_by_id.keys() else "name its readers with within=")
 
 
-def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None, readers: Mapping[str, Sequence[Arguments]]
-                  ) -> tuple[str, ...]:
+def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
+                  readers: Mapping[str, Sequence[tuple[Expression, ...]]]) -> tuple[str, ...]:
     """The loops around the copy, the same for all readers: those *given*, or those in which the copy differs."""
     kernel, sweep, others = buffer.kernel, buffer.request.sweep, ", or give fetch_outer_inames"
     if given is not None:
@@ -267,7 +253,11 @@ def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
     moves = {s: list(_moves(buffer, kernel.statement_by_id[s])) for s in buffer.uses}
     if buffer.request.whole:
         _require_not_written(buffer)
-    copy = buffer.copy_in(copy_id, buffer.box, _read_cells(buffer, moves).set, whole=buffer.request.whole)
+    images = [kernel.statement_by_id[s].domain.apply(move, buffer.inames) for s, own in moves.items() for move in own]
+    points = reduce(InstanceSet.union, images).with_quotients()
+    if len(images) > 1 and buffer.name not in kernel.substitutions.keys() | kernel.written_names:
+        points = box_hull(points, buffer.box.dims)          # of an array that no statement writes
+    copy = buffer.copy_in(copy_id, buffer.box, points.set, whole=buffer.request.whole)
     if not buffer.request.whole:
         copy = replace(copy, domain=buffer.in_one_piece(copy))
     sources = variables(copy.expression)
@@ -293,15 +283,6 @@ def _moves(buffer: StagingBuffer, s: Statement) -> Iterator[Map]:
         move = buffer.cell_of(analysis_domain(buffer.kernel, s), args)
         found = [at for own, at in evaluated if own == args]
         yield restrict(move, reduce(InstanceSet.union, found)) if found else move
-
-
-def _read_cells(buffer: StagingBuffer, moves: Mapping[str, Sequence[Map]]) -> InstanceSet:
-    """The cells to copy: those that are read, extended to a box if they are of an array that no statement writes."""
-    kernel = buffer.kernel
-    images = [kernel.statement_by_id[s].domain.apply(move, buffer.inames) for s, own in moves.items() for move in own]
-    points = reduce(InstanceSet.union, images).with_quotients()
-    computed = buffer.name in kernel.substitutions or buffer.name in kernel.written_names
-    return points if computed or len(images) == 1 else box_hull(points, buffer.box.dims)
 
 
 def _require_not_written(buffer: StagingBuffer) -> None:

@@ -1,9 +1,9 @@
 """Reindexing, the one way to change inames: an instance relation, applied to statements, domains and dependences."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.constructors import Image, annotated, reindexed, rewritten
 from loopkit.analysis.order import loops_of
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.given_order import Chain, given, still_given
 from loopkit.kernel.kernel import LoopKernel
@@ -27,39 +27,34 @@ from loopkit.transform.subst import rules_using, without_rules
 Condition = tuple[str, Expression]
 
 
-@dataclass(frozen=True)
-class Case:
-    """Values of old inames, and the conditions on new ones under which the old inames have these values."""
-
-    values: Mapping[str, Expression]
-    conditions: tuple[Condition, ...]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reindexing:
-    """Inames *old* become *new*; each old one is an affine form of the new ones and the unchanged ones.
+    """Old inames become *new*; each old one is an affine form of the new ones and the unchanged ones.
 
-    Without *old*, the new inames follow the existing inames of a statement.
+    Without old inames, the new inames follow the existing inames of a statement.
 
-    :ivar values: for each of *old* its value in terms of *new*.
+    :ivar values: for each old iname its value in terms of *new*.
     :ivar conditions: ``(op, e)`` with ``e op 0``, the further conditions on the new inames.
-    :ivar cases: if *values* are no affine forms, affine values and the conditions under which each applies.
-    :ivar whole: points of *old* and their image in *new*, given so that isl need not compute it.
+    :ivar cases: if *values* are no affine forms, the steps with affine values, each under its conditions.
+    :ivar whole: points of the old inames and their image in *new*, given so that isl need not compute it.
     """
 
-    old: tuple[str, ...]
     new: tuple[str, ...]
     values: Mapping[str, Expression]
     conditions: tuple[Condition, ...] = ()
-    cases: tuple[Case, ...] = ()
+    cases: tuple[Reindexing, ...] = ()
     whole: tuple[InstanceSet, InstanceSet] | None = None
 
+    @property
+    def old(self) -> KeysView[str]:
+        return self.values.keys()
+
     def relation(self, inames: tuple[str, ...]) -> Map:
+        if self.cases:
+            return reduce(Map.union, (case.relation(inames) for case in self.cases))
         new = self.inames(inames)
-        return reduce(Map.union, (
-            reindexing(new, tuple(case.values.get(x, p.Variable(x)) for x in inames),
-                       InstanceSet.universe(new).where(*case.conditions).set)
-            for case in self.cases or (Case(self.values, self.conditions),)))
+        return reindexing(new, tuple(self.values.get(x, p.Variable(x)) for x in inames),
+                          InstanceSet.universe(new).where(*self.conditions).set)
 
     def image(self, domain: InstanceSet, relation: Map, assumptions: Set) -> InstanceSet:
         """The image of *domain* under *relation*, in the simplest form available."""
@@ -78,7 +73,7 @@ class Reindexing:
         """The new name of each old iname, if the step only renames."""
         found = {x: v.name for x, v in self.values.items() if isinstance(v, p.Variable)}
         plain = not self.conditions and not self.cases
-        only = plain and found.keys() == set(self.old) and sorted(found.values()) == sorted(self.new)
+        only = plain and found.keys() == self.old and sorted(found.values()) == sorted(self.new)
         return found if only else None
 
     def inames(self, inames: tuple[str, ...]) -> tuple[str, ...]:
@@ -94,10 +89,10 @@ class Reindexing:
 def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str]) -> LoopKernel:
     """*kernel* with *step* applied to the statements *within*, domains and dependences; *tree* is the new order."""
     steps = {s.id: step for s in kernel.statements
-             if s.id in within and (not step.old or not set(step.old).isdisjoint(s.inames))}
+             if s.id in within and (not step.old or not step.old.isdisjoint(s.inames))}
     left = {x for s in kernel.statements if s.id not in steps for x in s.inames}
     used = frozenset().union(*(variables(value) for value in step.values.values()))
-    kernel = _rules_written_out(kernel, step.old, used if left.isdisjoint(step.old) else None)
+    kernel = _rules_written_out(kernel, step.old, used if step.old.isdisjoint(left) else None)
     return rewritten(_moved(kernel, steps, tree), substitutions=substituted_rules(kernel.substitutions, step.values),
                      tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
 
@@ -111,31 +106,23 @@ def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree
 
 def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
     """*kernel* with the statements of *steps* moved; equal steps should share one object, which is handled once."""
-    relations: dict[tuple[int, tuple[str, ...]], Map] = {}
-    domains: dict[tuple[int, int], InstanceSet] = {}
+    relation = cache(Reindexing.relation)
+    images = {s: (Image(s, relation(step, kernel.statement_by_id[s].inames)),) for s, step in steps.items()}
+    domains: dict[tuple[Reindexing, int], InstanceSet] = {}
     alike = {(d.inames, hash(d.set)): d for s in kernel.statements if s.id not in steps for d in [s.domain]}
-
-    images: dict[str, tuple[Image]] = {}
-    for s, step in steps.items():
-        inames = kernel.statement_by_id[s].inames
-        key = (id(step), inames)
-        if key not in relations:
-            relations[key] = step.relation(inames)
-        images[s] = (Image(s, relations[key]),)
 
     def moved(statement: Statement) -> Statement:
         if statement.id not in steps:
             return statement
         step, old = steps[statement.id], statement.domain
-        key = (id(step), id(old))
+        key = step, id(old)
         if key not in domains:
-            new = step.image(old, relations[id(step), old.inames], kernel.assumptions)
+            new = step.image(old, relation(step, old.inames), kernel.assumptions)
             first = alike.setdefault((new.inames, hash(new.set)), new)
             domains[key] = first if first.is_equal(new) else new  # equal sets share one object, for caches
         return substituted(replace(statement, domain=domains[key]), step.values)
 
-    nodes = {name: replace(node, inames=_reduced(kernel, node, steps), sweep=_sweep(node, steps))
-             for name, node in kernel.reductions.items()}
+    nodes = {name: _reduced(kernel, node, steps) for name, node in kernel.reductions.items()}
     return reindexed(kernel, images, statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
                      given_order=_order_after(kernel, steps, tree))
 
@@ -143,36 +130,31 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
 def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> tuple[Chain, ...]:
     """The given orders with the new inames in place of the old ones; an old iname stays if loops over it stay."""
     chains = list(kernel.given_order)
-    for step in {id(s): s for s in steps.values()}.values() if chains else ():
-        moved = [step.inames(c) for c in kernel.given_order if any(x in step.old for x in c)]
+    for step in dict.fromkeys(steps.values()) if chains else ():
+        moved = [step.inames(c) for c in kernel.given_order if not step.old.isdisjoint(c)]
         # several replaced inames take the order of the tree
         chains += moved if step.names is not None or len(step.old) == 1 else given(tree, moved)
     return still_given(tree, kernel.tags, chains)
 
 
-def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reindexing]) -> tuple[str, ...]:
+def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reindexing]) -> ReductionNode:
+    """*node* with its new inames, and the sweep of a scan under its new name; lowering detects that a sweep is gone."""
     result: dict[str, None] = {}
     for update in node.updates:
         own = node.inames if not node.others else tuple(
             x for x in node.inames if x in kernel.statement_by_id[update].inames)
-        if update in steps and any(x in own for x in steps[update].old):
+        if update in steps and not steps[update].old.isdisjoint(own):
             own = steps[update].inames(own)
         result.update(dict.fromkeys(own))
-    return tuple(result)
-
-
-def _sweep(node: ReductionNode, steps: Mapping[str, Reindexing]) -> str | None:
-    """The sweep of a scan under its new name; lowering detects that a sweep is gone."""
-    step = steps.get(node.init)
-    return node.sweep if node.sweep is None or step is None or step.names is None \
-        else step.names.get(node.sweep, node.sweep)
+    names = (steps[node.init].names if node.init in steps else None) or {}
+    return replace(node, inames=tuple(result), sweep=node.sweep and names.get(node.sweep, node.sweep))
 
 
 def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
     """*statement* with variables replaced in all of its expressions, and like terms of subscripts collected."""
     def replaced(e: Expression) -> Expression:
         new = substitute(e, values)
-        return new if new == e else _collected(new)
+        return new if new == e else map_subscripts(new, folded)    # y[n - (n - i - 1) - 1] is y[i]
     return with_expressions(statement, replaced)
 
 
@@ -210,21 +192,9 @@ def folded(expr: Expression) -> Expression:
     return add(expr) if isinstance(expr, p.Sum | p.Product) else expr
 
 
-def _collected(expr: Expression) -> Expression:
-    """*expr* with like terms of its subscripts combined: ``y[n - (n - i - 1) - 1]`` is ``y[i]``."""
-    expr = map_children(expr, _collected)
-    if not isinstance(expr, p.Subscript):
-        return expr
-    index = tuple(map(folded, expr.index_tuple))
-    return expr if index == expr.index_tuple else p.Subscript(expr.aggregate, index)
-
-
 def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset[str],
                   f: Callable[[Loop], Tree]) -> Tree:
-    """The kernel's tree with *f* applied to each loop over one of *inames* around statements of *within*.
-
-    :raises ScheduleError: a loop holds statements of which only some are in *within*.
-    """
+    """The tree with *f* for loops over *inames* around *within*; :raises ScheduleError: one holds other statements."""
     def one(node: Tree) -> Tree:
         if not isinstance(node, Loop) or node.iname not in inames or within.isdisjoint(leaves(node)):
             return node

@@ -22,7 +22,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.poly.affine import add, multiply, subtract
 from loopkit.poly.relations import equal_coordinates, reindexing
 from loopkit.poly.sets import InstanceSet, Map
@@ -292,11 +292,10 @@ class _Levels:
         """The inames of a block's values; *block* counts the blocks."""
         return tuple(block if x == self.outer else x for x in self.places.inames if x != self.scan.iname)
 
-    def element(self, array: str, block: str, of: str) -> p.Subscript:
-        """The element of *array* for *block*, one of those that *of* counts in its rows."""
-        return p.Subscript(p.Variable(array), tuple(
-            subtract(p.Variable(block), iname_range(self.old, self.outer)[0]) if x == of else
-            subtract(p.Variable(x), iname_range(self.old, x)[0]) for x in self.inames(of)))
+    def element(self, array: str, block: str) -> p.Subscript:
+        """The element of *array* for *block* in its row."""
+        starts = (iname_range(self.old, x)[0] for x in self.inames(self.outer))
+        return p.Subscript(p.Variable(array), tuple(map(subtract, map(p.Variable, self.inames(block)), starts)))
 
     def operand_at(self, place: str) -> Expression:
         return add(multiply(self.length, p.Variable(self.outer)), p.Variable(place), self.scan.shift)
@@ -312,7 +311,7 @@ class _Levels:
         start = Statement(node.init, acc, Neutral(node.operation), blocks, reduction=node.name)
         combined = replace(update, id=node.update, assignee=acc, domain=terms, combine=node.operation,
                            reduction=node.name)
-        stored = Statement(name, self.element(name, block, block), acc, blocks)
+        stored = Statement(name, self.element(name, block), acc, blocks)
         loops = loops_of(knl.paths[self.scan.node.init])
         inside = loops[loops.index(self.inner) + 1:]
         body = seq(Leaf(node.init), Loop(iname, Leaf(node.update)), Leaf(name))
@@ -332,16 +331,16 @@ class _Levels:
         earlier = _renamed(with_operands, self.outer, other).onto((*rows, other)).intersect(
             results.onto((*rows, other))).where(("<", subtract(p.Variable(other), p.Variable(block))))
         second = self.level(before, block, other, results, earlier, Statement(
-            "", p.Variable(before), self.element(part, other, block), earlier))
+            "", p.Variable(before), self.element(part, other), earlier))
         own = init.domain.onto(update.inames).intersect(places.onto(update.inames)).where(
             (">=", subtract(p.Variable(self.inner), p.Variable(scan.iname))))
-        total = knl.operation(node.operation).apply(self.element(before, self.outer, self.outer),
+        total = knl.operation(node.operation).apply(self.element(before, self.outer),
                                                     p.Variable(node.accumulator))
         new = {update.id: substituted(replace(update, domain=own), {scan.iname: self.operand_at(scan.iname)}),
                final.id: substituted(final, {node.accumulator: total})}
         levels = (first, second)
-        tree = rewrite(knl.tree, lambda loop: seq(first.tree, second.tree, loop) if isinstance(loop, Loop)
-                       and loop.iname == self.outer and final.id in leaves(loop) else loop)
+        tree = rewrite_over(knl.tree, self.outer, lambda loop: seq(first.tree, second.tree, loop)
+                            if final.id in leaves(loop) else loop)
         return with_dependences(
             knl, partial(self._dependences, levels, (part, before)),
             statements=in_order_of(tree, [*first.statements, *second.statements,

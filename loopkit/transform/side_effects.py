@@ -7,7 +7,7 @@ from functools import cached_property
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.legality import require_legal
-from loopkit.analysis.moves import Moves, moves
+from loopkit.analysis.order import Moves, moves
 from loopkit.errors import ENTRY_POINTS, LoopkitError, ScheduleError, StorageError
 from loopkit.kernel.cost import MEMORIES, SPACES, Cells, Cost, CostChange
 from loopkit.kernel.data import AddressSpace

@@ -31,9 +31,8 @@ from loopkit.poly.affine import add, subtract
 from loopkit.poly.elements import BoxAxis, joined, outside, swept_interval
 from loopkit.poly.enumerated import subscripts_on, where_holds
 from loopkit.poly.limits import affordable
-from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import same_element, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
+from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
 from loopkit.transform.reindex import Condition, bounded_by, element
 from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import as_address_space, as_tag, new_name, require_fresh, require_positive
@@ -140,6 +139,11 @@ class StagingBuffer:
             axes[axis] = replace(interval, extent=-(-interval.extent // multiple)*multiple), name
         return Box(tuple(axes))
 
+    def fresh_box(self, like: str) -> Box:
+        """The box with fresh inames."""
+        return Box(tuple((v, None if x is None else self.kernel.fresh_name(f"{like}_{axis}"))
+                         for axis, (v, x) in enumerate(self.box.axes)))
+
     def _dim_names(self, axes: Sequence[int]) -> list[str]:
         if self.request.dim_names is None:
             return [self.kernel.fresh_name(f"{self.name}_dim_{axis}") for axis in axes]
@@ -184,8 +188,6 @@ class StagingBuffer:
             refusals.append(found)
         raise refusals[0]
 
-    # {{{ cells
-
     @property
     def inames(self) -> tuple[str, ...]:
         return (*self.outer, *self.box.dims)
@@ -203,10 +205,6 @@ class StagingBuffer:
         """Instances of two lists of inames that share their cells: they agree in the loops around the buffer."""
         return same_element(*(subscript_relation(x, tuple(map(p.Variable, self.outer))) for x in (source, sink)))
 
-    # }}}
-
-    # {{{ statements
-
     def copy_in(self, statement_id: str, box: Box, points: Set, *, whole: bool = False) -> Statement:
         """The statement that computes the cells *points*, or the *whole* box around them; *box* names its inames."""
         inames = (*self.outer, *box.dims)
@@ -218,7 +216,7 @@ class StagingBuffer:
         """All of the box wherever some of it is used, except where *copy* would read outside of an array."""
         every = copy.domain.onto(self.outer).onto(copy.inames).where(*box.conditions)
         names = self.kernel.value_params.union(copy.inames)
-        inside, ends = every, dict[Expression, None]()
+        inside = every
         for a in (a for a in accesses_as(self.kernel, replace(copy, domain=every)) if not a.is_write):
             along = [(i, extent) for i, extent in zip(a.subscripts, array_shapes(self.kernel)[a.array], strict=True)
                      if not variables(i).isdisjoint(box.dims)]
@@ -232,12 +230,10 @@ class StagingBuffer:
                     f"{self.step}: it is not known where '{a.array}' ends for all of the box around '{self.name}'.",
                     subject=a.array, hint="leave fetch_bounding_box out, or declare its shape: "
                                           f"GlobalArg('{a.array}', shape=...)")
-            inside, ends = inside.subtract(a.domain.subtract(there)), ends | dict.fromkeys(own)
-        # isl gives a difference in pieces; it is one polyhedron where these conditions alone make it
-        kept = tuple(end for end in ends if (holds := where_holds(inside, end, names)) is not None
-                     and inside.is_subset(holds))
-        plain = where_holds(every, p.LogicalAnd(kept), names) if kept else every
-        return plain if plain is not None and plain.is_equal(inside) else inside
+            inside = inside.subtract(a.domain.subtract(there))
+        # isl gives a difference in pieces
+        hull = every.intersect(inside.named(plain_hull(inside.set)))
+        return hull if hull.is_equal(inside) else inside
 
     def in_one_piece(self, copy: Statement) -> InstanceSet:
         """The domain of *copy*, or one polyhedron around its pieces if its operands lie inside of their arrays there.
@@ -282,8 +278,6 @@ class StagingBuffer:
             temporaries={**kernel.temporaries, temporary.name: temporary},
             tags={**kernel.tags, **{x: tag for s in copies for x in s.inames[len(self.outer):] if tag is not None}})
 
-    # }}}
-
 
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
                   space: str | AddressSpace | None) -> TemporaryVariable:
@@ -301,10 +295,8 @@ def require_inames(inames: Sequence[str], known: Collection[str], where: str) ->
 def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[str]], sweep: Collection[str],
                  others: str = "") -> tuple[str, ...]:
     """The loops around a buffer: those that *stay* for each user, but for *sweep*, the same for all users."""
-    found: dict[tuple[str, ...], str] = {}
-    for s, inames in stay.items():
-        found[tuple(x for x in loops_of(kernel.paths[s]) if x not in sweep and (
-            x in inames or isinstance(kernel.tags.get(x), GroupTag)))] = s
+    found = {tuple(x for x in loops_of(kernel.paths[s]) if x not in sweep and (
+        x in inames or isinstance(kernel.tags.get(x), GroupTag))): s for s, inames in stay.items()}
     if len(found) > 1:
         (a, first), (b, second) = list(found.items())[:2]
         raise ScheduleError(
@@ -313,8 +305,6 @@ def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[st
             hint=f"name one of them with within={others}")
     return next(iter(found))
 
-
-# {{{ the box
 
 def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
     """The bounding box of all uses while the swept inames vary and the outer inames are fixed."""
@@ -347,5 +337,3 @@ def _sweep_ranges(buffer: StagingBuffer, domain: InstanceSet, arguments: Sequenc
                                         hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
             ranges[x] = (low, high)
     return ranges
-
-# }}}

@@ -4,13 +4,12 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 
 from loopkit.analysis.constructors import annotated
-from loopkit.analysis.moves import Moves, moves
+from loopkit.analysis.order import Moves, moves
 from loopkit.errors import (
     ENTRY_POINTS,
     IllegalTransformError,
@@ -56,7 +55,7 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
                                       lambda other: function(other, *given, **named), refusal))
             raise
         record = HistoryStep(function.__name__, given, tuple(named.items()), _verdict(kernel, result),
-                             time.perf_counter() - start, Effects((kernel, result)))
+                             time.perf_counter() - start, lambda: tuple(_effects(kernel, result)))
         return result.with_history(kernel.history.then(record),
                                    still_given(result.tree, result.tags, result.given_order))
     TRANSFORMATIONS[function.__name__] = step
@@ -74,32 +73,16 @@ def _verdict(before: LoopKernel, after: LoopKernel) -> str:
 def recordable(argument: Any) -> Any:
     """*argument* for the history: an iterator becomes a sequence, a mutable value is copied, an isl set is text."""
     match argument:
-        case dict():
+        case Mapping():
             return {k: recordable(v) for k, v in argument.items()}
         case list():
             return list(map(recordable, argument))
         case set():
             return set(argument)
-        case Mapping():
-            return dict(argument)
         case Iterator():
             return tuple(argument)
         case _:
             return set_text(argument) or argument
-
-
-@dataclass
-class Effects:
-    """The effects of a step in lines of text, computed once; then it drops both kernels."""
-
-    kernels: tuple[LoopKernel, LoopKernel] | None
-    lines: tuple[str, ...] = field(default=())
-
-    def __call__(self) -> tuple[str, ...]:
-        if self.kernels is not None:
-            self.lines = tuple(_effects(*self.kernels))
-            self.kernels = None
-        return self.lines
 
 
 def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:
@@ -291,8 +274,6 @@ def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str]:
     """The statements that *within* selects, a match expression or a list of them; ``None`` selects all.
 
-    :raises ParseError: it is no match expression.
-    :raises UnknownNameError: a pattern matches nothing of the kernel.
-    :raises PreconditionError: no statement is left.
+    :raises ParseError, UnknownNameError, PreconditionError: it is none, names nothing, or selects no statement.
     """
     return frozenset(kernel.statement_by_id) if within is None else matching(kernel, within)

@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.constructors import rewritten
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import called, children, head_of, map_children, variables
+from loopkit.expr.mappers import alike, called, children, map_children, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -43,19 +43,16 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
             raise PreconditionError(f"The parameter '{name}' does not stand in the template '{template}'.",
                                     subject=name)
     chosen = matching_statements(kernel, within)
-    count = 0
 
     def replaced(expr: Expression) -> Expression:
-        nonlocal count
         found: dict[str, Expression] = {}
         if _matches(pattern, expr, frozenset(names), found):
-            count += 1
             args = tuple(replaced(found[x]) for x in names)
             return p.Call(p.Variable(subst_name), args) if names else p.Variable(subst_name)
         return map_children(expr, replaced)
     statements = tuple(replace(s, expression=replaced(s.expression)) if s.id in chosen else s
                        for s in kernel.statements)
-    if not count:
+    if all(new.expression is old.expression for new, old in zip(statements, kernel.statements, strict=True)):
         raise PreconditionError(f"Nothing in the kernel matches '{template}'.", subject=template)
     rule = SubstitutionRule(subst_name, names, pattern)
     return rewritten(kernel, statements=statements, substitutions={**kernel.substitutions, subst_name: rule})
@@ -126,8 +123,6 @@ def _matches(pattern: Expression, expr: Expression, wild: frozenset[str], found:
     """Does *expr* have the form of *pattern*? *found* gets the matches of the wild names."""
     if isinstance(pattern, p.Variable) and pattern.name in wild:
         return found.setdefault(pattern.name, expr) == expr
-    ours, theirs = children(pattern), children(expr)
-    if type(pattern) is not type(expr) or not ours:
+    if not alike(pattern, expr):
         return pattern == expr
-    return len(ours) == len(theirs) and head_of(pattern) == head_of(expr) and all(
-        _matches(a, b, wild, found) for a, b in zip(ours, theirs, strict=True))
+    return all(_matches(a, b, wild, found) for a, b in zip(children(pattern), children(expr), strict=True))

@@ -9,20 +9,12 @@ from loopkit.errors import ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_innermost, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, rewrite, seq
+from loopkit.kernel.tree import Loop, Seq, Tree, leaves, nodes_in, rewrite_over, seq, without
 
 
 def loops_in(tree: Tree) -> Iterator[Loop]:
     """The loops of *tree*, each before those inside it."""
-    match tree:
-        case Loop():
-            yield tree
-            yield from loops_in(tree.body)
-        case Seq(children):
-            for child in children:
-                yield from loops_in(child)
-        case _:
-            pass
+    return (node for node in nodes_in(tree) if isinstance(node, Loop))
 
 
 def parts_of(body: Tree) -> tuple[Tree, ...]:
@@ -32,11 +24,7 @@ def parts_of(body: Tree) -> tuple[Tree, ...]:
 
 def restricted(tree: Tree, statements: Collection[str]) -> Tree:
     """*tree* with *statements* alone; an empty sequence if it has none of them."""
-    def kept(node: Tree) -> Tree:
-        is_empty = node.body == seq() if isinstance(node, Loop) else \
-            isinstance(node, Leaf) and node.statement not in statements
-        return seq() if is_empty else node
-    return rewrite(tree, kept)
+    return without(tree, frozenset(leaves(tree)).difference(statements))
 
 
 def in_order_of(tree: Tree, statements: Iterable[Statement]) -> tuple[Statement, ...]:
@@ -55,8 +43,8 @@ def ordered(tree: Tree, order: Sequence[str]) -> Tree:
 
 def with_loop_sunk(tree: Tree, iname: str, below: str | None, around: Collection[str] | None = None) -> Tree:
     """*tree* with loops over *iname*, all or those *around* statements, inside loops over *below*, or inside all."""
-    return rewrite(tree, lambda node: sunk(node, below) if isinstance(node, Loop) and node.iname == iname and (
-        around is None or any(x in around for x in leaves(node))) else node)
+    return rewrite_over(tree, iname, lambda loop: sunk(loop, below) if around is None or any(
+        x in around for x in leaves(loop)) else loop)
 
 
 def sunk(loop: Loop, below: str | None) -> Tree:

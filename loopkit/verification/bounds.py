@@ -14,6 +14,7 @@ from loopkit.analysis.shapes import Shape
 from loopkit.errors import BoundsError
 from loopkit.expr.mappers import children, replaced, subexpressions, variables
 from loopkit.expr.nodes import TypeCast
+from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered, Storage
 from loopkit.poly.affine import NotAffineError
@@ -59,8 +60,7 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     bad = None
     if a.affine:
         lead = () if storage is None else (storage.lead, storage.lows)
-        bad = kept(cache, (shape, lead, id(a.domain), a.subscripts), lambda: outside(
-            a.relation if storage is None else storage.accessed_cells(a), shape, knl.assumptions))
+        bad = kept(cache, (shape, lead, id(a.domain), a.subscripts), lambda: _outside(knl, a, shape, storage))
         if bad is None:
             return
     elif _stays_inside(knl, a, shape, storage):
@@ -75,6 +75,10 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
         instance=(a.statement, values), element=element,
         hint="restrict the domain, guard the statement with if=, declare a larger shape" + (
             ", or assume sizes at which it stays inside" if params else "")))
+
+
+def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> Set | None:
+    return outside(a.relation if storage is None else storage.accessed_cells(a), shape, knl.assumptions)
 
 
 # {{{ subscripts that are read from memory, by the range of their dtype: a uint8 is 0 to 255
@@ -113,12 +117,12 @@ def _own_reads(knl: LoopKernel, subscript: Expression, integers: frozenset[str]
     """The reads in *subscript*, with their ranges; ``None`` if it computes with more than such values and *integers*.
     """
     reads: dict[Expression, np.iinfo] = {}
+    data: dict[str, GlobalArg | TemporaryVariable] = {**knl.array_args, **knl.temporaries}
 
     def walk(e: Expression) -> bool:
         match e:
-            case p.Subscript(aggregate=p.Variable(name=name)) | p.Variable(name=name) if name in knl.array_args \
-                    or name in knl.temporaries:
-                dtype = _dtype(knl, name)
+            case p.Subscript(aggregate=p.Variable(name=name)) | p.Variable(name=name) if name in data:
+                dtype = data[name].dtype
                 # a written array may hold another value when it is read again
                 short = dtype is not None and dtype.kind in "iu" and dtype.itemsize <= _SHORT
                 if dtype is not None and short and name not in knl.written_names:
@@ -130,12 +134,7 @@ def _own_reads(knl: LoopKernel, subscript: Expression, integers: frozenset[str]
                 return False
             case _:
                 return all(map(walk, children(e)))
-    data = knl.array_args.keys() | knl.temporaries.keys()
     return {} if variables(subscript).isdisjoint(data) else reads if walk(subscript) else None
-
-
-def _dtype(knl: LoopKernel, name: str) -> np.dtype | None:
-    return knl.array_args[name].dtype if name in knl.array_args else knl.temporaries[name].dtype
 
 
 def _choices(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: frozenset[str]
@@ -155,8 +154,7 @@ def _inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -
     if a.domain.is_empty():
         return True
     try:
-        return affine_on(a.domain, a.subscripts) and outside(
-            a.relation if storage is None else storage.accessed_cells(a), shape, knl.assumptions) is None
+        return affine_on(a.domain, a.subscripts) and _outside(knl, a, shape, storage) is None
     except NotAffineError:
         return False
 

@@ -17,7 +17,7 @@ from loopkit.verification.conflicts import Conflicts
 from loopkit.verification.coverage import coverage
 from loopkit.verification.dependence_order import legal, order
 from loopkit.verification.races import barriers, races
-from loopkit.verification.report import Check, Report, gave_up, refuted, undecided
+from loopkit.verification.report import Check, Report, refuted, undecided
 from loopkit.verification.validation import validate
 
 
@@ -49,28 +49,25 @@ def _program(subject: Subject) -> Check:
 
 Checker = Callable[[Subject], Check]
 
-#: The checks before code generation, in this order.
-DEFAULT: dict[str, Checker] = {
+#: The checks before code generation, in this order, and last the additional one of ``verify="full"``.
+CHECKS: dict[str, Checker] = {
     "order": lambda subject: order(subject.kernel, subject.lowered),
     "bounds": lambda subject: bounds(subject.lowered),
     "coverage": lambda subject: coverage(subject.lowered),
     "races": lambda subject: races(subject.launches),
-    "barriers": lambda subject: barriers(subject.launches, subject.lowered.program.functions)}
-
-#: Additional checks of ``verify="full"``.
-ADDITIONAL: dict[str, Checker] = {"program": _program}
+    "barriers": lambda subject: barriers(subject.launches, subject.lowered.program.functions),
+    "program": _program}
 
 # }}}
 
 
 def report_of(subject: Subject, *, full: bool = False) -> Report:
     """All checks of *subject*; a question beyond isl's budget is undecided."""
-    return Report(subject.kernel.name, tuple(
-        _made(name, check, subject) for name, check in (DEFAULT | ADDITIONAL if full else DEFAULT).items()))
+    return Report(subject.kernel.name, tuple(_made(subject, name) for name in CHECKS if full or name != "program"))
 
 
-def _made(name: str, check: Checker, subject: Subject) -> Check:
-    return kept(subject.made, name, lambda: _decided(subject.kernel, name, lambda: check(subject)))
+def _made(subject: Subject, name: str) -> Check:
+    return kept(subject.made, name, lambda: _decided(subject.kernel, name, lambda: CHECKS[name](subject)))
 
 
 def _decided(knl: LoopKernel, name: str, check: Callable[[], Check]) -> Check:
@@ -78,12 +75,12 @@ def _decided(knl: LoopKernel, name: str, check: Callable[[], Check]) -> Check:
         with bounded(f"checking kernel '{knl.name}' ({name})"):
             return check()
     except UndecidedError as err:
-        return Check(name, "", (gave_up(err),))
+        return Check(name, "", (undecided(f"{err.message} {err.reason}"),))
 
 
 def _one(knl: LoopKernel, target: str | Target | None, name: str) -> Report:
     subject = subject_of(knl, resolve_target(target).machine)
-    return Report(knl.name, (_made(name, DEFAULT[name], subject),))
+    return Report(knl.name, (_made(subject, name),))
 
 
 def subject_of(knl: LoopKernel, machine: Machine) -> Subject:

@@ -21,7 +21,6 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.lowered import BoundStatement, Launch, Storage
 from loopkit.poly.limits import affordable, kept
-from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import (
     SharedLoop,
     differing_first_at,
@@ -30,7 +29,7 @@ from loopkit.poly.relations import (
     same_element,
     shared_dims,
 )
-from loopkit.poly.sets import Map
+from loopkit.poly.sets import Map, plain_hull
 from loopkit.verification.barrier_separation import TOGETHER, PlacedBarrier, Ways, ways_of
 from loopkit.verification.threads import Threads
 
@@ -120,20 +119,20 @@ class Conflicts:
         if self.launch.threads == 1:
             return ()
         return (*(c for array, own in self.shared.items() for a in own for b in own if _clash(a, b)
-                  for c in self._levels(array, a, b)), *self._requested())
+                  for c in self._levels(array, a, b, self._pattern(array, a, b))), *self._requested())
 
     def _requested(self) -> Iterator[Candidate]:
         """The pairs that dep= orders, treated as conflicts without an array."""
         statements = self.launch.statements
-        for d in dependences(self.kernel):
+        for i, d in enumerate(dependences(self.kernel)):
             if d.kind == "explicit" and d.source in statements and d.sink in statements:
                 a, b = (Access(s, "", (), is_first, statements[s].statement.domain, known=(), doubt=None)
                         for s, is_first in ((d.source, True), (d.sink, False)))
-                yield from self._levels("", a, b, d.relation)
+                yield from self._levels("", a, b, (-1 - i,), d.relation)
 
-    def _levels(self, array: str, a: Access, b: Access, explicit: Map | None = None) -> Iterator[Candidate]:
+    def _levels(self, array: str, a: Access, b: Access, pattern: tuple[int, ...], explicit: Map | None = None
+                ) -> Iterator[Candidate]:
         way = self.relative_way(a.statement, b.statement)
-        pattern = self._pattern(array, a, b) if explicit is None else (-id(explicit),)
         for level, (block, warp) in way.between.items():
             ordering = warp - self._no_barriers_for(array)
             yield Candidate(array, a, b, way.loops, level, block, ordering, pattern, explicit)

@@ -6,8 +6,7 @@ from functools import reduce
 from itertools import combinations
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
-from loopkit.analysis.assumed_dependences import clobbered_reads
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.dependences import clobbered_reads, dependences
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.errors import AccessWitness, VerificationError
 from loopkit.kernel.dependence import Dependence
@@ -32,8 +31,8 @@ def coverage(lowered: Lowered) -> Check:
     """
     knl = lowered.kernel
     by_array = accesses_by_array(knl)
-    notes = [note for name in knl.array_args if name in knl.written_names
-             for note in _written(lowered, name, [a for a in by_array[name] if a.is_write])]
+    notes = [_written(lowered, name, [a for a in by_array[name] if a.is_write])
+             for name in knl.array_args if name in knl.written_names]
     findings: list[Finding] = []
     flows: dict[str, list[Dependence]] = {}
     for d in dependences(knl):
@@ -50,36 +49,32 @@ def coverage(lowered: Lowered) -> Check:
 
 # {{{ outputs
 
-def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> Iterator[str]:
+def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> str:
     """A note about the writes to one output."""
     shape = lowered.shapes[name]
-    certain = [a.relation for a in writes if a.affine and a.must]
+    must_writes = [a.relation for a in writes if a.affine and a.must]
     extents = [e for e in shape if e is not None]
-    if not certain or len(extents) < len(shape):
+    if not must_writes or len(extents) < len(shape):
         doubt = next((why for a in writes if (why := why_inexact(lowered.kernel, a))), "its extent is not known")
-        yield f"{name}: which elements are written is not known, as {doubt}"
-        return
+        return f"{name}: which elements are written is not known, as {doubt}"
     try:
-        known = affordable(lambda: (missed(certain, extents, lowered.kernel.assumptions),), otherwise=None,
+        known = affordable(lambda: (missed(must_writes, extents, lowered.kernel.assumptions),), otherwise=None,
                            budget=NOTE)
     except NotAffineError:
-        yield f"{name}: whether every element is written is not known, its shape being no affine form"
-        return
+        return f"{name}: whether every element is written is not known, its shape being no affine form"
     if known is None:
-        yield f"{name}: whether every element is written is not known, as isl gave up after {NOTE:_} operations"
-        return
+        return f"{name}: whether every element is written is not known, as isl gave up after {NOTE:_} operations"
     (gaps,) = known
-    rest = " for certain" if len(certain) < len(writes) else ""
+    rest = " for certain" if len(must_writes) < len(writes) else ""
     more = affordable(lambda: _more_than_once(writes), otherwise=True)
     often = ", some more than once" if more else " once"
     if gaps is None:
-        yield f"{name}: every element is written{rest}{often}"
-        return
+        return f"{name}: every element is written{rest}{often}"
     axes = tuple(f"axis {i}" for i in range(len(extents)))
     params, values = smallest_instance(lowered.kernel, InstanceSet(axes, gaps))
     sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
     element = f"{name}[{', '.join(map(str, values.values()))}]"
-    yield f"{name}: not every element is written{rest}; {'with ' + sizes + ': ' if sizes else ''}{element} is not"
+    return f"{name}: not every element is written{rest}; {'with ' + sizes + ': ' if sizes else ''}{element} is not"
 
 
 def _more_than_once(writes: Sequence[Access]) -> bool:
@@ -95,42 +90,42 @@ def _more_than_once(writes: Sequence[Access]) -> bool:
 def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence], cache: dict[object, Set | None]
            ) -> Iterator[Finding]:
     """Reads of one temporary that may run before any write of their element."""
-    sure = joint_must_writes(knl, accesses)
+    joint = joint_must_writes(knl, accesses)
     for j, read in enumerate(accesses):
         if read.is_write:
             continue
         own = [d for d in flows if d.sink == read.statement]
         several = sum(a.statement == read.statement and not a.is_write for a in accesses) > 1
         key = (id(read.domain), read.subscripts if several else None, tuple(id(d.relation) for d in own))
-        if sure or key not in cache:
-            cache[key] = _unwritten(accesses, j, own, sure, several)
-        bare = cache[key]
-        clobbered = None if bare is None else clobbered_reads(knl, read.array, read.statement)
-        if bare is not None and clobbered is not None:
+        if joint or key not in cache:
+            cache[key] = _unwritten(accesses, j, own, joint, several)
+        unwritten = cache[key]
+        clobbered = None if unwritten is None else clobbered_reads(knl, read.array, read.statement)
+        if unwritten is not None and clobbered is not None:
             yield Finding(Verdict.ASSUMED, f"that '{read.statement}' may find any value in '{read.array}' is an "
                                            "obligation of the kernel.")
-            bare = bare.subtract(clobbered)
-        if bare is not None and not bare.is_empty():
-            yield _finding(knl, read, read.domain.named(bare),
-                           certain=all(a.affine and a.must for a in accesses if a.is_write))
+            unwritten = unwritten.subtract(clobbered)
+        if unwritten is not None and not unwritten.is_empty():
+            yield _finding(knl, read, read.domain.named(unwritten),
+                           exact=all(a.affine and a.must for a in accesses if a.is_write))
 
 
-def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], sure: Sequence[JointMustWrite],
+def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], joint: Sequence[JointMustWrite],
                several: bool) -> Set | None:
     """The instances of a read without a must-write before them; ``None`` if there are none."""
     read = accesses[j]
-    bare = read.domain.set
+    unwritten = read.domain.set
     found = {i: _sources(accesses[i], read, flows, several) for i in range(len(accesses)) if accesses[i].is_write}
     for i, pairs in found.items():
         if is_must_write(accesses[i]):
-            bare = reduce(Set.subtract, (p.range() for p in pairs), bare)
-    for one in sure:
-        if one.read in (None, j) and not bare.is_empty():
+            unwritten = reduce(Set.subtract, (p.range() for p in pairs), unwritten)
+    for one in joint:
+        if one.read in (None, j) and not unwritten.is_empty():
             # one of these writes must have run if all of them come before
             behind = [[in_one_iteration(p, one.loops).range() for p in found[i]] for i in one.writes]
             if all(behind):
-                bare = bare.subtract(reduce(Set.intersect, (reduce(Set.union, ranges) for ranges in behind)))
-    return None if bare.is_empty() else bare
+                unwritten = unwritten.subtract(reduce(Set.intersect, (reduce(Set.union, ranges) for ranges in behind)))
+    return None if unwritten.is_empty() else unwritten
 
 
 def _sources(write: Access, read: Access, flows: Sequence[Dependence], several: bool) -> list[Map]:
@@ -145,12 +140,12 @@ def _sources(write: Access, read: Access, flows: Sequence[Dependence], several: 
     return [p.intersect(on_one_cell) for p in pairs]
 
 
-def _finding(knl: LoopKernel, read: Access, bare: InstanceSet, *, certain: bool) -> Finding:
-    if not (certain and read.affine and read.must):
+def _finding(knl: LoopKernel, read: Access, unwritten: InstanceSet, *, exact: bool) -> Finding:
+    if not (exact and read.affine and read.must):
         writers = [s.id for s in knl.statements if s.written == read.array]
         return undecided(f"whether '{read.array}' is written before '{read.statement}' reads it: "
                          f"{why_undecided(knl, read.array, read.statement, *writers)}.")
-    params, values = smallest_instance(knl, bare)
+    params, values = smallest_instance(knl, unwritten)
     element = element_at(read.subscript_relation, params, tuple(values.values()))
     return refuted(VerificationError(
         f"'{read.statement}' reads '{read.array}' before anything is written there.", check="coverage",

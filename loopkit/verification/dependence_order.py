@@ -9,7 +9,7 @@ from loopkit.analysis.accesses import why_undecided
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import is_between_blocks, not_to_later_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of
-from loopkit.analysis.witnesses import smallest_witness, witness_of
+from loopkit.analysis.witnesses import smallest_witness
 from loopkit.errors import IllegalTransformError, Witness
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
@@ -29,8 +29,8 @@ def legal(knl: LoopKernel) -> Check:
     for v in violations(knl):
         how = "in different blocks at once" if v.reason == "blocks" else "in the wrong order, or at once"
         source, sink = v.dependence.source, v.dependence.sink
-        found.append(_finding(knl, v.dependence, f"'{source}' and '{sink}' run {how}.", partial(witness_of, knl, v)))
-    found += [Finding(Verdict.ASSUMED, str(owed)) for owed in knl.obligations]
+        found.append(_finding(knl, v.dependence, f"'{source}' and '{sink}' run {how}.", partial(v.witness, knl)))
+    found += [Finding(Verdict.ASSUMED, str(obligation)) for obligation in knl.obligations]
     number = len(dependences(knl))
     counted = f"{number or 'no'} dependence{'s' if number != 1 else ''}"
     return Check("order", counted, tuple(found), claim=f"order ({counted})")

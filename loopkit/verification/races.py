@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, why_undecided
-from loopkit.analysis.assumed_dependences import without_assumed
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Function, Scope, Sync
 from loopkit.errors import VerificationError, Witness
@@ -32,13 +32,13 @@ from loopkit.verification.report import Check, Finding, Verdict, refuted, undeci
 def races(launches: Iterable[Conflicts]) -> Check:
     """Do two threads access one element without an order, one of them writing?"""
     findings: dict[Finding, None] = {}
-    looked_at: dict[str, None] = {}
+    shared: dict[str, None] = {}
     for conflicts in launches:
         if conflicts.launch.extents:
-            looked_at.update(dict.fromkeys(conflicts.shared))
+            shared.update(dict.fromkeys(conflicts.shared))
         missing, early = _unordered(conflicts)
         findings.update(dict.fromkeys((*missing, *_at_once(conflicts), *_across_blocks(conflicts), *early)))
-    summary = (f"{', '.join(looked_at)}: written and seen by several threads" if looked_at
+    summary = (f"{', '.join(shared)}: written and seen by several threads" if shared
                else "nothing that several threads see is written")
     return Check("races", summary, tuple(findings), claim="no races")
 
@@ -110,13 +110,11 @@ def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
     if a.array in knl.temporaries:
         bound = without_assumed(knl, a.array, a.statement, b.statement, pairs)
     else:
-        owed = pairs
-        for d in dependences(knl):
-            if d.array == a.array and (d.source, d.sink) == (a.statement, b.statement):
-                owed = owed.subtract(d.relation)
-            if d.array == a.array and (d.sink, d.source) == (a.statement, b.statement):
-                owed = owed.subtract(d.relation.reverse())
-        bound = pairs.subtract(owed)
+        own = [d for d in dependences(knl) if d.array == a.array]
+        bound = pairs.intersect(reduce(Map.union, [
+            *(d.relation for d in own if (d.source, d.sink) == (a.statement, b.statement)),
+            *(d.relation.reverse() for d in own if (d.sink, d.source) == (a.statement, b.statement))],
+            Map.empty(pairs.get_space())))
     return None if bound.is_empty() else bound
 
 
@@ -196,7 +194,7 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
     conflicts of each barrier."""
     findings = [f for conflicts in launches for found in _unordered(conflicts) for f in found]
     notes: list[str] = []
-    count = idle = 0
+    count = needless = 0
     for conflicts in launches:
         for i, barrier in enumerate(conflicts.ways.barriers):
             if barrier.barrier is TOGETHER:
@@ -204,19 +202,14 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
             lines = [f"  {c.what}" for c in conflicts.served_by(i)]
             needed = bool(lines) or _is_for_completion(conflicts, barrier)
             count += 1
-            idle += not needed
+            needless += not needed
             why = "" if lines else ", for asynchronous accesses of other threads" if needed else ", which nothing needs"
             notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
     for conflicts, function in zip(launches, functions, strict=True):
         findings += _divergent(conflicts.launch, function)
-    summary = _summary(count, idle)
+    summary = "none" if not count else f"{count}, of which nothing needs {needless}" if needless else \
+        f"{count}, each needed"
     return Check("barriers", summary, tuple(findings), tuple(notes), claim=f"barriers: {summary}" if count else "")
-
-
-def _summary(count: int, idle: int) -> str:
-    if not count:
-        return "none"
-    return f"{count}, each needed" if not idle else f"{count}, of which nothing needs {idle}"
 
 
 def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:

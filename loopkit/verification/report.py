@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from loopkit.analysis.witnesses import parameters_of
-from loopkit.errors import ENTRY_POINTS, LoopkitError, UndecidedError
+from loopkit.errors import ENTRY_POINTS, LoopkitError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.sets import InstanceSet, lexmin_point
 
@@ -56,11 +56,6 @@ def refuted(error: LoopkitError) -> Finding:
 def undecided(text: str) -> Finding:
     """The finding for a question that the analysis cannot decide."""
     return Finding(Verdict.UNDECIDED, text)
-
-
-def gave_up(error: UndecidedError) -> Finding:
-    """The finding for a question beyond isl's budget."""
-    return undecided(f"{error.message} {error.reason}")
 
 
 def smallest_instance(knl: LoopKernel, points: InstanceSet) -> tuple[dict[str, int], dict[str, int]]:

@@ -139,10 +139,9 @@ class Grid:
         """The places of *parts* that fit into an axis of *length*."""
         outermost = next((x for x in parts if self.parts[x].length is None), None)
         share = None if outermost is None else _share_of(self.kernel, outermost, self.parts[outermost], length)
-        if outermost is None or share is None:
+        if share is None:
             return Set.empty(universe_params().get_space())
-        count, positive = share
-        below = _condition(subtract(p.Variable(outermost), self.parts[outermost].low), "<", count)
+        below, positive = share
         return reduce(Set.intersect, positive, below)
 
     # }}}
@@ -266,23 +265,20 @@ def _places(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[s
         for x, part in outermost.items():
             share = _share_of(knl, x, part, length)
             if share is not None:
-                count, positive = share
-                below = _condition(subtract(p.Variable(x), part.low), "<", count)
+                below, positive = share
                 points = points.intersect(reduce(Set.union, (some.complement() for some in positive), below))
         result = result.union(points)
     return result
 
 
-def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -> tuple[Expression, list[Set]] | None:
-    """The number of values of *iname*, outermost on its axis, in *length* places, and the conditions for that.
-
-    ``None``: the number is not known.
+def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -> tuple[Set, list[Set]] | None:
+    """The values of *iname*, outermost on its axis, in *length* places, and the conditions for that; ``None``: unknown.
     """
     count = iname_extent(knl, iname)
     positive: list[Expression] = []
     if not is_piecewise(count) or _terms(length, positive) != _terms(multiply(count, part.stride), positive):
         return None
-    return count, [_condition(e, ">=", 1) for e in positive]
+    return _condition(subtract(p.Variable(iname), part.low), "<", count), [_condition(e, ">=", 1) for e in positive]
 
 
 def _lengths(extent: Expression) -> Iterator[tuple[Set, Expression]]:

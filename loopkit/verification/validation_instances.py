@@ -12,9 +12,8 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
 from loopkit.analysis.dependences import dependences
-from loopkit.ast.nodes import Assign
 from loopkit.expr.dtypes import WEAK_INT, Type, type_of
-from loopkit.expr.mappers import children, elements_of, head_of, replaced, substitute, variables
+from loopkit.expr.mappers import alike, children, elements_of, replaced, substitute, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BoundStatement, in_storage, instructions_of
@@ -35,7 +34,8 @@ class InstanceCheck(LaunchCheck):
 
     def findings(self) -> Iterator[Mismatch]:
         for s, bound in self.launch.statements.items():
-            if any(not _says(e, bound.statement) for e in self.executions.get(s, ())):
+            given = {tuple(x for x, _ in e.assign.instance) for e in self.executions.get(s, ())}
+            if not given <= {bound.statement.inames}:
                 yield self.mismatch("undecided", s, f"the program does not say which instances of '{s}' run where")
                 continue
             try:
@@ -58,10 +58,10 @@ class InstanceCheck(LaunchCheck):
         names = (*axes, *map(_own_name, s.inames))
         wanted = self._wanted(bound, axes)
         own = names[len(axes):]
-        sure = wanted.intersect(self.grid.onto(names, self.grid.must_exist(bound.hardware)))
-        lost = self._domain(s).subtract(projected(sure, names, own))
-        if not lost.is_empty():
-            real = self.grid.without_place(lost, own, wanted, names)
+        existing = wanted.intersect(self.grid.onto(names, self.grid.must_exist(bound.hardware)))
+        unplaced = self._domain(s).subtract(projected(existing, names, own))
+        if not unplaced.is_empty():
+            real = self.grid.without_place(unplaced, own, wanted, names)
             if real is None:
                 yield self.mismatch("undecided", s.id, f"whether each instance of '{s.id}' has a thread cannot be told")
             else:
@@ -105,25 +105,22 @@ class InstanceCheck(LaunchCheck):
         """The instances at which the affine conditions of the statement hold."""
         def domain() -> Set:
             points = as_points(s.domain.intersect_params(self.kernel.assumptions).set)
-            conditions = (as_points(points_where(c, s.inames)) for c in self._own_conditions(s)[0])
-            return reduce(Set.intersect, conditions, points)
+            return reduce(Set.intersect, map(as_points, self._own_conditions(s)[0]), points)
         return kept(self.memo, s.id, domain)
 
-    def _own_conditions(self, s: Statement) -> tuple[list[Expression], list[Expression]]:
+    def _own_conditions(self, s: Statement) -> tuple[list[Set], list[Expression]]:
         """The conditions for an instance of *s* to run: the affine ones in inames and sizes, and those on data."""
-        affine: list[Expression] = []
-        others: list[Expression] = []
-        for predicate in s.predicates:
-            for condition in _conjuncts(expand_rules(predicate, self.kernel.substitutions)):
-                try:
-                    if not variables(condition) <= self.kernel.value_params.union(s.inames):
-                        raise NotAffineError(str(condition))
-                    points_where(condition, s.inames)
-                except NotAffineError:
-                    others.append(condition)
-                else:
-                    affine.append(condition)
-        return affine, others
+        conditions = {c: self._where(c, s.inames) for predicate in s.predicates
+                      for c in _conjuncts(expand_rules(predicate, self.kernel.substitutions))}
+        return ([points for points in conditions.values() if points is not None],
+                [c for c, points in conditions.items() if points is None])
+
+    def _where(self, condition: Expression, dims: tuple[str, ...]) -> Set | None:
+        """The points at which *condition* holds; ``None``: it is not affine in *dims* and sizes."""
+        if variables(condition) <= self.kernel.value_params.union(dims):
+            with suppress(NotAffineError):
+                return points_where(condition, dims)
+        return None
 
     def _axes(self, bound: BoundStatement) -> tuple[str, ...]:
         """The coordinates that distinguish executions of one instance: all that the box is not distributed over."""
@@ -147,8 +144,8 @@ class InstanceCheck(LaunchCheck):
 
     def _once(self, bound: BoundStatement, axes: tuple[str, ...], execution: Execution, relation: Map) -> bool:
         """Is each instance executed at most once here?"""
-        told = {e.name for e in execution.instance.values() if isinstance(e, p.Variable)}
-        return (not bound.auto and told.issuperset(execution.loops)) or self._by_numbers(axes, execution) \
+        identified = {e.name for e in execution.instance.values() if isinstance(e, p.Variable)}
+        return (not bound.auto and identified.issuperset(execution.loops)) or self._by_numbers(axes, execution) \
             or bool(relation.is_injective())
 
     def _by_numbers(self, axes: tuple[str, ...], execution: Execution) -> bool:
@@ -222,25 +219,20 @@ class InstanceCheck(LaunchCheck):
 
     def _holds(self, execution: Execution, condition: Expression, holds: bool) -> bool:
         """Is *condition* affine at *execution*, with the instances being exactly those at which it has this truth?"""
-        if not variables(condition) <= self.kernel.value_params.union(execution.coordinates):
-            return False
-        try:
-            points = points_where(condition, execution.coordinates)
-        except NotAffineError:
-            return False
-        return bool(execution.points.is_disjoint(points) if not holds else execution.points.is_subset(points))
+        points = self._where(condition, execution.coordinates)
+        return points is not None and bool(
+            execution.points.is_subset(points) if holds else execution.points.is_disjoint(points))
 
     def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
-        s, node = bound.statement, execution.node
-        assert isinstance(node, Assign)
+        s, node = bound.statement, execution.assign
         value, combine = expanded_expression(self.kernel, s), s.combine
         if combine is not None and combine in self.kernel.operations:
             value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
         if node.combine != combine:
             yield self.mismatch("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
-        if (asked := instructions_of(s, node.target, node.value, self.storages)) != node.instructions:
+        if (expected := instructions_of(s, node.target, node.value, self.storages)) != node.instructions:
             has, needs = (", ".join(title for i in own for title in i.titles) or "plain"
-                          for own in (node.instructions, asked))
+                          for own in (node.instructions, expected))
             yield self.mismatch("value", s.id, f"'{s.id}' is {has} instead of {needs}")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
             if substitute(in_storage(own, self.storages), dict(node.instance)) == expr:
@@ -260,14 +252,10 @@ class InstanceCheck(LaunchCheck):
         if a == b:
             return None
         points = execution.points if points is None else points
-        known = self.kernel.value_params.union(execution.coordinates)
-        if variables(a) | variables(b) <= known:
-            try:
-                apart = points.intersect(points_where(p.Comparison(a, "!=", b), execution.coordinates))
-            except NotAffineError:
-                pass
-            else:
-                return None if apart.is_empty() else (a, b, apart)
+        apart = self._where(p.Comparison(a, "!=", b), execution.coordinates)
+        if apart is not None:
+            apart = points.intersect(apart)
+            return None if apart.is_empty() else (a, b, apart)
         if isinstance(b, p.If) and (meant := self._branch(execution, b, points)) is not None:
             # the program may have the branch alone, a choice itself, or the branch inside the choice
             if self._of_one_type(meant, b) and self._difference(execution, a, meant, points) is None:
@@ -277,7 +265,7 @@ class InstanceCheck(LaunchCheck):
                 here = self._branch(execution, a, points)
             if here is not None or self._of_one_type(meant, b):
                 return self._difference(execution, a if here is None else here, meant, points)
-        if not _alike(a, b):
+        if not alike(a, b):
             return a, b, points
         places = self._branches(execution, b.condition, points) if isinstance(b, p.If) else None
         for k, (x, y) in enumerate(zip(children(a), children(b), strict=True)):
@@ -291,11 +279,8 @@ class InstanceCheck(LaunchCheck):
 
     def _branches(self, execution: Execution, condition: Expression, points: Set) -> tuple[Set, Set, Set]:
         """The points of a condition and of its branches, as far as they can be separated."""
-        if variables(condition) <= self.kernel.value_params.union(execution.coordinates):
-            with suppress(NotAffineError):
-                holds = points_where(condition, execution.coordinates)
-                return points, points.intersect(holds), points.subtract(holds)
-        return points, points, points
+        holds = self._where(condition, execution.coordinates)
+        return (points, points, points) if holds is None else (points, points.intersect(holds), points.subtract(holds))
 
     def _branch(self, execution: Execution, choice: p.If, points: Set) -> Expression | None:
         """The branch of *choice* that is taken at all of *points*, if it is always the same one."""
@@ -318,14 +303,12 @@ class InstanceCheck(LaunchCheck):
         others = [a for a in self.function.arrays if a.shape != self.storages[a.name].in_memory]
         for array, s in product(others, self.launch.statements):
             for e in self.executions.get(s, ()):
-                assert isinstance(e.node, Assign)
-                elements = (x for expr in (e.node.target, e.node.value)
+                elements = (x for expr in (e.assign.target, e.assign.value)
                             for x in elements_of(substitute(expr, e.names), (array.name,)))
                 for i, extent in ((i, n) for x in elements for i, n in zip(x.index_tuple, array.shape, strict=True)):
                     outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
-                    yield from self.at_points(
-                        "box", s, f"'{s}' leaves the {extent} elements along an axis of '{array.name}'",
-                        e.where(outside), e.coordinates)
+                    text = f"'{s}' leaves the {extent} elements along an axis of '{array.name}'"
+                    yield from self.at_points("box", s, text, e.where(outside), e.coordinates)
 
     # }}}
 
@@ -333,11 +316,6 @@ class InstanceCheck(LaunchCheck):
 def _own_name(iname: str) -> str:
     """The dimension of a statement's *iname*, distinct from a coordinate of the same name."""
     return f"'{iname}"
-
-
-def _says(execution: Execution, statement: Statement) -> bool:
-    """Does an assignment give the value of each iname of its statement?"""
-    return isinstance(execution.node, Assign) and tuple(x for x, _ in execution.node.instance) == statement.inames
 
 
 def _conjuncts(condition: Expression) -> Iterator[Expression]:
@@ -353,8 +331,3 @@ def _positive(condition: Expression) -> tuple[Expression, bool]:
     while isinstance(condition, p.LogicalNot):
         condition, holds = condition.child, not holds
     return condition, holds
-
-
-def _alike(a: Expression, b: Expression) -> bool:
-    """Are two expressions of one kind, apart from their operands?"""
-    return type(a) is type(b) and len(children(a)) == len(children(b)) > 0 and head_of(a) == head_of(b)

@@ -9,9 +9,8 @@ from itertools import product
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import accesses_by_array, commute
-from loopkit.analysis.assumed_dependences import without_assumed
-from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.ast.nodes import Assign, Completion, For, Scope, Sync, completion_of
+from loopkit.analysis.dependences import dependences, shared_loops, without_assumed
+from loopkit.ast.nodes import Completion, For, Scope, completion_of
 from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
 from loopkit.kernel.data import AddressSpace
@@ -95,14 +94,13 @@ class OrderCheck(LaunchCheck):
     # {{{ one pair of executions
 
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Mismatch | None:
-        assert isinstance(first.node, Assign)
         storage = self.storages.get(array)
         shared = self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE)
         warp = storage is not None and storage.lanes
         kinds = [kind for kind, applies in {
             "order": not self._keeps_the_order(first, second, where), "lanes": shared and warp,
             "barrier": shared and not warp,
-            "group": completion_of(first.node.instructions) is Completion.GROUP}.items() if applies]
+            "group": completion_of(first.assign.instructions) is Completion.GROUP}.items() if applies]
         rough = self._rough(first, second, pairs) if kinds else None
         if rough is None:
             return None
@@ -171,9 +169,7 @@ class OrderCheck(LaunchCheck):
         return [(i, i) for i in map(self.grid.coordinates.index, self.grid.along(kind))]
 
     def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Mismatch:
-        assert isinstance(first.node, Assign)
-        assert isinstance(second.node, Assign)
-        a, b = first.node.statement, second.node.statement
+        a, b = first.assign.statement, second.assign.statement
         if not self.grid.exact:
             real = self.grid.real(pairs.domain(), first.coordinates)
             if real is None:
@@ -210,22 +206,22 @@ class OrderCheck(LaunchCheck):
         """
         for place in self._ordering(kind):
             # a thread's wait covers other threads only behind a barrier with them
-            if _sync(place).scope >= scope and not pairs.is_empty():
+            if place.sync.scope >= scope and not pairs.is_empty():
                 pairs = pairs.subtract(self._between(x, y, place, kind))
         return None if pairs.is_empty() else pairs
 
     def _ordering(self, kind: str) -> Sequence[Execution]:
         """The places that may order pairs: warp instructions order arrays in warp registers only."""
         if kind == "group":
-            return [b for b in self.places if pending(_sync(b).instructions) is not None]
-        return [b for b in self.places if _sync(b).scope is not Scope.THREAD
+            return [b for b in self.places if pending(b.sync.instructions) is not None]
+        return [b for b in self.places if b.sync.scope is not Scope.THREAD
                 and (kind == "lanes" or b.node is not TOGETHER)]
 
     def _by_scope(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Iterator[tuple[Scope, Map]]:
         """The *pairs* of one block with the scope of the places that order them: those of a group, for which the first
         one's thread waits, those of two threads, and those of two warps.
         """
-        wide = all(_sync(place).scope >= self._widest for place in self._ordering(kind))
+        wide = all(place.sync.scope >= self._widest for place in self._ordering(kind))
         if kind == "group":
             yield Scope.THREAD, pairs
             if wide:
@@ -251,8 +247,8 @@ class OrderCheck(LaunchCheck):
     def _between(self, x: _Coordinates, y: _Coordinates, place: Execution, kind: str) -> Map:
         """Pairs of executions, by *x* and by *y*, with *place* between, which for a group waits for that of *x*."""
         def between() -> Map:
-            left = pending(_sync(place).instructions) if kind == "group" else None
-            after = self._ended if left is None or commits(_sync(place).instructions) else self._behind
+            left = pending(place.sync.instructions) if kind == "group" else None
+            after = self._ended if left is None or commits(place.sync.instructions) else self._behind
             return after(x, place, 1 if left is None else left + 1).apply_range(self._first(self._at(place), y))
         return kept(self.memo, (x, y, place, kind == "group"), between)
 
@@ -289,7 +285,7 @@ class OrderCheck(LaunchCheck):
             z = self._at(place)
             found = Map.empty(self._first(x, z).get_space())
             for other in self.places:
-                if commits(_sync(other).instructions):
+                if commits(other.sync.instructions):
                     found = found.union(self._ended(x, other, count).apply_range(self._first(self._at(other), z)))
             return found.intersect_range(z.points)
         return kept(self.memo, (x, place, count), behind)
@@ -325,9 +321,3 @@ def required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Col
             pairs = in_time_order(pairs, shared_loops(knl, source, sink, met.loops), met.before)
             if not pairs.is_empty():
                 yield meet, pairs
-
-
-def _sync(place: Execution) -> Sync:
-    assert isinstance(place.node, Sync)
-    return place.node
-

@@ -67,12 +67,12 @@ class VectorCheck(LaunchCheck):
     def _moved(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
         s, element = assign.statement, vector.element
         reads = (assign.value, *(assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()))
-        certain = any(e in (element, vector.serves) for r in reads for e in certain_elements(r))
+        must_read = any(e in (element, vector.serves) for r in reads for e in certain_elements(r))
         updated = assign.target == element and assign.combine is not None
         if vector.stored != (assign.target == element):
             yield from self._found(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
                                    f"'{s}' does {'not ' if vector.stored else ''}write")
-        if vector.loaded and not (certain or vector.stored):
+        if vector.loaded and not (must_read or vector.stored):
             yield from self._found(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
         if not vector.loaded and (updated or any(e == element for r in reads for e in subexpressions(r))):
             yield from self._found(s, f"'{s}' reads {element}, which is not loaded into '{vector.name}'")

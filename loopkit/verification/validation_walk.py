@@ -53,6 +53,16 @@ class Execution:
     conditions: tuple[tuple[Expression, bool], ...]
     instruction: Instruction | None
 
+    @property
+    def assign(self) -> Assign:
+        assert isinstance(self.node, Assign)
+        return self.node
+
+    @property
+    def sync(self) -> Sync:
+        assert isinstance(self.node, Sync)
+        return self.node
+
     @cached_property
     def points(self) -> Set:
         return projected(self.condition, (), self.coordinates)
@@ -60,8 +70,7 @@ class Execution:
     @cached_property
     def instance(self) -> Mapping[str, Expression]:
         """The values of the statement's inames here, in terms of the coordinates."""
-        assert isinstance(self.node, Assign)
-        return {x: substitute(value, self.names) for x, value in self.node.instance}
+        return {x: substitute(value, self.names) for x, value in self.assign.instance}
 
     def relation(self, values: Iterable[Expression]) -> Map:
         """From the executions to *values*."""
@@ -196,8 +205,8 @@ class _Walk:
         """Bounds of *statement* that are read from memory; none if its conditions read the same values."""
         s = self.kernel.statement_by_id[statement]
         data = frozenset(data_params(self.kernel, s.domain))
-        asked = frozenset[str]().union(*map(variables, s.predicates))
-        return data if data.isdisjoint(asked) else frozenset()
+        conditions = frozenset[str]().union(*map(variables, s.predicates))
+        return data if data.isdisjoint(conditions) else frozenset()
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,8 +44,7 @@ class WarpRegisterCheck(LaunchCheck):
         own: list[tuple[Execution, Map]] = []
         others: list[tuple[Execution, Map]] = []
         for e in (e for some in self.executions.values() for e in some):
-            node = e.node
-            assert isinstance(node, Assign)
+            node = e.assign
             for element in dict.fromkeys(x for part in (node.target, node.value)
                                          for x in elements_of(part, (array.name,))):
                 index = [substitute(i, e.names) for i in element.index_tuple[-array.lanes:]]
@@ -84,11 +83,9 @@ class WarpRegisterCheck(LaunchCheck):
         pairs = cells.apply_range(theirs.reverse())
         warps = floor_div(number, self.launch.machine.warp)
         pairs = pairs.subtract(equal_coordinates(e.coordinates, [meant, warps], f.coordinates, [number, warps]))
-        assert isinstance(e.node, Assign)
-        s = e.node.statement
-        yield from self.at_points(
-            "lane", s, f"'{s}' looks for an element of '{array.name}' in a lane that holds another", pairs.domain(),
-            e.coordinates)
+        s = e.assign.statement
+        text = f"'{s}' looks for an element of '{array.name}' in a lane that holds another"
+        yield from self.at_points("lane", s, text, pairs.domain(), e.coordinates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,9 +193,8 @@ class ProductCheck(LaunchCheck):
         same = [p.Variable(c) for c in e.coordinates if c not in self.grid.along("l")]
         sources = equal_coordinates(e.coordinates, [*same, source], e.coordinates, [*same, number])
         pairs = places(read, at).subtract(sources.apply_range(places(given, {})))
-        yield from self.at_points(
-            "product", statement, f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}",
-            pairs.domain(), e.coordinates)
+        text = f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}"
+        yield from self.at_points("product", statement, text, pairs.domain(), e.coordinates)
 
     # }}}
 

@@ -35,6 +35,7 @@ def test_an_assumption_is_a_bound() -> None:
     assert shape("{[j]: 0<=j<n}", "<> s[j] = x[j]\ny[j] = s[j]", "s", "n <= 1000") == "1000"
 
 
+@pytest.mark.deep
 def test_arguments_are_exact() -> None:
     assert "n" in shape("{[j]: 0<=j<n and j<5}", "y[j] = x[j]", "y")
     x = np.arange(3.)
@@ -42,6 +43,7 @@ def test_arguments_are_exact() -> None:
     np.testing.assert_array_equal(y, x)
 
 
+@pytest.mark.deep
 def test_a_tile_lies_in_shared_memory_or_registers() -> None:
     """Of a size that is no multiple of the tile, too; it lay in global memory."""
     knl = lk.add_dtypes(lk.make_kernel(*TILES), {"x": np.float32})

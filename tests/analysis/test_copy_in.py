@@ -101,6 +101,7 @@ def test_what_staging_makes_is_proven(staged_kernel: tuple[lk.LoopKernel, lk.Loo
     require_copied_in(before, after, temporary, "the step")
 
 
+@pytest.mark.deep(every=10)
 @pytest.mark.parametrize("at", ["first", "last"])
 def test_a_copy_of_one_element_less(staged_kernel: tuple[lk.LoopKernel, lk.LoopKernel, str], at: str) -> None:
     before, after, temporary = staged_kernel
@@ -293,6 +294,7 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
 }
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("kernel", ["halo", "matmul"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_staging_is_found_by_its_own_step(kernel: str, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:

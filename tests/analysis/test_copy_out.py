@@ -97,6 +97,7 @@ def test_what_the_step_makes_is_proven(buffered: tuple[lk.LoopKernel, lk.LoopKer
     require_buffered(*buffered, "y", "y_buf", "the step")
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("which", ["init_y", "store_y"])
 def test_one_element_less(buffered: tuple[lk.LoopKernel, lk.LoopKernel], which: str) -> None:
     before, after = buffered
@@ -184,6 +185,7 @@ HARMLESS = {("accumulation", "no flow between fillings"), ("accumulation", "no o
             ("whole boxes", "no output")}
 
 
+@pytest.mark.deep(every=36)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_by_its_own_step(kernel: str, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,7 @@ def test_what_the_step_makes_is_proven(buffered: Pair) -> None:
     require_values_buffered(*buffered, "t", "t_buf", "the step")
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("which", ["init_t", "store_t"])
 def test_one_element_less(buffered: Pair, which: str) -> None:
     before, after = buffered
@@ -62,6 +63,7 @@ def test_one_element_less(buffered: Pair, which: str) -> None:
     refused(before, flowing(before, with_statement(after, replace(s, domain=shrunk(s.domain)))))
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("which", ["init_t", "store_t"])
 def test_another_cell(buffered: Pair, which: str) -> None:
     before, after = buffered
@@ -113,6 +115,7 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
 }
 
 
+@pytest.mark.deep(every=21)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_by_its_own_step(kernel: str, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.shapes import filled_outputs
+from loopkit.analysis.shapes import fully_written_outputs
 
 F = np.float32
 
 
 def filled(domains: str, text: str, data: list[object] | None = None, **options: str) -> set[str]:
-    return set(filled_outputs(lk.make_kernel(domains, text, data, **options)))
+    return set(fully_written_outputs(lk.make_kernel(domains, text, data, **options)))
 
 
 @pytest.mark.parametrize(("domains", "text"), [
@@ -53,4 +53,4 @@ def test_assumptions_count() -> None:
 
 def test_tiles_write_no_less() -> None:
     knl = lk.split_iname(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), "i", 48, outer_tag="g.0", inner_tag="l.0")
-    assert filled_outputs(knl) == {"y"}
+    assert fully_written_outputs(knl) == {"y"}

@@ -206,6 +206,7 @@ REFUTED: Mapping[str, Pair] = {
 }
 
 
+@pytest.mark.deep(every=27)
 @pytest.mark.parametrize("name", REFUTED)
 def test_refuted(name: str) -> None:
     pair = REFUTED[name]
@@ -343,7 +344,7 @@ ACCEPTED: Mapping[str, Pair] = {
 }
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep(every=7)
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted(name: str) -> None:
     pair = ACCEPTED[name]

@@ -59,6 +59,7 @@ def lives_on(knl: lk.LoopKernel) -> bool:
                and differing(d.relation, [(loops[d.source], loops[d.sink])]) is not None for d in dependences(knl))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("body", ENDED.values(), ids=ENDED.keys())
 def test_no_old_value_lives_on(body: str) -> None:
     knl = kernel(body)
@@ -68,7 +69,7 @@ def test_no_old_value_lives_on(body: str) -> None:
     assert_same(knl, mapped, n=11)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=10)
 @pytest.mark.parametrize("body", ENDED.values(), ids=ENDED.keys())
 def test_nor_where_flags_are_set_in_several_loops(body: str) -> None:
     """Peeling makes a statement that sets the flag for each loop that it makes."""
@@ -81,6 +82,7 @@ def test_nor_where_flags_are_set_in_several_loops(body: str) -> None:
         assert_same(knl, mapped, n=n)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("body", ENDED.values(), ids=ENDED.keys())
 def test_nor_where_flags_have_a_cell_for_each_iteration(body: str) -> None:
     knl = kernel(body)
@@ -178,6 +180,7 @@ def last_write(text: str) -> lk.LoopKernel:
                            lk.TemporaryVariable("u", np.float64, shape=(1,)), "..."])
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("text", [
     "t = x[i,j] {if=x[i,j] > 2}", "if x[i,j] > 2\n t = 1\nelse\n u[0] = i\nend", "u[idx[i]] = x[i,j]"])
 def test_the_order_of_writes_of_which_any_may_be_the_last_binds(text: str) -> None:

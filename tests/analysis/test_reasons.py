@@ -26,6 +26,7 @@ def rows(count: str) -> lk.LoopKernel:
         """, [lk.GlobalArg("p", np.int32), "..."])
 
 
+@pytest.mark.deep(every=9)
 @pytest.mark.parametrize("count", WHERE)
 @pytest.mark.parametrize(("step", "text"), [
     (lambda k: lk.peel(k, "j", last=1), "its bound is {}"),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from loopkit.expr.dtypes import Type, type_of, weak
+from loopkit.expr.intervals import Bounds
 from loopkit.expr.parsing import parse_expression
-from loopkit.expr.ranges import Bounds
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.host.dialect import C
 from tests.expr.typed import source, to_c

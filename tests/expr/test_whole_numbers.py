@@ -41,7 +41,7 @@ def _given(dtype: str) -> np.ndarray:
     return np.array([3, 0, 5]).astype(dtype)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=10)
 @pytest.mark.parametrize(("text", "dtype", "value"), VALUES, ids=[f"{text}-{dtype}" for text, dtype, _ in VALUES])
 def test_values_of_sizes_are_whole_numbers(text: str, dtype: str | None, value: Value) -> None:
     """As Python computes them, in whichever text: that of large arrays has integers of 64 bits anyway."""
@@ -53,6 +53,7 @@ def test_values_of_sizes_are_whole_numbers(text: str, dtype: str | None, value: 
     np.testing.assert_allclose(out, expected, rtol=1e-6 if out.dtype == np.float32 else 1e-15)
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("name", ["uint8", "int16", "uint32"])
 def test_sizes_of_any_dtype_are_whole_numbers(name: str) -> None:
     knl = lk.make_kernel("{[i]: 0<=i<2}", """

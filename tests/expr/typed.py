@@ -14,10 +14,9 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.build import product_of, sum_of
 from loopkit.expr.dtypes import Lookup, Type, resolve, type_of, weak
 from loopkit.expr.kinds import is_bfloat16, kind_of, named_dtype
-from loopkit.expr.nodes import TypeCast
+from loopkit.expr.nodes import TypeCast, product_of, sum_of
 from loopkit.target.c.conversions import Subscripts
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText

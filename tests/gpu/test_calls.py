@@ -13,7 +13,7 @@ import pytest
 import loopkit as lk
 from loopkit.runtime.cuda.devices import find_gpu, gpu_count
 from loopkit.runtime.cuda.driver import load_driver
-from loopkit.runtime.cuda.launching import GpuProgram
+from loopkit.runtime.cuda.launching import loaded_functions
 from tests.cases import CASES
 from tests.gpu.test_arrays import _to_numpy, rows, saxpy
 from tests.lowering.host_loops import one_statement, over_blocks
@@ -343,12 +343,12 @@ def test_occupancy_is_the_drivers() -> None:
         knl = lk.compile(case.make(), target="cuda")
         runner = knl._runner
         text = runner.kernels.of({}).text(lk.CudaTarget(arch=gpu.arch), lk.target.code.Layout())
-        program = GpuProgram(gpu, knl.cubin, text.code.kernels)
+        functions = loaded_functions(gpu, knl.cubin, text.code.kernels)
         for launch in text.code.kernels:
             count = ctypes.c_int()
             with gpu:
                 code = load_driver()._library.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                    ctypes.byref(count), ctypes.c_void_p(program.functions[launch.name]),
+                    ctypes.byref(count), ctypes.c_void_p(functions[launch.name]),
                     ctypes.c_int(math.prod(launch.block)), ctypes.c_size_t(launch.dynamic_shared_bytes))
             assert code == 0
             assert knl.resources[launch.name].blocks_per_multiprocessor == count.value, f"{case.name}: {knl.resources}"

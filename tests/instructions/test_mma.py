@@ -19,6 +19,7 @@ def elements(layout: Fragment, registers: int) -> dict[tuple[int, int], tuple[in
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("rows", "steps"), [(1, 4), (2, 4), (2, 8), (2, 16)])
 def test_layouts_are_bijections(rows: int, steps: int) -> None:
     """Each element of the three matrices lies in one register of one lane, and is found there."""

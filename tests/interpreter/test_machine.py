@@ -38,7 +38,7 @@ def ran(knl: lk.LoopKernel, arguments: Mapping[str, Any], order: Order) -> Machi
     return machine.run(order(typed, machine.instances()))
 
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep(every=14)
 @pytest.mark.parametrize("order", [reference_order, execution_order])
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
 def test_cases(case: Case, order: Order) -> None:
@@ -59,6 +59,7 @@ def expression(text: str, **dtypes: object) -> lk.LoopKernel:
     return lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = {text}"), dtypes)        # type: ignore[arg-type]
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize(("text", "dtype"), [
     ("i*x[i] + 2", np.float32), ("x[i] / 3", np.int32), ("x[i] // 3 - 7 % (x[i] + 40)", np.int32),
     ("x[i] // -3", np.int64), ("min(x[i], i) + max(x[i], 2, 3)", np.float32), ("x[i]**2 + 2**i", np.float64),

@@ -94,6 +94,7 @@ def test_wrong_values(name: str) -> None:
                 assert result, f"{name}({parameter.name}={value!r})"
 
 
+@pytest.mark.deep(every=61)
 @pytest.mark.parametrize("name", functions())
 def test_all_wrong(name: str) -> None:
     signature, _ = arguments(name)

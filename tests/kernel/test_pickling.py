@@ -11,7 +11,7 @@ from loopkit.analysis.dependences import dependences
 from tests.cases import CASES, Case
 
 
-@pytest.mark.deep(every=6)
+@pytest.mark.deep(every=38)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_kernels_come_back_as_they_were(case: Case) -> None:
     knl = case.make()

@@ -31,6 +31,7 @@ def test_what_a_target_has() -> None:
     assert {limits.warp for limits in DEVICE_LIMITS.values()} == {GPU.warp}
 
 
+@pytest.mark.deep
 def test_loop_programs_of_two_machines_are_kept_apart() -> None:
     knl = row_sums(64)
     usual = str(lk.lower(knl))

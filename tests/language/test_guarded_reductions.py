@@ -49,7 +49,7 @@ def _expected(x: np.ndarray, form: str) -> np.ndarray:
     return np.array([7 if i == 0 else x[i - 1].sum() if x[i].max() > 0.5 else 0 for i in range(len(x))])
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep(every=13)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("mapped", ["as it stands", "threads", "blocks"])
 def test_right(form: str, mapped: str) -> None:
@@ -66,6 +66,7 @@ def test_right(form: str, mapped: str) -> None:
     assert "y[" in str(lk.generate_code(knl, target="cuda"))
 
 
+@pytest.mark.deep
 def test_over_threads() -> None:
     """Threads share both the reduction of the condition and the one that it guards."""
     knl = _made(FORMS["both"][0])

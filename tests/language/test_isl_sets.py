@@ -21,6 +21,7 @@ def _again(knl: lk.LoopKernel) -> Any:
     return names["knl"]
 
 
+@pytest.mark.deep(every=24)
 @pytest.mark.parametrize("kind", [isl.Set, isl.BasicSet])
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("listed", [False, True])
@@ -54,6 +55,7 @@ def test_sets_without_inames_are_refused(made: str) -> None:
         lk.make_kernel(isl.Set(f"[n] -> {{{made}: 0 <= n}}"), "y[i] = x[i]")
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("text", ["exists e: n = 4*e", "exists (e: n = 4*e)", "n >= 1 and exists (e : 4*e = n)",
                                   "exists e = n // 4: n = 4*e", "exists e, f: n = 4*e and e = f", "n mod 4 = 0"])
 def test_exists_in_assumptions(text: str) -> None:

@@ -23,6 +23,7 @@ def run(domain: str | list[str], text: str, **arrays: Any) -> Any:
 
 # {{{ what is meant
 
+@pytest.mark.deep(every=24)
 @pytest.mark.parametrize(("domain", "text", "expected"), [
     pytest.param(LINE, "<> t = x[i]\n<> u = 2*t\ny[i] = u", 2*X, id="the reader of t gets t's loop"),
     pytest.param(BOX, "<> t = x[i]\nz[j] = 1\ny[i] = t", X, id="another loop between"),
@@ -83,6 +84,7 @@ def test_pairs() -> None:
     assert np.array_equal(out, ((t[:, None] - s)**2).sum(1))
 
 
+@pytest.mark.deep
 def test_the_axis_shows_in_the_kernel_and_goes_where_one_thread_needs_it_no_more() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<3}", "<> t = x[i]\nz[j] = 1\ny[i] = t"),
                         {"x": np.float32})

@@ -123,6 +123,7 @@ def test_what_a_statement_writes_first_is_an_argument_of_its_own() -> None:
 
 # {{{ numbers
 
+@pytest.mark.deep(every=9)
 @pytest.mark.parametrize(("text", "expected"), [
     pytest.param("y[i] = 1.5", np.full(4, 1.5), id="a literal: float32 in loopy"),
     pytest.param("y[i] = n[i] + 0.5", N[:4] + 0.5, id="integers and a real literal: float32 in loopy"),

@@ -77,7 +77,7 @@ file input bytes str repr min_ max_ j0 y1 yn launch_n wrap n_0 _n private_ knl l
 value val col row ptr rowptr indices indptr acc total_ seed state"""
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=12)
 @pytest.mark.parametrize("role", ["size", "array", "temporary", "iname"])
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.float16])
 def test_likely_names_compile(role: str, dtype: type) -> None:

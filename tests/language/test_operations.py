@@ -31,6 +31,7 @@ def rows(n: int = 7) -> np.ndarray:
     return np.random.default_rng(3).uniform(-1, 1, (n, 11)).astype(F32)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("transformed", [
     lambda knl: knl,
     lambda knl: lk.split_iname(knl, "k", 4),
@@ -104,6 +105,7 @@ def test_the_dtype_has_the_neutral_element(neutral: complex, dtype: type) -> Non
     assert caught.value.hint is not None
 
 
+@pytest.mark.deep(every=12)
 @pytest.mark.parametrize(("neutral", "dtype"), [
     (-128, np.int8), (255, np.uint8), (3.0, np.int32), (2 + 0j, F32), (1j, np.complex64), (np.inf, F32),
     (-np.inf, np.float16), (0.1, F32), (2**62, np.float64), (np.float32(2), np.int64), (2**63 - 1, np.int64),

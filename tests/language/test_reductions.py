@@ -155,6 +155,7 @@ def test_operands_of_and_and_or_narrow_the_update_behind_them() -> None:
         np.testing.assert_array_equal(knl(a=ones, m=4).y, [0, 1, 1] if "and" in condition else [1, 1, 1])
 
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize(("comparison", "holds"), [
     ("x[i] < 2", [1, 0, 0, 0]), ("x[i] >= 2", [0, 1, 1, 0]), ("x[i] == 2", [0, 1, 0, 0]), ("x[i] != 2", [1, 0, 1, 1]),
     ("not x[i] < 2", [0, 1, 1, 1])])

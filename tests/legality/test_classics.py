@@ -36,7 +36,7 @@ def test_there_are_enough() -> None:
     assert all(len(c.mappings) > 1 for c in CLASSICS.values())
 
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "mapping"), MAPPED)
 def test_mapping(name: str, mapping: str) -> None:
     classic, knl = CLASSICS[name], kernel(name)
@@ -76,7 +76,7 @@ def sizes_for(classic: Classic) -> dict[str, int]:
     return {x: 3 if x == "nt" else 5 for x in classic.sizes[0]}
 
 
-@pytest.mark.deep(every=6)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", CLASSICS)
 def test_single_steps(name: str) -> None:
     knl = kernel(name)

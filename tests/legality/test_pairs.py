@@ -49,7 +49,7 @@ def test_illegal(name: str) -> None:
         require_smallest([*kernels, forced], error.witness, twins.reach)
 
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", [*TWINS, *STORED, *UNDECIDED])
 def test_legal(name: str) -> None:
     twins = {**TWINS, **STORED, **UNDECIDED}[name]
@@ -81,6 +81,7 @@ def test_illegal_storage(name: str) -> None:
     assert found
 
 
+@pytest.mark.deep
 def test_refusals_read_well(golden: GoldenFiles) -> None:
     """One line each: the step, and its smallest witness."""
     golden.check("refusals.txt", "\n".join(f"{name}: {refusal(twins)[1].witness}" for name, twins in TWINS.items()))
@@ -98,6 +99,7 @@ def test_undecided(name: str) -> None:
     assert assumed.obligations
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("name", LOWERED)
 def test_illegal_when_lowered(name: str) -> None:
     twins = LOWERED[name]
@@ -114,6 +116,7 @@ def test_illegal_when_lowered(name: str) -> None:
     assert_same(twins.legal.kernel(), steps_of(twins.legal.kernel(), twins.steps)[-1])
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("name", BOUNDS)
 def test_out_of_bounds(name: str) -> None:
     """Refused with the smallest sizes, and at these the first instance of the statement."""

@@ -37,7 +37,7 @@ def require_right(name: str, mapping: str, *, fixed: bool = False) -> None:
             np.testing.assert_allclose(arrays[a], want, rtol=1e-9, atol=1e-9, err_msg=f"{a} with {sizes}")
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep
 @pytest.mark.parametrize("fixed", [False, True], ids=["symbolic sizes", "constant sizes"])
 @pytest.mark.parametrize(("name", "mapping"), TILED)
 def test_time_tiling(name: str, mapping: str, fixed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_time_tiling(name: str, mapping: str, fixed: bool, monkeypatch: pytest.M
     require_right(name, mapping, fixed=fixed)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "mapping"), TILED)
 def test_without_an_answer_to_optional_questions(name: str, mapping: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What isl would make nicer stays as it is: the text is longer, and as right."""
@@ -53,6 +53,7 @@ def test_without_an_answer_to_optional_questions(name: str, mapping: str, monkey
     require_right(name, mapping)
 
 
+@pytest.mark.deep(every=9)
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BUDGET", OPERATIONS)

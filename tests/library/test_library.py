@@ -134,7 +134,7 @@ READY = (
 each = pytest.mark.parametrize("ready", READY, ids=lambda r: r.name)
 
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep
 @each
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=lambda t: t.__name__)
 def test_agrees_with_numpy(ready: Ready, dtype: Any) -> None:
@@ -148,7 +148,7 @@ def test_agrees_with_numpy(ready: Ready, dtype: Any) -> None:
         np.testing.assert_allclose(result, expected, rtol=0, atol=64*np.finfo(dtype).eps*scale)
 
 
-@pytest.mark.deep(every=4)
+@pytest.mark.deep(every=26)
 @each
 def test_is_proven_as_a_whole(ready: Ready) -> None:
     knl = ready.kernel(F32, ready.sizes[-1])
@@ -157,7 +157,7 @@ def test_is_proven_as_a_whole(ready: Ready) -> None:
     assert len(knl.history) <= 15
 
 
-@pytest.mark.deep(every=6)
+@pytest.mark.deep
 @each
 def test_keeps_its_data_in_registers(ready: Ready) -> None:
     code = lk.generate_code(ready.kernel(F32, ready.sizes[-1]), target="cuda")
@@ -168,7 +168,7 @@ def test_keeps_its_data_in_registers(ready: Ready) -> None:
         assert (kernel.spill_stores, kernel.stack) == (0, 0)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("pieces", [False, True])
 @pytest.mark.parametrize("lanes", [1, 4, 32])
 def test_rows_of_a_sparse_matrix(lanes: int, pieces: bool) -> None:
@@ -213,6 +213,7 @@ def test_what_are_no_beginnings_of_rows(rowptr: Any, message: str) -> None:
             lk.library.csr_pieces([0, 1], **bad)
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize(("row_length", "lanes", "items"), [
     (None, 8, 4), (0.5, 1, 2), (5, 1, 8), (8, 4, 2), (31, 16, 2), (32, 16, 2), (1e6, 32, 8)])
 def test_lanes_follow_from_the_length_of_rows(row_length: float | None, lanes: int, items: int) -> None:
@@ -243,6 +244,7 @@ def test_counts_of_integers(dtype: Any, bins: int, options: dict[str, int]) -> N
     assert max(kernel.spill_stores for kernel in compile_cuda(source).kernels.values()) == 0
 
 
+@pytest.mark.deep
 def test_a_histogram_loads_vectors_to_the_end() -> None:
     """And neighbours update neighbouring bins."""
     source = lk.generate_code(lk.library.histogram()).source
@@ -258,6 +260,7 @@ def test_histograms_that_cannot_be() -> None:
             lk.library.histogram(**wrong)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("make", [
     lambda: L.nbody(bodies=3, warps=2, unroll=1), lambda: L.nbody(bodies=4, warps=1, unroll=3),
     lambda: L.nbody_direct(threads=64, bodies=3, lanes=16, unroll=2, tile=64, parts=3)])
@@ -277,6 +280,7 @@ def test_bodies_that_cannot_be(make: Callable[[], lk.LoopKernel]) -> None:
         make()
 
 
+@pytest.mark.deep
 def test_one_root_serves_two_bodies() -> None:
     """In the loop over those behind the tile nothing is asked, and what the pairs add comes together in registers."""
     source = lk.generate_code(L.nbody()).source
@@ -288,6 +292,7 @@ def test_one_root_serves_two_bodies() -> None:
     assert "atomicAdd" not in lk.generate_code(L.nbody_direct()).source         # one order, the same bits
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sweeps", [1, 2, 3])
 def test_sweeps_at_once_are_single_sweeps_to_the_last_bit(sweeps: int) -> None:
     compiled = lk.compile(lk.library.jacobi(sweeps=sweeps, rows=4, threads=(16, 4)), target="c")
@@ -312,6 +317,7 @@ def test_a_length_of_rows_may_be_any() -> None:
         lk.library.softmax(columns=0)
 
 
+@pytest.mark.deep(every=10)
 @pytest.mark.parametrize(("columns", "block"), [
     (7, (2, 64, 1)), (16, (4, 32, 1)), (44, (8, 16, 1)), (64, (16, 8, 1)), (101, (16, 8, 1)), (256, (32, 4, 1)),
     (300, (32, 4, 1)), (512, (64, 1, 1)), (2048, (256, 1, 1)), (4097, (128, 1, 1))])
@@ -328,7 +334,7 @@ def test_a_row_of_another_length_is_refused() -> None:
             lk.library.softmax(columns=7)(x=np.zeros((2, length), F32))
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize(("dtype", "columns", "back"), [
     (F32, 4097, "- i % 32"), (F32, 2050, "- 2*i % 32"), (F32, 1001, "- i % 4"), (np.float64, 1001, "- 9*i % 16"),
     (np.float16, 4100, "- 4*i % 64"), (F32, 4100, "- 4*(i % 8)"), (F32, 1024, None)])
@@ -342,7 +348,7 @@ def test_threads_begin_where_a_line_of_the_cache_does(dtype: Any, columns: int, 
     np.testing.assert_allclose(lk.compile(knl, target="c")(x=x).y, _softmax({"x": x.astype(np.float64)}), rtol=rtol)
 
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep(every=19)
 @pytest.mark.parametrize("dtype", [F32, np.float64, np.float16, np.int32])
 @pytest.mark.parametrize("columns", [7, 101, 1000, 1030, 1163])
 def test_rows_of_any_length_are_scanned_in_vectors(dtype: Any, columns: int) -> None:
@@ -355,6 +361,7 @@ def test_rows_of_any_length_are_scanned_in_vectors(dtype: Any, columns: int) -> 
     np.testing.assert_array_equal(lk.compile(knl, target="c")(x=x).y, x.cumsum(axis=1))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("make", "dtype", "columns"), [
     (L.softmax, np.float64, 100), (L.layer_norm, F32, 777), (L.layer_norm, F32, 4097), (L.layer_norm, F32, 5000),
     (L.softmax, F32, 12211), (L.layer_norm, F32, 12211)])
@@ -368,7 +375,7 @@ def test_a_dtype_that_kernels_do_not_have() -> None:
         lk.library.copy("float7")
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize("tile", [(32, 32, 4), (64, 128, 16), (64, 64, 3)], ids=str)
 @pytest.mark.parametrize("rows", [70, 300])
 def test_tiles_of_a_product_are_parameters(tile: tuple[int, int, int], rows: int) -> None:
@@ -429,6 +436,7 @@ def test_pieces_of_rows_begin_with_sectors_of_memory(dtype: Any, sector: int) ->
         assert "if (" not in loads
 
 
+@pytest.mark.deep
 def test_the_tile_of_a_transposition_is_a_parameter() -> None:
     a = np.arange(70*45, dtype=np.float64).reshape(70, 45)
     for tile, shared in ((32, "double a_fetch[32][33];"), ((64, 16), "double a_fetch[64][17];")):
@@ -437,6 +445,7 @@ def test_the_tile_of_a_transposition_is_a_parameter() -> None:
         np.testing.assert_array_equal(knl(a=a).b, a.T)
 
 
+@pytest.mark.deep
 def test_products_of_a_matmul_stand_once_and_have_no_condition() -> None:
     text = str(lk.generate_code(L.matmul(), target="cuda"))
     sums = text.split("acc_k[i_reg][i_item][j_reg][j_item] +=")

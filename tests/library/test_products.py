@@ -25,7 +25,7 @@ def _product(knl: lk.LoopKernel, n: int, m: int, k: int) -> float:
     return float(abs(lk.compile(knl, target="c")(a=a, b=b).c - a.astype(float) @ b.astype(float)).max())
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("shape", [(130, 136, 100), (67, 130, 38), (129, 61, 255), (1, 1, 700)], ids=str)
 def test_a_product_of_a_known_shape(shape: tuple[int, int, int]) -> None:
     """Rows of a and b are loaded in vectors as far as they divide them, with parts of the sums where tiles are few."""
@@ -41,6 +41,7 @@ def test_a_product_of_a_known_shape(shape: tuple[int, int, int]) -> None:
     assert max(kernel.spill_stores for kernel in compile_cuda(source).kernels.values()) == 0
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("options", [{}, {"tile": (32, 64, 8), "warp": (32, 32)}, {"shape": (70, 68, 96)}], ids=str)
 def test_parts_of_sums_are_added_up(options: dict[str, object]) -> None:
     knl = lk.library.matmul(depth=32, **options)
@@ -92,7 +93,7 @@ def test_what_is_no_shape(shape: tuple[int, int, int]) -> None:
             lk.library.matmul(**options)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("size", [3, 10, 33])
 def test_many_products_of_any_size(size: int, asynchronous: bool) -> None:

@@ -83,6 +83,7 @@ def run(knl: lk.LoopKernel, **arrays: np.ndarray) -> np.ndarray:
 
 # {{{ assumed: the two never meet
 
+@pytest.mark.deep(every=10)
 @pytest.mark.parametrize("step", [
     lambda knl: lk.tag_inames(knl, "i:l.0, j:l.0", assume=WHY),
     lambda knl: lk.tag_inames(knl, "i:g.0, j:g.0", assume=WHY),
@@ -96,6 +97,7 @@ def test_a_permutation(step: Callable[[lk.LoopKernel], lk.LoopKernel], blocks: i
     assert (y[idx] == x).all()
 
 
+@pytest.mark.deep
 def test_a_block_that_keeps_to_itself_has_an_array_of_its_own() -> None:
     """The two loops in one loop of blocks: of other blocks nobody reads, says the caller."""
     knl = lk.make_kernel("{[b, i, j]: 0<=b<4 and 0<=i,j<8}", """

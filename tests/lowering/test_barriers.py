@@ -49,6 +49,7 @@ def test_unmapped_kernels_take_none() -> None:
     assert reasons(exchange()) == []
 
 
+@pytest.mark.deep
 def test_a_chain_takes_one_between_two_stages() -> None:
     knl = lk.tag_inames(chain(), "b:g.0, i:l.0, j:l.0, k:l.0")
     assert placed(knl) == [text("""
@@ -75,6 +76,7 @@ def two_values(subscript: str) -> lk.LoopKernel:
         """, x=F32)
 
 
+@pytest.mark.deep
 def test_two_values_share_a_barrier() -> None:
     plain = two_values("63-j")
     knl = lk.tag_inames(plain, "i:l.0, j:l.0")
@@ -95,6 +97,7 @@ def test_arguments_take_barriers_like_shared_memory() -> None:
     assert_same(plain, knl, T=5)
 
 
+@pytest.mark.deep
 def test_a_dependence_across_blocks_ends_the_launch() -> None:
     knl = lk.split_iname(across_blocks(), "i", 8, outer_tag="g.0", inner_tag="l.0")
     knl = lk.split_iname(knl, "j", 8, outer_tag="g.0", inner_tag="l.0")
@@ -114,6 +117,7 @@ def test_one_block_of_the_same_needs_no_second_launch() -> None:
     assert_same(plain, knl)
 
 
+@pytest.mark.deep
 def test_three_stages_across_blocks_are_three_launches() -> None:
     plain = make("{[i,j,k]: 0<=i,j,k<n}", """
         for i
@@ -131,6 +135,7 @@ def test_three_stages_across_blocks_are_three_launches() -> None:
     assert_same(plain, knl, n=9)
 
 
+@pytest.mark.deep
 def test_independent_stages_share_a_launch() -> None:
     plain = make("{[i,j]: 0<=i,j<n}", "for i\n y[i] = 2*x[i] {id=a}\nend\nfor j\n z[j] = 3*x[n-1-j] {id=b}\nend", x=F32)
     knl = lk.tag_inames(plain, "i:g.0, j:g.0")
@@ -138,6 +143,7 @@ def test_independent_stages_share_a_launch() -> None:
     assert_same(plain, knl, n=5)
 
 
+@pytest.mark.deep
 def test_a_reduction_by_warps_takes_one() -> None:
     """Between the warps' results and those who read them; the lanes of a warp need none."""
     plain = lk.fix_parameters(rows(), m=128)
@@ -161,6 +167,7 @@ def test_a_reduction_by_warps_takes_one() -> None:
     assert_same(plain, knl, n=3)
 
 
+@pytest.mark.deep
 def test_reductions_by_warps_in_a_loop_wait_for_those_who_read_the_last_one() -> None:
     plain = lk.fix_parameters(rows(), m=128)
     knl = lk.tag_inames(plain, "k:l.0")
@@ -171,6 +178,7 @@ def test_reductions_by_warps_in_a_loop_wait_for_those_who_read_the_last_one() ->
     assert_same(plain, knl, n=3)
 
 
+@pytest.mark.deep
 def test_a_tree_reduction_takes_one_a_step_where_threads_meet() -> None:
     """Some threads of the block have no part in it."""
     plain = lk.fix_parameters(make("{[i,k,j]: 0<=i<n and 0<=k<m and 0<=j<160}", """
@@ -206,6 +214,7 @@ def test_a_tree_reduction_takes_one_a_step_where_threads_meet() -> None:
 
 # {{{ warps
 
+@pytest.mark.deep
 def test_what_stays_in_a_warp_takes_a_barrier_of_the_warp() -> None:
     for threads, title in ((32, "warp barrier"), (64, "barrier")):
         plain = turned(threads)
@@ -227,6 +236,7 @@ def turned(length: int) -> lk.LoopKernel:
         """, x=F32)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("subscript", "title"), [
     ("32*(j // 32) + 31 - j % 32", "warp barrier"), ("16*(j // 16) + (j + 1) % 16", "warp barrier"),
     ("(j + 32) % 128", "barrier"), ("48*(j // 48) + 1", "barrier"), ("64*(j // 64) + (j + 1) % 64", "barrier")])
@@ -246,6 +256,7 @@ def test_warps_of_a_long_block(subscript: str, title: str) -> None:
     assert_same(plain, knl, n=2)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("tags", "title"), [
     ("p:l.0, i:l.1, j:l.1", "barrier"), ("p:l.1, i:l.0, j:l.0", "warp barrier")])
 def test_rows_of_a_block_lie_along_the_first_axis(tags: str, title: str) -> None:
@@ -293,6 +304,7 @@ def test_a_barrier_names_each_dependence_once() -> None:
     assert len(listed) == len(set(listed))
 
 
+@pytest.mark.deep
 def test_a_thread_dependent_domain_does_not_reach_the_barrier() -> None:
     plain = make("{[b,i,j]: 0<=b<n and 0<=i<16 and 0<=j<16 and i<=b and j<=b}", """
         for b
@@ -310,7 +322,7 @@ def test_a_thread_dependent_domain_does_not_reach_the_barrier() -> None:
     assert_uniform(knl)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_barriers_are_met_by_all_threads(case: Case) -> None:
     """No loop or condition around a barrier mentions a thread, and no region holds one."""
@@ -350,6 +362,7 @@ def test_every_loop_program_has_as_many_barriers_as_were_placed_in_each_version(
     assert sum(isinstance(node, Sync) for node in nodes(knl)) == 1
 
 
+@pytest.mark.deep
 def test_a_barrier_at_the_end_of_an_inner_loop_serves_that_loop_only() -> None:
     """Its last iteration goes without it: what the next iteration of ``c`` overwrites needs a barrier of its own."""
     plain = make("{[i,c,d]: 0<=i<n and 0<=c<m and 0<=d<l}", "r[i] = sum([c,d], v[i,c,d]*w[c,d])", v=F32, w=F32)
@@ -389,6 +402,7 @@ def test_a_barrier_behind_a_loop_is_not_the_one_that_its_last_iteration_goes_wit
         assert report(knl, less)["races"].verdict is lk.Verdict.REFUTED
 
 
+@pytest.mark.deep
 def test_a_barrier_in_a_loop_between_two_statements_serves_them_if_it_is_sure_to_run() -> None:
     """So it does where the loop has an iteration whenever the two statements have instances."""
     def program(assumptions: str) -> lk.LoopKernel:
@@ -416,6 +430,7 @@ def test_a_box_spread_over_no_axis_is_read_by_the_thread_that_wrote_it() -> None
     assert lk.verify(knl, full=True).ok
 
 
+@pytest.mark.deep
 def test_a_barrier_within_the_iterations_between_serves_two_that_a_loop_carries() -> None:
     """Odd ``i`` only: of three unrolled iterations the outer two touch the same cells, and the middle one waits too."""
     plain = make("{[i,j]: 0<=i<9 and i mod 2 = 1 and 0<=j<m}", "c[i,j] = x[i]*z[j]", x=F32, z=F32)

@@ -51,7 +51,7 @@ def cells(knl: lk.LoopKernel, n: int, m: int, **arrays: np.ndarray) -> dict[str,
     return execute(lowered, arrays, {"n": n, "m": m}, random.Random(n))
 
 
-@pytest.mark.deep(every=7)
+@pytest.mark.deep
 @pytest.mark.parametrize("mapping", MAPPINGS)
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_exactly_the_points_run(domain: str, mapping: str) -> None:
@@ -65,7 +65,7 @@ def test_exactly_the_points_run(domain: str, mapping: str) -> None:
         np.testing.assert_array_equal(y, want, err_msg=f"n={n}, m={m}\n{lk.lower(knl)}")
 
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep
 @pytest.mark.parametrize("first", DOMAINS)
 @pytest.mark.parametrize("second", ["0<=i<n", "1<=i<n-1", "0<=i<n and 2*i<=n"])
 def test_two_statements_on_one_axis(first: str, second: str) -> None:

@@ -31,7 +31,7 @@ def mapped(plain: lk.LoopKernel, shape: tuple[int, ...], threads: tuple[int, ...
     return lk.add_prefetch(knl, "x", list("ijk"[:len(shape)]))
 
 
-@pytest.mark.deep(every=5)
+@pytest.mark.deep
 @pytest.mark.parametrize("threads", THREADS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_element_is_fetched(shape: tuple[int, ...], threads: tuple[int, ...]) -> None:
@@ -71,6 +71,7 @@ def test_without_threads_the_box_is_loops() -> None:
     assert_same(plain, knl, n=3)
 
 
+@pytest.mark.deep
 def test_l_auto_on_an_ordinary_statement() -> None:
     plain = make("{[b,i,j,p]: 0<=b<n and 0<=i<5 and 0<=j<7 and 0<=p<4}", """
         for b
@@ -86,6 +87,7 @@ def test_l_auto_on_an_ordinary_statement() -> None:
     assert_same(plain, knl, n=3)
 
 
+@pytest.mark.deep
 def test_a_ragged_box_is_guarded_element_by_element() -> None:
     plain = make("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, x[k]*a[i,k])", a=F32, x=F32)
     knl = lk.split_iname(plain, "i", 8, outer_tag="g.0", inner_tag="l.0")
@@ -94,6 +96,7 @@ def test_a_ragged_box_is_guarded_element_by_element() -> None:
         assert_same(plain, knl, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_neighbouring_threads_read_neighbouring_addresses_of_a_copy_that_is_transposed() -> None:
     plain = make("{[b,i,j,p,q]: 0<=b<n and 0<=i<18 and 0<=j<12 and 0<=p<16 and 0<=q<4}",
                  "f(s, r) := x[b, r, s]\ny[b,i,j,p,q] = f(11-j, 17-i)", x=F32)
@@ -104,6 +107,7 @@ def test_neighbouring_threads_read_neighbouring_addresses_of_a_copy_that_is_tran
     assert_same(plain, knl, n=2)
 
 
+@pytest.mark.deep
 def test_loads_that_disagree_leave_the_box_as_it_is() -> None:
     plain = make("{[b,i,j,p]: 0<=b<n and 0<=i<18 and 0<=j<12 and 0<=p<16}",
                  "f(s, r) := x[b, r, s] + z[b, s, r]\ny[b,i,j,p] = f(j, i)", x=F32, z=F32)
@@ -113,6 +117,7 @@ def test_loads_that_disagree_leave_the_box_as_it_is() -> None:
     assert_same(plain, knl, n=2)
 
 
+@pytest.mark.deep
 def test_neighbours_take_the_shortest_steps() -> None:
     """With vectors no iname steps by one element."""
     plain = make("{[b,i,k]: 0<=b<n and 0<=i,k<16}", "y[b,i,k] = x[b,i,15-k]", x=F32)

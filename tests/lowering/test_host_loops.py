@@ -20,12 +20,13 @@ from tests.transform.same import assert_same
 each = pytest.mark.parametrize("name", HOSTED)
 
 
+@pytest.mark.deep(every=13)
 @each
 def test_schedule(name: str) -> None:
     assert str(lk.lower(HOSTED[name].mapped(), stop="schedule")) == HOSTED[name].schedule
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep
 @each
 def test_computes_the_same(name: str) -> None:
     knl = HOSTED[name].mapped()
@@ -33,6 +34,7 @@ def test_computes_the_same(name: str) -> None:
         assert_same(HOSTED[name].kernel(), knl, **sizes)
 
 
+@pytest.mark.deep(every=13)
 @each
 def test_has_no_race(name: str) -> None:
     """Thread by thread, on a machine that knows who touched what."""
@@ -49,6 +51,7 @@ def assert_same_arrays(first: dict[str, np.ndarray], second: dict[str, np.ndarra
         np.testing.assert_array_equal(second[x], values, err_msg=x)
 
 
+@pytest.mark.deep(every=13)
 @each
 def test_each_function_stands_once_in_the_text(name: str) -> None:
     for target in ("cuda", "c"):
@@ -150,6 +153,7 @@ def test_what_stays_in_a_block_stays_in_one_launch() -> None:
     assert str(lk.lower(knl, stop="schedule")) == "launch 0:\n  for t\n    compute\n    copy"
 
 
+@pytest.mark.deep
 def test_only_the_loop_that_carries_it_and_those_around() -> None:
     """The inner loop's order is kept by each thread."""
     knl = make("{[t,i,s]: 0<=t<T and 0<=i<n and 1<=s<S}", "a[t+1,i,s] = a[t,n-1-i,s] + a[t+1,i,s-1]", a=F32)

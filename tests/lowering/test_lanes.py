@@ -67,6 +67,7 @@ def test_what_is_loaded_whole(knl: lk.LoopKernel, cut: bool) -> None:
     assert (code.source.count("*reinterpret_cast<float4 *>(&out[") == 2) == cut, code.source
 
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize(("m", "length", "threads"), [(25, 4, 2), (29, 4, 2), (30, 4, 2), (27, 4, 2), (21, 2, 4)])
 def test_conditions_say_in_which_iterations_they_may_fail(m: int, length: int, threads: int) -> None:
     """A compiler that unrolls the loop has to ask about the first and the last vector of a row only."""
@@ -82,6 +83,7 @@ def test_conditions_say_in_which_iterations_they_may_fail(m: int, length: int, t
         np.testing.assert_array_equal(found, 2*a)
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize(("m", "length"), [(4, 8), (5, 4), (7, 4), (9, 2), (11, 8), (13, 4), (14, 4), (2, 4)])
 def test_vectors_where_rows_begin_anywhere(m: int, length: int) -> None:
     """They are aligned, and nothing outside of the array is read, of arrays with any number of rows."""
@@ -96,6 +98,7 @@ def test_vectors_where_rows_begin_anywhere(m: int, length: int) -> None:
         np.testing.assert_array_equal(found, 2*a)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("k", "m"), [(3, 7), (2, 9)])
 def test_rows_of_planes_begin_anywhere_too(k: int, m: int) -> None:
     """All rows before count, and only the last row of the last plane has nothing behind it."""
@@ -113,6 +116,7 @@ def test_rows_of_planes_begin_anywhere_too(k: int, m: int) -> None:
         np.testing.assert_array_equal(found, 2*a)
 
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize(("knl", "vectors"), [
     (anywhere(None, 4, 1, assumptions="m % 4 = 1 and m >= 5"), True),
     (anywhere(None, 4, 1, assumptions="m % 4 = 1 and m >= 1"), False),      # three elements may be three rows
@@ -125,6 +129,7 @@ def test_what_is_aligned_counted_through_all_rows(knl: lk.LoopKernel, vectors: b
     assert not list(findings(low))
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("row", "served"), [(13, True), (14, False), (17, False)])
 def test_a_call_with_gaps_between_rows_has_no_vectors(row: int, served: bool) -> None:
     """Though rows of 17 would begin as those of 13 do: what is between them need not belong to the array."""
@@ -133,6 +138,7 @@ def test_a_call_with_gaps_between_rows_has_no_vectors(row: int, served: bool) ->
     assert serves(assumed, {"a": strided, "out": replace(strided, strides=(52, 4))}, {"n": 5}) == served
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("m", "rows", "beside"), [
     (13, 2, 1), (15, 2, 1), (61, 2, 1), (59, 2, 1), (14, 2, 2), (13, 1, 1), (12, 2, 0), (23, 4, 1), (9, 3, 1)])
 def test_rows_above_and_below_come_from_vectors_beside_what_is_read(m: int, rows: int, beside: int) -> None:
@@ -150,6 +156,7 @@ def test_rows_above_and_below_come_from_vectors_beside_what_is_read(m: int, rows
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize(("text", "rows"), [
     ("a[i, j-1] + 2*a[i, j]", (0, 0)),
     ("2*a[i, j] + a[i, j+1] + 3*a[i, j-1]", (0, 0)),

@@ -39,6 +39,7 @@ def test_whole_tiles_have_a_version_without_guards() -> None:
     assert not any(isinstance(node, If) for node in versions[0].then.children)
 
 
+@pytest.mark.deep
 def test_no_version_where_it_is_switched_off() -> None:
     knl = lk.set_options(mapped(scale()), full_tiles=False)
     assert not any(isinstance(node, If) and node.comment == FULL for node in nodes(knl))
@@ -67,6 +68,7 @@ def values_of_whole_tiles(expression: str, dtype: type = F32) -> list[Expression
     return [node.value for node in nodes_in(whole.then) if isinstance(node, Assign)]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("expression", [
     "if(0<i and i<n-1 and 0<j and j<m-1, x[i-1,j] + x[i,j+1], x[i,j])", "if(i == n-1 or i < 5, x[i,j], 2*x[i,j])",
     "if(i<5, x[i,j], if(j<m-2, x[i,j+2], 3*x[i,j]))"])
@@ -75,6 +77,7 @@ def test_whole_tiles_ask_nothing_at_borders(expression: str) -> None:
     assert "if" not in str(value).lower()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("expression", [
     "if(i < j, x[i,j], 2*x[i,j])", "if(i % 2 == 0, x[i,j], 2*x[i,j])", "if(x[i,j] > 0, x[i,j], 2*x[i,j])",
     "if(j < m-1, i, x[i,j])/3", "if(0 < j and j < 3, x[i,j], 2*x[i,j]) + if(j % 3 == 1, x[i,j], 1)"])
@@ -100,6 +103,7 @@ def test_whole_tiles_have_no_ends_of_rows() -> None:
     assert statements_of_whole_tiles(plain, knl) == {"insn"}
 
 
+@pytest.mark.deep
 def test_borders_in_a_loop_over_tiles() -> None:
     """The main loop and its remainder each ask what has two answers there."""
     plain = make("{[i,k]: 0<=i<n and 0<=k<m}",
@@ -110,11 +114,13 @@ def test_borders_in_a_loop_over_tiles() -> None:
     assert validate(lowered(knl)) == ()
 
 
+@pytest.mark.deep
 def test_what_one_block_runs_stays_where_its_tile_is_whole() -> None:
     plain = make("{[i,j]: 0<=i<n and 0<=j<m}", "s[i] = 3*x[i,0]\ny[i,j] = x[i,j]", x=F32)
     assert len(statements_of_whole_tiles(plain, mapped(plain))) == 2
 
 
+@pytest.mark.deep
 def test_the_main_loop_over_tiles_has_no_guards_and_the_remainder_stands_behind_it() -> None:
     plain = make("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, x[k]*a[i,k])", a=F32, x=F32)
     knl = lk.split_iname(plain, "i", 8, outer_tag="g.0", inner_tag="l.0")
@@ -132,7 +138,7 @@ def test_the_main_loop_over_tiles_has_no_guards_and_the_remainder_stands_behind_
 
 # {{{ unrolled loops
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=38)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_unrolled_loops_have_constant_bounds(case: Case) -> None:
     for node in nodes(case.make()):
@@ -141,6 +147,7 @@ def test_unrolled_loops_have_constant_bounds(case: Case) -> None:
             assert isinstance(node.stop, int)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("tag", ["unr", "ilp"])
 def test_a_ragged_domain_becomes_a_guard_inside(tag: str) -> None:
     plain = make("{[i]: 0<=i<n}", "<> t = 2*x[i]\ny[i] = t", x=F32)
@@ -177,12 +184,14 @@ def test_two_inames_on_one_thread_axis() -> None:
     assert_same(plain, knl)
 
 
+@pytest.mark.deep
 def test_two_inames_on_one_block_axis() -> None:
     knl = lk.tag_inames(scale(), "i:g.0, j:g.0")
     assert_same(scale(), knl, n=5, m=7)
     assert_same(scale(), knl, n=1, m=1)
 
 
+@pytest.mark.deep
 def test_two_inames_on_both_axes_with_offsets() -> None:
     plain = make("{[i,j]: 2<=i<n and -3<=j<m}", "y[i,j+3] = 2*x[i,j+3]", x=F32)
     knl = lk.split_iname(lk.split_iname(plain, "i", 3), "j", 4)
@@ -191,6 +200,7 @@ def test_two_inames_on_both_axes_with_offsets() -> None:
         assert_same(plain, knl, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_an_axis_starts_at_the_iname_s_minimum() -> None:
     plain = make("{[i,j]: 2<=i<n and 3<=j<11}", "y[i,j] = 2*x[i,j]", x=F32)
     knl = lk.tag_inames(plain, "i:g.0, j:l.0")
@@ -199,6 +209,7 @@ def test_an_axis_starts_at_the_iname_s_minimum() -> None:
         assert_same(plain, knl, n=n)
 
 
+@pytest.mark.deep
 def test_an_iname_bounded_by_another_takes_the_largest_extent() -> None:
     plain = make("{[i,j]: 0<=i<n and i<=j<i+4}", "y[i,j-i] = 2*x[j]", x=F32)
     knl = lk.split_iname(lk.split_iname(plain, "i", 4, outer_tag="g.1", inner_tag="l.1"), "j", 4, outer_tag="g.0",
@@ -207,6 +218,7 @@ def test_an_iname_bounded_by_another_takes_the_largest_extent() -> None:
         assert_same(plain, knl, n=n)
 
 
+@pytest.mark.deep
 def test_statements_of_different_extents_share_an_axis() -> None:
     plain = make("{[i,j]: 0<=i<n and 0<=j<m}", "for i\n y[i] = 2*x[i]\nend\nfor j\n z[j] = 3*w[j]\nend", x=F32, w=F32)
     knl = lk.split_iname(plain, "i", 8, outer_tag="g.0", inner_tag="l.0")
@@ -216,6 +228,7 @@ def test_statements_of_different_extents_share_an_axis() -> None:
         assert_same(plain, knl, n=n, m=m)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("domain", [
     "{[i]: 0<=i<n and exists k: i=3*k+1}", "{[i]: 0<=i<n and (i<3 or i>=6)}", "{[i]: 0<=i<n; [i]: 2*n<=i<3*n}"])
 def test_holes_in_a_domain_stay_holes(domain: str) -> None:
@@ -225,6 +238,7 @@ def test_holes_in_a_domain_stay_holes(domain: str) -> None:
             assert_same(plain, knl, n=n)
 
 
+@pytest.mark.deep
 def test_a_statement_outside_the_axes_runs_once() -> None:
     for knl in (lk.split_iname(lk.tag_inames(outside_axes(), "i:g.0"), "j", 8, inner_tag="l.0"),
                 lk.split_iname(outside_axes(), "j", 8, outer_tag="g.0", inner_tag="l.0")):
@@ -235,6 +249,7 @@ def test_a_statement_outside_the_axes_runs_once() -> None:
             assert_same(outside_axes(), knl, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_an_update_outside_the_threads_happens_once() -> None:
     plain = make("{[i,j]: 0<=i<n and 0<=j<16}", "for i\n z[i] = z[i] + c[i]\n for j\n y[i,j] = 2*x[i,j]\n end\nend",
                  z=F32, c=F32, x=F32)
@@ -242,6 +257,7 @@ def test_an_update_outside_the_threads_happens_once() -> None:
     assert_same(plain, lk.tag_inames(plain, "j:l.0"), n=4)
 
 
+@pytest.mark.deep
 def test_empty_grids_are_launched_for_nothing() -> None:
     for n, m in ((0, 5), (5, 0), (0, 0)):
         assert_same(scale(), mapped(scale()), n=n, m=m)

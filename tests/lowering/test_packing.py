@@ -9,6 +9,7 @@ from tests.target.text import lines_with
 from tests.transform.same import assert_same
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("axes", ["i_warp, j_warp, i_lane, j_lane", "j_lane, i_lane, j_warp, i_warp"])
 def test_inames_of_an_axis_are_packed_as_their_loops_nest(axes: str) -> None:
     plain = make("{[i,j]: 0<=i<n and 0<=j<16}", "y[i,j] = x[j,i] {id=first}\nz[i,j] = 2*y[i,j] {id=second}", x=F32)
@@ -27,6 +28,7 @@ def test_inames_of_an_axis_are_packed_as_their_loops_nest(axes: str) -> None:
         assert_same(plain, knl, n=n)
 
 
+@pytest.mark.deep
 def test_blocks_run_in_groups() -> None:
     """The axis of the grid has a part of constant extent inside one that depends on sizes."""
     plain = make("{[i,j]: 0<=i<n and 0<=j<m}", "y[i,j] = x[i,j] + i - j", x=F32)

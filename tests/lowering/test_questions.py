@@ -115,7 +115,7 @@ BUILDS: tuple[Build, ...] = (_chunks_filled, _last_row_filled, _triangular, _uni
                              _union_peeled, _triangle_chunked, _time_chunked)
 
 
-@pytest.mark.deep(every=4)
+@pytest.mark.deep
 @pytest.mark.parametrize("build", BUILDS)
 def test_deep_pipelines_ask_little(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BUDGET", FEW)
@@ -135,13 +135,14 @@ def test_loops_and_axes_that_are_wider_than_need_be_run_the_same(start: Build, b
         lk.check_equivalent(start(), knl, {x: v for x, v in sizes.items() if x in knl.value_params}, target="c")
 
 
+@pytest.mark.deep
 def test_what_must_be_passed_asks_for_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """An element that is read and written nowhere must be there, whatever the order of the others."""
     monkeypatch.setattr(dependences, "_value_flow", lambda *_: pytest.fail("all values are followed"))
     assert dependences.needed_inputs(_time_chunked()) == {"u"}
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=11)
 @pytest.mark.parametrize("build", BUILDS)
 def test_steps_keep_the_shapes_of_arguments(build: Build) -> None:
     """What the accesses of the transformed kernel need, where isl can still tell, is what the first kernel needed."""
@@ -155,6 +156,7 @@ def test_steps_keep_the_shapes_of_arguments(build: Build) -> None:
         assert known == list(array_shapes(fixed)[name])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("build", [_guarded_stencil, _last_row_filled])
 def test_storage_that_is_evidently_wrong_is_refused_anyway(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """An example is a short way to the answer that following all values gives."""

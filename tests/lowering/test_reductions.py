@@ -13,6 +13,7 @@ from tests.lowering.shown import placed, storages
 from tests.transform.same import assert_same
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("lanes", [1, 2, 3, 7, 32, 33, 48])
 def test_any_number_of_lanes(lanes: int) -> None:
     knl = lk.split_iname(lk.tag_inames(rows(), "i:g.0"), "k", lanes, inner_tag="l.0")
@@ -20,17 +21,20 @@ def test_any_number_of_lanes(lanes: int) -> None:
         assert_same(rows(), knl, n=3, m=m)
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("lanes", [1, 2, 7, 33])
 def test_in_a_sequential_loop(lanes: int) -> None:
     assert_same(rows(), lk.split_iname(rows(), "k", lanes, inner_tag="l.0"), n=5, m=40)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("lanes", [1, 2, 3, 7, 32, 33, 48])
 def test_lanes_of_a_fixed_length(lanes: int) -> None:
     plain = lk.fix_parameters(rows(), m=lanes)
     assert_same(plain, lk.tag_inames(plain, "i:g.0, k:l.0"), n=4)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("operation", "dtype"), [
     ("sum", np.float32), ("sum", np.int64), ("product", np.float64), ("min", np.float32), ("max", np.int32),
     ("max", np.float64), ("min", np.uint8), ("any", np.bool_), ("all", np.bool_), ("sum", np.complex64)])
@@ -41,6 +45,7 @@ def test_every_operation(operation: str, dtype: type) -> None:
         assert_same(plain, knl, n=3, m=m)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("tags", [("l.0", "l.1"), ("l.1", "l.0"), ("l.0", "l.0"), ("unr", "l.0"), ("l.0", "unr")])
 def test_two_inames(tags: tuple[str, str]) -> None:
     plain = make("{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}", "y[i] = sum([j,k], a[i,j,k])", a=F32)
@@ -50,6 +55,7 @@ def test_two_inames(tags: tuple[str, str]) -> None:
         assert_same(plain, lk.tag_inames(knl, "i:g.0"), n=2, **sizes)
 
 
+@pytest.mark.deep
 def test_a_row_of_threads_for_each_element() -> None:
     knl = lk.split_iname(rows(), "i", 4, outer_tag="g.0", inner_tag="l.1")
     knl = lk.split_iname(knl, "k", 8, inner_tag="l.0")
@@ -58,6 +64,7 @@ def test_a_row_of_threads_for_each_element() -> None:
         assert_same(rows(), knl, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_the_result_can_be_used_by_all_threads() -> None:
     plain = make("{[i,j,k]: 0<=i<n and 0<=j,k<m}", """
         for i
@@ -74,6 +81,7 @@ def test_the_result_can_be_used_by_all_threads() -> None:
         assert_same(plain, knl, n=3, m=m)
 
 
+@pytest.mark.deep
 def test_two_reductions_of_one_statement() -> None:
     plain = make("{[i,j,k]: 0<=i<n and 0<=j,k<m}", "y[i] = sum(k, a[i,k]) - 2*max(j, a[i,j])", a=F32)
     knl = lk.split_iname(lk.tag_inames(plain, "i:g.0"), "k", 8, inner_tag="l.0")
@@ -81,18 +89,21 @@ def test_two_reductions_of_one_statement() -> None:
     assert_same(plain, knl, n=3, m=19)
 
 
+@pytest.mark.deep
 def test_a_reduction_inside_a_reduction() -> None:
     plain = make("{[i,j,k]: 0<=i<n and 0<=j,k<m}", "y[i] = sum(j, b[i,j]*sum(k, a[j,k]))", a=F32, b=F32)
     for knl in (lk.split_iname(plain, "k", 4, inner_tag="l.0"), lk.split_iname(plain, "i", 4, inner_tag="l.0")):
         assert_same(plain, knl, n=3, m=7)
 
 
+@pytest.mark.deep
 def test_a_reduction_under_a_condition() -> None:
     plain = make("{[i,k]: 0<=i<n and 0<=k<m}", "if i % 2 == 0\n y[i] = sum(k, a[i,k])\nend", a=F32)
     knl = lk.split_iname(lk.tag_inames(plain, "i:g.0"), "k", 4, inner_tag="l.0")
     assert_same(plain, knl, n=6, m=9)
 
 
+@pytest.mark.deep
 def test_triangular_rows() -> None:
     plain = make("{[i,k]: 0<=i<n and 0<=k<=i}", "y[i] = sum(k, a[i,k])", a=F32)
     knl = lk.split_iname(lk.tag_inames(plain, "i:g.0"), "k", 4, inner_tag="l.0")
@@ -114,6 +125,7 @@ def test_the_order_of_the_parts_in_a_tree() -> None:
         "insn.k.init", "insn.k.update", "insn.k.store", "warp barrier", "insn.k.step0", "insn.k.step1", "insn"]
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("tags", ["k:l.0", "i:l.1, k:l.0"])
 def test_threads_have_no_part_in_an_accumulator_that_was_expanded(tags: str) -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i,k]: 0<=i<4 and 0<=k<32}", "y[i] = sum(k, a[i,k])"), {"a": np.float32})
@@ -126,6 +138,7 @@ def test_threads_have_no_part_in_an_accumulator_that_was_expanded(tags: str) -> 
     lk.check_equivalent(plain, lk.contract(knl, "acc_k", ["i"]), {}, target="c")
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("part", ["S.r.init", "S.r.update"])
 @pytest.mark.parametrize("change", [partial(lk.split_iname, split_iname="s", inner_length=4),
                                     partial(lk.chunk_iname, split_iname="s", num_chunks=4),

@@ -136,7 +136,7 @@ KERNELS: Mapping[str, tuple[Callable[[], lk.LoopKernel], Callable[[Arrays], Mapp
 CASES = [(name, i) for name, (_, _, tags) in KERNELS.items() for i in range(len(tags))]
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_ranges_that_differ_share_an_axis(name: str, number: int) -> None:
     make, expected, tags = KERNELS[name]
@@ -165,6 +165,7 @@ def test_cuda_text_compiles(name: str, number: int) -> None:
     compile_cuda(lk.generate_code(lk.tag_inames(make(), dict(tags[number])), target="cuda").source)
 
 
+@pytest.mark.deep
 def test_one_launch_takes_the_larger_extent() -> None:
     """Two statements that need nothing of each other."""
     plain = made(["{[i]: 0<=i<n}", "{[j]: 0<=j<m}"], """
@@ -184,7 +185,7 @@ def test_one_launch_takes_the_larger_extent() -> None:
         np.testing.assert_array_equal(z, np.arange(float(m)))
 
 
-@pytest.mark.deep(every=4)
+@pytest.mark.deep(every=9)
 @pytest.mark.parametrize("inner", ["0<=k<2", "0<=k<l", "m<=k<m+2"])
 @pytest.mark.parametrize(("outer", "length"), [("m<=i<=n", 2), ("m<=i<=n", 3), ("m-1<=i<n and i mod 2 = 0", 2)])
 def test_the_extent_counts_from_where_places_do(outer: str, inner: str, length: int) -> None:
@@ -214,6 +215,7 @@ def test_the_extent_counts_from_where_places_do(outer: str, inner: str, length: 
         np.testing.assert_array_equal(second, first)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("most", [2, 3, 5])
 def test_a_part_with_a_length_in_each_launch_only(most: int) -> None:
     """The host's loop over *j_inner* leaves few values to ``k_outer``, of which the whole kernel has as many as n."""

@@ -56,6 +56,7 @@ def note(knl: lk.LoopKernel) -> str:
     return line.split("// ")[1]
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize(("lanes", "how"), [
     (2, "by shuffles in the warp"), (7, "by shuffles in the warp"), (32, "by shuffles in the warp"),
     (33, "by shuffles in warps of 32"), (48, "by shuffles in warps of 32"), (1024, "by shuffles in warps of 32")])
@@ -63,7 +64,7 @@ def test_a_row_for_a_block(lanes: int, how: str) -> None:
     assert note(mapped(lanes)) == f"combined {how}"
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize(("rows_", "lanes", "how"), [
     (4, 8, "by shuffles in rows of 8"), (16, 2, "by shuffles in rows of 2"), (3, 32, "by shuffles in rows of 32"),
     (5, 16, "by shuffles in rows of 16"), (2, 64, "by shuffles in warps of 32"), (3, 96, "by shuffles in warps of 32"),
@@ -77,6 +78,7 @@ def test_several_rows_a_block(rows_: int, lanes: int, how: str) -> None:
         assert_same(rows(), knl, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_rows_along_the_fastest_axis() -> None:
     """Lanes that are not neighbours are no lanes of one warp."""
     knl = lk.split_iname(rows(), "i", 4, outer_tag="g.0", inner_tag="l.0")
@@ -85,7 +87,7 @@ def test_rows_along_the_fastest_axis() -> None:
     assert_same(rows(), knl, n=7, m=21)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("tags", [("l.0", "l.1"), ("l.1", "l.0"), ("l.0", "l.0")])
 @pytest.mark.parametrize("lengths", [(4, 2), (5, 3), (16, 6), (4, 16)])
 def test_lanes_on_two_axes(tags: tuple[str, str], lengths: tuple[int, int]) -> None:
@@ -114,6 +116,7 @@ def test_threads_that_have_no_part(tag: str, length: int, how: str) -> None:
     assert_same(plain, knl, n=2, m=70)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("lanes", "how"), [(32, "by shuffles in rows of 32"), (64, "by shuffles in warps of 32"), (
     16, "as a tree: the block has other threads too")])
 def test_warps_that_have_no_part(lanes: int, how: str) -> None:
@@ -130,6 +133,7 @@ def test_warps_that_have_no_part(lanes: int, how: str) -> None:
     assert_same(plain, knl, n=2)
 
 
+@pytest.mark.deep
 def test_threads_of_another_launch_do_not_count() -> None:
     """Blocks of other shapes before and behind: those between which a launch must end are others."""
     plain = make("{[i,k,j,l,b]: 0<=i,j,b<n and 0<=k,l<m}", """
@@ -151,6 +155,7 @@ def test_threads_of_another_launch_do_not_count() -> None:
     assert "as a tree" in lk.generate_code(together).source
 
 
+@pytest.mark.deep
 def test_registers_hold_what_lanes_combine() -> None:
     """No element of what is combined is in shared memory; of each warp one is."""
     knl = in_rows(2, 64)
@@ -213,7 +218,7 @@ def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: npt.DTypeLike
     return (values + 1j*rng.uniform(-1, 1, shape) if np.dtype(dtype).kind == "c" else values).astype(dtype)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("lanes", [2, 3, 8, 16, 24, 31, 32, 33, 48, 64, 96, 100, 129, 256, 1000, 1024])
 def test_the_order_is_as_documented(lanes: int) -> None:
     a = drawn(np.random.default_rng(lanes), (3, 2*lanes + 5), F32)
@@ -222,7 +227,7 @@ def test_the_order_is_as_documented(lanes: int) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.deep(every=4)
+@pytest.mark.deep
 @pytest.mark.parametrize(("operation", "dtype"), [
     *((x, d) for x in MODELS for d in (np.float32, np.float64, np.float16)), ("sum", np.complex64),
     ("either", np.complex128)])
@@ -240,6 +245,7 @@ def test_every_operation_and_dtype(operation: str, dtype: type) -> None:
     assert validate(lowered(knl)) == ()
 
 
+@pytest.mark.deep
 def test_rows_have_the_order_of_their_own_threads() -> None:
     a = drawn(np.random.default_rng(1), (5, 40), F32)
     got = lk.compile(in_rows(4, 8), target="c")(a=a).y
@@ -301,6 +307,7 @@ def _union(found: Sequence[Dependence]) -> Map:
     return reduce(Map.union, (d.relation for d in found))
 
 
+@pytest.mark.deep
 def test_in_loops_whose_bounds_depend_on_the_row() -> None:
     """The threads of rows that are done take part in the shuffles of the others."""
     plain = make("{[i,t,k]: 0<=i<n and 0<=t<=i and 0<=k<m}", "y[i,t] = sum(k, a[i,k]*(t + 1))", a=F32)
@@ -328,6 +335,7 @@ def test_in_unrolled_loops_there_are_registers_for_each_iteration() -> None:
         compile_cuda(str(lk.generate_code(knl, target="cuda")))
 
 
+@pytest.mark.deep
 def test_a_reduction_whose_result_leads_the_next() -> None:
     plain = make("{[i,j,k]: 0<=i<n and 0<=j,k<m}", """
         for i
@@ -346,7 +354,7 @@ def test_a_reduction_whose_result_leads_the_next() -> None:
 
 # {{{ the text
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32",
                                    "int64", "uint64", "complex64", "complex128"])
@@ -373,6 +381,7 @@ def steps(lanes: int, dtype: npt.DTypeLike = F32, operation: str = "sum") -> lis
     return [line.strip() for line in text.split("\n") if "__shfl" in line or "_other" in line]
 
 
+@pytest.mark.deep
 def test_lanes_without_a_part_combine_where_nobody_reads_what_they_find() -> None:
     shuffled = "__shfl_down_sync(0xffffffff, acc_k_warp, {})".format
     assert steps(64) == [f"acc_k_warp += {shuffled(s)};" for s in (16, 8, 4, 2, 1)]
@@ -402,6 +411,7 @@ def test_the_text_of_complex_numbers() -> None:
     assert f"acc_k_warp = acc_k_warp + complex64({', '.join(parts)});" in words
     assert "acc_k_all = complex64(__shfl_sync(0xffffffff, acc_k_warp.re, 0, 8)," in words
 
+@pytest.mark.deep
 def test_a_loop_around_barriers_is_unrolled() -> None:
     """It was a loop, and what is private and has an element for each iteration lay in memory."""
     knl = lk.make_kernel("{[i,j,k]: 0<=i<n and 0<=j<4 and 0<=k<m}", "y[i,j] = sum(k, a[i,j,k])")

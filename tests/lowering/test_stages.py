@@ -29,7 +29,7 @@ BY_NAME = {case.name: case for case in CASES}
 NAMES = [stage.name for stage in STAGES]
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep(every=12)
 @pytest.mark.parametrize("name", [*BY_NAME, *HOSTED])
 def test_every_stage_is_well_formed_prints_and_stops(name: str) -> None:
     knl = BY_NAME[name].make() if name in BY_NAME else HOSTED[name].mapped()
@@ -66,6 +66,7 @@ def shown(name: str) -> lk.LoopKernel:
             return lk.set_options(knl, textual_unroll=True)
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("name", SHOWN)
 def test_golden_stages(name: str, golden: GoldenFiles) -> None:
     """What each stage added, where it differs from what the stage before it prints."""
@@ -96,6 +97,7 @@ def test_a_stage_does_not_run_those_behind_it(monkeypatch: pytest.MonkeyPatch) -
         assert asked == NAMES[:number + 1]
 
 
+@pytest.mark.deep
 def test_launches_are_cut_again_where_storage_shows_that_values_cross_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value of as many iterations as a size lies in global memory, where one block alone writes it."""
     found = []

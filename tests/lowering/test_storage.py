@@ -27,6 +27,7 @@ def test_what_other_blocks_read_is_global() -> None:
     assert storages(knl) == {"t": "global float32 t[n]"}
 
 
+@pytest.mark.deep
 def test_what_lives_across_launches_is_global() -> None:
     plain = make("{[i,j]: 0<=i,j<8}", """
         for i
@@ -65,6 +66,7 @@ def test_without_threads_everything_of_a_block_is_private() -> None:
     assert storages(lk.tag_inames(exchange(), "b:g.0")) == {"t": "private float32 t[64]"}
 
 
+@pytest.mark.deep
 def test_a_value_computed_outside_the_threads_is_computed_by_each() -> None:
     knl = lk.split_iname(lk.tag_inames(outside_axes(), "i:g.0"), "j", 8, inner_tag="l.0")
     assert storages(knl) == {"s": "private float32 s"}
@@ -87,6 +89,7 @@ def distributed() -> lk.LoopKernel:
         """, x=F32)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("tag", ["ilp", "ilp.seq"])
 def test_ilp_gives_each_instance_its_cell(tag: str) -> None:
     knl = lk.tag_inames(distributed(), {"i": "g.0", "j": tag})
@@ -148,6 +151,7 @@ def test_subscripts_that_separate_values_need_no_expansion() -> None:
     assert_same(plain, lk.tag_inames(plain, "i:l.0"))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("subscript", ["i", "i + 3", "2*i + 1"])
 def test_an_axis_that_all_subscript_alike_needs_no_cells(subscript: str) -> None:
     """In one loop, and in one thread, the value of an iteration is a register; from loop to loop the axis stays."""
@@ -168,6 +172,7 @@ def test_an_axis_that_all_subscript_alike_needs_no_cells(subscript: str) -> None
     assert stored("for j\n z[i,j] = t[" + subscript + "]\nend") == (register, register)
 
 
+@pytest.mark.deep
 def test_an_axis_of_its_own_is_not_led_by_its_iname_again() -> None:
     plain = make("{[i,j]: 0<=i<n and 0<=j<m}", """
         for i
@@ -182,6 +187,7 @@ def test_an_axis_of_its_own_is_not_led_by_its_iname_again() -> None:
     assert_same(plain, knl, n=5, m=3)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("subscript", ["i + p", "i*(m // 2) + p"])
 def test_iterations_of_one_block_are_no_iterations_of_another(subscript: str) -> None:
     """In one iteration no two blocks share a cell; in different ones they do, and no block waits for another."""
@@ -197,6 +203,7 @@ def test_iterations_of_one_block_are_no_iterations_of_another(subscript: str) ->
     assert_same(plain, knl, m=2)
 
 
+@pytest.mark.deep
 def test_two_readers_of_one_array_one_of_them_across() -> None:
     plain = make("{[b,i]: 0<=b<n and 0<=i<16}", """
         for b
@@ -227,6 +234,7 @@ def test_a_carried_value_stays_in_one_cell() -> None:
 
 # {{{ what was declared
 
+@pytest.mark.deep
 def test_a_larger_space_than_needed_is_kept() -> None:
     plain = own_element()
     for space, shown in (("shared", "shared float32 t[64]"), ("global", "global float32 t[n][64] expanded over b")):
@@ -247,6 +255,7 @@ def test_a_smaller_one_is_refused(tags: str, space: str, needed: str) -> None:
     assert caught.value.hint == f"set_temporary_address_space(knl, 't', '{needed}')"
 
 
+@pytest.mark.deep
 def test_a_box_that_no_axis_is_left_for_may_be_private() -> None:
     """By default it is shared; the thread that wrote it reads it."""
     plain = make("{[i,k]: 0<=i<n and 0<=k<16}", "y[i] = sum(k, x[i,k]*w[k])", x=F32, w=F32)
@@ -261,6 +270,7 @@ def test_a_box_that_no_axis_is_left_for_may_be_private() -> None:
         lk.lower(shared)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("n", ["n", "1024"])
 def test_a_copy_inside_a_loop_that_all_of_it_is_made_in_has_no_cells_for_that_loop(n: str) -> None:
     """Threads share it for each tile of ``j`` again, whichever of the two copies was asked for first."""
@@ -323,6 +333,7 @@ def test_a_declared_shape_is_kept() -> None:
     assert storages(plain) == {"t": "private float32 t[12]"}
 
 
+@pytest.mark.deep
 def test_an_expanded_one_with_subscripts_that_are_affine_for_each_value_only() -> None:
     plain = make("{[b,i,j,k,m]: 0<=b<n and 0<=i,j,k,m<3}", """
         for b

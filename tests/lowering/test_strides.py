@@ -62,7 +62,7 @@ def computed(knl: lk.LoopKernel, n: int) -> int:
     return int(execute(lowered, arrays, {"n": n}, random.Random(0))["h"][0])
 
 
-@pytest.mark.deep(every=6)
+@pytest.mark.deep
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("second", STRIDES, ids=str)
 def test_pairs(body: str, second: tuple[int, int]) -> None:
@@ -74,7 +74,7 @@ def test_pairs(body: str, second: tuple[int, int]) -> None:
             assert computed(knl, n) == expected(parts, n, nested=nested), str(lk.lower(knl))
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", range(40))
 def test_triples_in_pipelines(seed: int) -> None:
     """Three branches, split, unrolled, renamed or written out."""

@@ -117,6 +117,7 @@ def test_types_of_a_text() -> None:
         "i": "weak int", "n": "weak int", "alpha": "weak float"}
 
 
+@pytest.mark.deep
 def test_a_long_chain_has_one_dtype() -> None:
     lines = [f"<> t{k + 1}_ = 2*t{k}_ + x[i]" for k in range(1, 300)]
     knl = lk.make_kernel(I, "\n".join(["<> t1_ = x[i]", *lines, "y[i] = t300_"]))

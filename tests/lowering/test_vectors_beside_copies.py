@@ -15,7 +15,7 @@ BODIES = {
                     lambda x, n, m: sum(x[k:n + k, 1:m + 1] for k in range(3)))}
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=16)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("tag", ["l.auto", "unr"])
 @pytest.mark.parametrize("mapped", [{"outer_tag": "g.1", "inner_tag": "l.1"}, {}])
@@ -37,7 +37,7 @@ def test_a_vector_beside_a_prefetch(body: str, tag: str | None, mapped: dict[str
         np.testing.assert_allclose(y, expected(x, n, m), rtol=1e-6)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize(("domain", "body"), [
     ("(0<=i<n or 2*n<=i<2*n+m) and 0<=j<m and (i+2*j) mod 3 = 1", "y[i,j] = x[i]*j + y[i,j]"),
     ("(0<=i<n or 2*n<=i<2*n+m) and 0<=j<m", "y[i,j] = x[i]*j + y[i,j]"),

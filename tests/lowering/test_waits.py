@@ -42,7 +42,7 @@ def run(way: Waiting, lowered: Lowered, n: int) -> tuple[np.ndarray, np.ndarray]
 
 # {{{ right waits
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", WAITING)
 def test_no_more_threads_wait_for_each_other_than_must(name: str) -> None:
     way = WAITING[name]
@@ -57,7 +57,7 @@ def test_no_more_threads_wait_for_each_other_than_must(name: str) -> None:
     assert not any("which nothing needs" in note for note in found["barriers"].notes)
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", WAITING)
 def test_the_results_are_right(name: str) -> None:
     way = WAITING[name]
@@ -155,7 +155,7 @@ def weaker(wait: Barrier) -> Iterator[Barrier]:
         yield from (replace(wait, scope=Scope(scope)) for scope in range(wait.scope))
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep(every=11)
 @pytest.mark.parametrize("name", WAITING)
 def test_a_weaker_wait_is_found(name: str) -> None:
     """By the check of the tree, by that of the program, and by a machine."""

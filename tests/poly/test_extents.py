@@ -23,13 +23,12 @@ from loopkit.expr.mappers import map_children
 from loopkit.expr.text import to_text
 from loopkit.poly.affine import TruncatedQuotient, add, from_pw_aff
 from loopkit.poly.extents import extent_from, first_value
-from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.sets import (
     InstanceSet,
     Set,
-    constant_max,
-    constant_min,
+    constant_range,
     fix_params,
+    in_plain_bounds,
     parse_assumptions,
     universe_params,
 )
@@ -60,8 +59,9 @@ def test_unions_with_strides_end_at_one_form(condition: str) -> None:
         values = fix_params(union.set, sizes)
         if not values.is_empty():
             at = evaluate(low, sizes)
-            assert at <= constant_min(values, 0)
-            assert constant_max(values, 0) < at + evaluate(extent, sizes)
+            least, most = constant_range(values, 0)
+            assert at <= least
+            assert most < at + evaluate(extent, sizes)
 
 
 def test_ends_of_one_piece_and_of_plain_unions_stay_exact() -> None:
@@ -203,6 +203,7 @@ def reach(expr: Expression) -> int:
     return max(r.at({"n": 10**9, "m": 10**9}) for r in found)
 
 
+@pytest.mark.deep
 def test_the_text_in_c_at_the_largest_sizes(tmp_path: Path) -> None:
     """32 bits are enough for every size that the reach of an expression lets pass, and C's numbers are ours."""
     chance = random.Random(3)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.shapes import array_shapes, filled_outputs
+from loopkit.analysis.shapes import array_shapes, fully_written_outputs
 from loopkit.kernel.target import GPU
 from loopkit.lowering.cost import cost_of
 from loopkit.lowering.pipeline import lowered_once, placed_once
@@ -57,7 +57,7 @@ def tiled() -> lk.LoopKernel:
 #: By name; each has an answer that isl need not find.
 ANSWERS: dict[str, Callable[[lk.LoopKernel], object]] = {
     "cost": cost_of,
-    "outputs that are filled": filled_outputs,
+    "outputs that are filled": fully_written_outputs,
     "storage": lambda knl: placed_once(knl).storages,
     "loops": lambda knl: str(lowered_once(knl).program),
     "checks": lambda knl: str(report_of(subject_of(knl, GPU))),
@@ -65,6 +65,7 @@ ANSWERS: dict[str, Callable[[lk.LoopKernel], object]] = {
 }
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_no_answer_that_others_had_used_up_the_budget_for_is_kept(name: str) -> None:
     expected, knl = ANSWERS[name](tiled()), tiled()
@@ -74,6 +75,7 @@ def test_no_answer_that_others_had_used_up_the_budget_for_is_kept(name: str) -> 
     assert ANSWERS[name](knl) == expected
 
 
+@pytest.mark.deep
 def test_answers_are_poorer_without_a_budget() -> None:
     """Else the test above would show nothing."""
     with used_up():
@@ -82,6 +84,7 @@ def test_answers_are_poorer_without_a_budget() -> None:
         "cost", "outputs that are filled", "loops", "text"}
 
 
+@pytest.mark.deep
 def test_a_look_at_the_cost_changes_no_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     """It lowers with a small budget of its own."""
     expected, knl = str(lk.generate_code(tiled(), target="c")), tiled()
@@ -100,6 +103,19 @@ def test_an_answer_is_found_once() -> None:
     memo: dict[str, int] = {}
     assert [limits.kept(memo, "a", lambda i=i: i) for i in range(3)] == [0, 0, 0]
     assert memo == {"a": 0}
+
+
+def test_a_kernel_keeps_one_result_for_each_argument() -> None:
+    calls: list[str] = []
+
+    @limits.kept_by_kernel
+    def doubled(knl: lk.LoopKernel, text: str, *, times: int = 2) -> str:
+        calls.append(text)
+        return text*times
+    knl, other = tiled(), tiled()
+    assert [doubled(k, x) for k in (knl, knl, other) for x in "ab"] == ["aa", "bb"]*3
+    assert doubled(knl, "a", times=3) == "aaa"
+    assert calls == ["a", "b", "a", "b", "a"]
 
 
 def test_what_was_cut_short_serves_its_step_only() -> None:

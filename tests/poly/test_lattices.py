@@ -43,6 +43,7 @@ def drawn(seed: int) -> tuple[int, int, tuple[int, ...], int, str]:
 FOUND = [(3, 3, (1, 1, 3, 9), 2, "3*m + 9*o + 2 >= n"), (3, 2, (2, 1, 2, 2), 4, "3*m + 6*o + 2 >= n")]
 
 
+@pytest.mark.deep(every=26)
 @pytest.mark.parametrize("case", [*FOUND, *map(drawn, range(24))])
 def test_every_point_once_and_in_order(case: tuple[int, int, tuple[int, ...], int, str]) -> None:
     width, count, (constant, of_t, of_m, of_o), modulus, condition = case

@@ -90,6 +90,7 @@ def nothing_beside() -> Iterator[None]:
     CONTEXT.set_max_operations(0)
 
 
+@pytest.mark.deep(every=23)
 @pytest.mark.usefixtures("nothing_beside")
 @pytest.mark.parametrize("name", CALLS)
 def test_isl_is_asked_within_a_budget_only(name: str) -> None:

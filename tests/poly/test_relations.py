@@ -32,6 +32,7 @@ def drawn(lot: random.Random, inames: tuple[str, ...]) -> tuple[InstanceSet, set
     return union(inames, texts), points
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("seed", range(60))
 def test_pairs_agree_in_what_is_shared(seed: int) -> None:
     lot = random.Random(seed)

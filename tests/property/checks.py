@@ -17,7 +17,7 @@ from hypothesis import reject
 
 import loopkit as lk
 from loopkit.analysis.dependences import needed_inputs
-from loopkit.analysis.shapes import array_shapes, filled_outputs
+from loopkit.analysis.shapes import array_shapes, fully_written_outputs
 from loopkit.errors import InternalError
 from loopkit.expr.evaluate import evaluate
 from loopkit.lowering.lowered import Lowered
@@ -264,7 +264,7 @@ class Trial:
     def spoil(self, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> None:
         """Put rubbish where the kernel is said to write everything, which then does not show in the result."""
         knl, boxes = infer_types(self.knl), self.boxes(sizes)
-        for name in filled_outputs(knl) - needed_inputs(knl):
+        for name in fully_written_outputs(knl) - needed_inputs(knl):
             if arrays[name][boxes[name]].size:
                 COUNTS["written as a whole"] += 1
                 arrays[name][boxes[name]] = 99

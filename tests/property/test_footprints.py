@@ -16,7 +16,7 @@ from hypothesis import given
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.dependences import needed_inputs
-from loopkit.analysis.shapes import array_shapes, filled_outputs
+from loopkit.analysis.shapes import array_shapes, fully_written_outputs
 from loopkit.expr.evaluate import evaluate, parameter_plus_constant
 from loopkit.poly.points import holds
 from tests.property.kernels import Draw
@@ -77,7 +77,7 @@ def test_reindexing_asks_nothing_else_of_a_caller(part: int) -> None:
         for what, found in before.items():
             assert after[what] == found, "\n".join([*text, *done, what])
         if extents(knl) == extents(first):
-            assert filled_outputs(knl) == filled_outputs(first), "\n".join([*text, *done])
+            assert fully_written_outputs(knl) == fully_written_outputs(first), "\n".join([*text, *done])
     run()
 
 

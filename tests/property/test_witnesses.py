@@ -224,6 +224,17 @@ def test_a_pair_on_a_subscript_that_is_not_affine_may_be_the_smallest() -> None:
     refused.require_smallest()
 
 
+def test_a_pair_that_data_decide_does_not_end_the_search() -> None:
+    """With two iterations, the second reads an element that ``idx`` gives."""
+    text = Text("{[i]: 0<=i<n}", "y[i] = if((i-1)*n < 1, b[idx[i]], b[3])\nb[i*n] = x[i]\nz[i+5] = z[i]", ("n",))
+    refused = refusal(text, Step("tag_inames", ({"i": "g.0"},)))
+    assert refused.witness.smallest
+    assert refused.witness.parameters == {"n": 3}
+    assert refused.witness.element == (3,)
+    refused.require_true()
+    refused.require_smallest()
+
+
 def test_a_buffer_beside_an_access_that_is_not_affine_is_undecided() -> None:
     """Which element the other statement touches was named all the same."""
     knl = Text("{[i]: 0<=i<m}", "b[i*i] = x[i*i] {id=A, if=i*n > 3}\nb[8] = x[i*i] {id=B}", ("n", "m")).kernel()

@@ -70,7 +70,7 @@ class Workshop:
         for replaced, function in (("array_shapes", lambda k: shapes), ("needed_inputs", lambda k: frozenset(reads)),
                                    ("output_shape_like", lambda k: like), ("infer_types", lambda k: k),
                                    ("unknown_dtypes", lambda k: [a.name for a in k.arguments if a.dtype is None]),
-                                   ("generate", generate)):
+                                   ("generate_code", generate)):
             self._patch.setattr(stages, replaced, function)
         return CompiledKernel(knl, "c")
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -92,15 +93,14 @@ def test_entry(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path)
     facts: dict[str, object] = {"registers": 32, "spills": None, "name": "\u00e4\n", "share": 0.1}
     assert cache.lookup("key", ".cubin") is None
-    assert cache.get_record("key") is None
     path = cache.put("key", b"content", facts, ".cubin")
     assert path is not None
     assert cache.lookup("key", ".cubin") == Entry(path, b"content", facts)
-    assert cache.get_record("key") == facts
     assert cache.lookup("key", ".so") is None
     assert cache.lookup("other", ".cubin") is None
-    cache.put_record("key", {"alone": True})           # facts without an object
-    assert cache.get_record("key") == {"alone": True}
+    path = cache.put("key", b"", {"alone": True}, ".trial")          # facts with an empty object
+    assert path is not None
+    assert cache.lookup("key", ".trial") == Entry(path, b"", {"alone": True})
     assert cache.lookup("key", ".cubin") is None
 
 
@@ -148,6 +148,11 @@ def forged(path: Path) -> None:
     path.write_bytes(cache_module._record_text({}, "/../../etc/passwd"))
 
 
+def alone(path: Path) -> None:
+    """It names no object."""
+    path.write_bytes(cache_module._record_text({}, cast("str", None)))
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "truncated": lambda path: path.write_bytes(path.read_bytes()[:70]),
     "flipped": lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?"),
@@ -158,10 +163,11 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "linked": linked, "endless": endless, "pipe": pipe}
 
 
+@pytest.mark.deep(every=20)
 @pytest.mark.parametrize(("file", "damage"), [
     *[pytest.param(f, d, id=f"{f}-{name}") for f in ("object", "record") for name, d in DAMAGES.items()],
     pytest.param("record", forged, id="record-forged"),
-    pytest.param("record", lambda path: path.write_bytes(cache_module._record_text({}, None)), id="record-alone")])
+    pytest.param("record", alone, id="record-alone")])
 def test_damaged_entry_is_rebuilt(compiler: HostCompiler, counted: list[str], tmp_path: Path, file: str,
                                   damage: Callable[[Path], object]) -> None:
     cache = DiskCache(tmp_path)
@@ -184,7 +190,6 @@ def test_facts_are_checked_too(tmp_path: Path) -> None:
     cache.put("key", b"x", {"registers": 32}, ".cubin")
     record, = tmp_path.glob("*-record")
     record.write_bytes(record.read_bytes().replace(b"32", b"33"))
-    assert cache.get_record("key") is None
     assert cache.lookup("key", ".cubin") is None
 
 
@@ -293,6 +298,7 @@ def given_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cache_module.os, "geteuid", lambda: me + 1)
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o1777, 0o700])
 def test_directory_that_others_can_write_to(compiler: HostCompiler, counted: list[str], tmp_path: Path, mode: int,
                                             monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,6 +190,7 @@ def test_unknown_name(add: CompiledKernel) -> None:
     assert "it takes a, b, y, n" in str(refuse(add, "zzz", "not an argument", a=A, b=B, zzz=1).hint)
 
 
+@pytest.mark.deep(every=18)
 @pytest.mark.parametrize(("given", "argument", "match"), [
     ({"a": A}, "b", "missing"),
     ({"a": A, "b": [1.0] * 5}, "b", "an array, not list"),
@@ -277,6 +278,7 @@ def test_extent_that_depends_on_data(workshop: Workshop) -> None:
 
 # {{{ scalars
 
+@pytest.mark.deep(every=17)
 @pytest.mark.parametrize(("dtype", "given", "expected"), [
     (np.float32, 2, 2.0), (np.float32, np.float64(0.5), 0.5), (np.float32, np.int8(3), 3.0),
     (np.float32, np.array(2.5), 2.5),

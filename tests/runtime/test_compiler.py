@@ -70,7 +70,7 @@ def test_compiler_without_openmp(tmp_path: Path) -> None:
 def test_what_was_found_out_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = DiskCache(tmp_path)
     first = find_compiler(None, cache)
-    record, = tmp_path.glob("compiler-*")
+    record, = tmp_path.glob("compiler-*-record")
     key = record.name.partition(".")[0]
 
     def fail(*args: object) -> NoReturn:
@@ -84,7 +84,8 @@ def test_what_was_found_out_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert find_compiler(None, cache) == first
     spoilt: list[dict[str, object]] = [{"openmp": True, "native": True}, {"flags": ["-O3", 3], "dropped": []},
                                        {"flags": None, "dropped": []}, {"flags": [], "dropped": [["-O3"]]}]
-    for spoil in (lambda: record.write_text('{"flags": []}'), *(partial(cache.put_record, key, r) for r in spoilt)):
+    for spoil in (lambda: record.write_text('{"flags": []}'),
+                  *(partial(cache.put, key, b"", r, ".trial") for r in spoilt)):
         spoil()                                        # found out again
         forget()
         with pytest.raises(AssertionError, match="tried again"):

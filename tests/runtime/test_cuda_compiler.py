@@ -308,10 +308,10 @@ def test_compiles_once(tmp_path: Path) -> None:
     assert load(counting, cache) == first
     assert counting.calls == ["reverse"]
     key = next(tmp_path.glob("*.loopkit-record")).name.partition(".")[0]
-    record = cache.get_record(key)
-    assert record is not None
-    assert record["options"] == ["-arch=sm_90", "-std=c++17", "--ptxas-options=-v"]
-    assert record["resources"]["reverse"]["static_shared"] == 1024
+    entry = cache.lookup(key, ".cubin")
+    assert entry is not None
+    assert entry.facts["options"] == ["-arch=sm_90", "-std=c++17", "--ptxas-options=-v"]
+    assert parse_ptxas_log(str(entry.facts["log"]))["reverse"].static_shared == 1024
 
 
 def test_the_version_that_is_expected_is_the_one_that_is_loaded() -> None:
@@ -357,13 +357,10 @@ def test_key_depends_on_all_that_matters() -> None:
     lambda cubin, record: cubin.unlink(),
     lambda cubin, record: record.unlink(),
     lambda cubin, record: record.write_text("{"),
-    lambda cubin, record: _changed(record, resources=None),
-    lambda cubin, record: _changed(record, resources={}),
-    lambda cubin, record: _changed(record, resources={"reverse": {"registers": 3}}),
-    lambda cubin, record: _changed(record, resources={"reverse": [1, 2]}),
-    lambda cubin, record: _changed(record, resources={"reverse": _usage(registers="many")}),
-    lambda cubin, record: _changed(record, resources={"reverse": _usage(registers=-1)}),
-    lambda cubin, record: _changed(record, resources={"reverse": _usage(more=1)}),
+    lambda cubin, record: _changed(record, log=None),
+    lambda cubin, record: _changed(record, log=""),
+    lambda cubin, record: _changed(record, log={"reverse": {"registers": 3}}),
+    lambda cubin, record: _changed(record, log="Used 3 registers"),
     lambda cubin, record: _changed(record, log=17),
 ])
 def test_damaged_entry_is_rebuilt(tmp_path: Path, damage: object) -> None:
@@ -383,10 +380,6 @@ def _changed(record: Path, **values: object) -> None:
     entry = cache.lookup(key, ".cubin")
     assert entry is not None
     cache.put(key, entry.content, {**entry.facts, **values}, ".cubin")
-
-
-def _usage(**values: object) -> dict[str, object]:
-    return {**vars(PtxasUsage(3)), **values}
 
 
 def test_cache_that_cannot_be_written(tmp_path: Path) -> None:

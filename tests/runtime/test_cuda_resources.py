@@ -7,65 +7,66 @@ import pytest
 import loopkit as lk
 from loopkit.kernel.devices import DEVICE_LIMITS
 from loopkit.runtime.cuda.binary import Binary, PtxasUsage
-from loopkit.runtime.cuda.resources import Residency, kernel_resources, residency
+from loopkit.runtime.cuda.resources import kernel_resources, residency
 from loopkit.target.code import GeneratedKernel
 
 
 @pytest.mark.parametrize(("arch", "threads", "registers", "shared", "expected"), [
     # nothing but threads: 2048, 1536 and 1024 of them
-    ("sm_80", 256, 32, 0, Residency(8, "threads")),
-    ("sm_86", 256, 32, 0, Residency(6, "threads")),
-    ("sm_90", 256, 32, 0, Residency(8, "threads")),
-    ("sm_75", 256, 32, 0, Residency(4, "threads")),
-    ("sm_86", 1024, 32, 0, Residency(1, "threads")),
-    ("sm_90", 1024, 32, 0, Residency(2, "threads")),
+    ("sm_80", 256, 32, 0, (8, "threads")),
+    ("sm_86", 256, 32, 0, (6, "threads")),
+    ("sm_90", 256, 32, 0, (8, "threads")),
+    ("sm_75", 256, 32, 0, (4, "threads")),
+    ("sm_86", 1024, 32, 0, (1, "threads")),
+    ("sm_90", 1024, 32, 0, (2, "threads")),
     # small blocks: 32, 16 and 24 of them at most
-    ("sm_80", 32, 16, 0, Residency(32, "blocks")),
-    ("sm_86", 64, 16, 0, Residency(16, "blocks")),
-    ("sm_89", 32, 16, 0, Residency(24, "blocks")),
+    ("sm_80", 32, 16, 0, (32, "blocks")),
+    ("sm_86", 64, 16, 0, (16, "blocks")),
+    ("sm_89", 32, 16, 0, (24, "blocks")),
     # a block that is no multiple of a warp: 33 threads are 2 warps, 64 // 2 = 32
-    ("sm_80", 33, 16, 0, Residency(32, "threads")),
-    ("sm_90", 96, 16, 0, Residency(21, "threads")),
+    ("sm_80", 33, 16, 0, (32, "threads")),
+    ("sm_90", 96, 16, 0, (21, "threads")),
     # registers: 65 a thread are 2080 a warp, given as 2304; 16384 // 2304 = 7 warps a partition, 28 in all, 8 a block
-    ("sm_80", 256, 65, 0, Residency(3, "registers")),
-    ("sm_90", 256, 65, 0, Residency(3, "registers")),
-    ("sm_86", 256, 65, 0, Residency(3, "registers")),
+    ("sm_80", 256, 65, 0, (3, "registers")),
+    ("sm_90", 256, 65, 0, (3, "registers")),
+    ("sm_86", 256, 65, 0, (3, "registers")),
     # 64 a thread: 8 warps a partition, 32 in all
-    ("sm_90", 256, 64, 0, Residency(4, "registers")),
+    ("sm_90", 256, 64, 0, (4, "registers")),
     # 40 a thread: 1280 a warp, 12 warps a partition, 48 in all
-    ("sm_90", 256, 40, 0, Residency(6, "registers")),
-    ("sm_86", 256, 40, 0, Residency(6, "threads")),
+    ("sm_90", 256, 40, 0, (6, "registers")),
+    ("sm_86", 256, 40, 0, (6, "threads")),
     # 168 a thread: 5376 a warp, 3 a partition, 12 in all; a block of 3 warps fits 4 times
-    ("sm_90", 96, 168, 0, Residency(4, "registers")),
-    ("sm_90", 128, 168, 0, Residency(3, "registers")),
-    ("sm_90", 256, 255, 0, Residency(1, "registers")),
-    ("sm_90", 512, 255, 0, Residency(0, "registers")),
+    ("sm_90", 96, 168, 0, (4, "registers")),
+    ("sm_90", 128, 168, 0, (3, "registers")),
+    ("sm_90", 256, 255, 0, (1, "registers")),
+    ("sm_90", 512, 255, 0, (0, "registers")),
     # 5 warps of 8192 registers need 40960, but the launch is checked for 8 warps: 65536, which is all
-    ("sm_90", 160, 255, 0, Residency(1, "registers")),
+    ("sm_90", 160, 255, 0, (1, "registers")),
     # 9 warps of 8192 are checked as 12
-    ("sm_90", 288, 255, 0, Residency(0, "registers")),
+    ("sm_90", 288, 255, 0, (0, "registers")),
     # shared memory, with a KiB that the system takes: 164, 100 and 228 KiB
-    ("sm_80", 128, 32, 48*1024, Residency(3, "shared memory")),
-    ("sm_86", 128, 32, 48*1024, Residency(2, "shared memory")),
-    ("sm_90", 128, 32, 48*1024, Residency(4, "shared memory")),
-    ("sm_90", 128, 32, 227*1024, Residency(1, "shared memory")),
-    ("sm_90", 128, 32, 227*1024 + 1, Residency(0, "shared memory")),
+    ("sm_80", 128, 32, 48*1024, (3, "shared memory")),
+    ("sm_86", 128, 32, 48*1024, (2, "shared memory")),
+    ("sm_90", 128, 32, 48*1024, (4, "shared memory")),
+    ("sm_90", 128, 32, 227*1024, (1, "shared memory")),
+    ("sm_90", 128, 32, 227*1024 + 1, (0, "shared memory")),
     # 113 KiB and the reserve are half of 228 KiB; a byte more is given as 128
-    ("sm_90", 128, 32, 113*1024, Residency(2, "shared memory")),
-    ("sm_90", 128, 32, 113*1024 + 1, Residency(1, "shared memory")),
+    ("sm_90", 128, 32, 113*1024, (2, "shared memory")),
+    ("sm_90", 128, 32, 113*1024 + 1, (1, "shared memory")),
     # without a reserve: 64 KiB in units of 256 bytes
-    ("sm_75", 64, 32, 16*1024, Residency(4, "shared memory")),
-    ("sm_75", 64, 32, 16*1024 + 1, Residency(3, "shared memory")),
+    ("sm_75", 64, 32, 16*1024, (4, "shared memory")),
+    ("sm_75", 64, 32, 16*1024 + 1, (3, "shared memory")),
 ])
-def test_blocks_on_a_multiprocessor(arch: str, threads: int, registers: int, shared: int, expected: Residency) -> None:
+def test_blocks_on_a_multiprocessor(arch: str, threads: int, registers: int, shared: int, expected: tuple[int, str]
+                                    ) -> None:
     assert residency(DEVICE_LIMITS[arch], threads, registers, shared) == expected
 
 
 @pytest.mark.parametrize("arch", DEVICE_LIMITS)
 def test_an_empty_block_of_one_warp_is_limited_by_blocks_alone(arch: str) -> None:
     limits = DEVICE_LIMITS[arch]
-    assert residency(limits, 32, 16, 0).blocks == limits.resident_blocks
-    assert residency(limits, 32, 16, limits.shared_bytes) == Residency(1, "shared memory")
+    assert residency(limits, 32, 16, 0)[0] == limits.resident_blocks
+    assert residency(limits, 32, 16, limits.shared_bytes) == (1, "shared memory")
 
 
 def test_report() -> None:

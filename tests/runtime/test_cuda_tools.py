@@ -87,6 +87,7 @@ def test_disassembler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "not an ELF file" in caught.value.log
 
 
+@pytest.mark.deep
 def test_real_disassembly() -> None:
     if toolkit.find_tool("nvdisasm") is None:
         without("there is no nvdisasm here")

@@ -30,7 +30,7 @@ def make(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Make:
         bodies[name] = body
         compiled = workshop.compiled((array("a", dtype), array("y", dtype), value("n")), ("y",), reads=("a",),
                                      shapes={"a": (n,), "y": (n,)}, name=name)
-        monkeypatch.setattr(stages, "generate", generate)
+        monkeypatch.setattr(stages, "generate_code", generate)
         return compiled.kernel
     monkeypatch.setattr(equivalence, "index_names", lambda knl: frozenset())
     return kernel
@@ -56,6 +56,7 @@ def test_with_a_kernel(make: Make) -> None:
     check_equivalent(make(DOUBLE), make("  for (int i = n - 1; i >= 0; --i) y[i] = a[i] + a[i];"), {"n": 9})
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("body", [
     "  for (int i = 0; i < n - 1; ++i) y[i] = 2 * a[i];",                   # misses the last element
     "  for (int i = 0; i < n; ++i) y[i] = i == 4 ? 3 : 2 * a[i];",

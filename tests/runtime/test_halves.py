@@ -56,6 +56,7 @@ def same_bits(got: Array, expected: Array) -> None:
 
 # {{{ conversions
 
+@pytest.mark.deep(every=4)
 @each_half
 @pytest.mark.parametrize("wide", ["float32", "float64"])
 def test_to_wide(half: np.dtype[Any], wide: str) -> None:
@@ -87,6 +88,7 @@ def test_from_wide(half: np.dtype[Any], wide: str) -> None:
     same_bits(run("a[i]", {"a": a}, {"y": half}), a.astype(half))
 
 
+@pytest.mark.deep(every=14)
 @each_half
 @pytest.mark.parametrize("integer", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
 def test_from_integers(half: np.dtype[Any], integer: str) -> None:
@@ -110,6 +112,7 @@ def test_one_half_to_the_other() -> None:
     same_bits(run("cast(float16, a[i])", {"a": b}), b.astype(np.float32).astype(np.float16))
 
 
+@pytest.mark.deep(every=2)
 @each_half
 def test_complex(half: np.dtype[Any]) -> None:
     rng = np.random.default_rng(5)
@@ -142,7 +145,7 @@ OPERATIONS: dict[str, Any] = {
     "isfinite(a[i])": lambda a, b: np.isfinite(a), "not a[i]": lambda a, b: a == 0}
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=3)
 @each_half
 @pytest.mark.parametrize("text", OPERATIONS)
 def test_operation(half: np.dtype[Any], text: str) -> None:
@@ -155,6 +158,7 @@ def test_operation(half: np.dtype[Any], text: str) -> None:
         same_bits(run(text, data), expected)
 
 
+@pytest.mark.deep(every=10)
 @each_half
 @pytest.mark.parametrize(("text", "function"), [
     ("min(a[i], b[i])", np.fmin), ("max(a[i], b[i])", np.fmax), ("a[i] // b[i]", np.floor_divide),
@@ -169,6 +173,7 @@ def test_operation_on_numbers(half: np.dtype[Any], text: str, function: Any) -> 
     np.testing.assert_array_equal(run(text, {"a": a, "b": b}).astype(float), function(a, b).astype(float))
 
 
+@pytest.mark.deep(every=16)
 @each_half
 @pytest.mark.parametrize("name", ["exp", "log", "sin", "cos", "tanh", "atan", "exp2", "log1p"])
 def test_function_is_rounded_from_float32(half: np.dtype[Any], name: str) -> None:
@@ -212,6 +217,7 @@ def test_sum_in_float32(half: np.dtype[Any]) -> None:
     same_bits(lk.compile(knl, "c")(a=a, b=b).c, expected.astype(half))
 
 
+@pytest.mark.deep
 @each_half
 @pytest.mark.parametrize(("operation", "function"), [("min", np.min), ("max", np.max)])
 @pytest.mark.parametrize("tag", [None, "l.0"])
@@ -260,6 +266,7 @@ def test_dtypes_of_the_arrays_decide(half: np.dtype[Any]) -> None:
         lk.compile(lk.add_dtypes(knl, {"a": half}), "c")(a=np.arange(7.0))
 
 
+@pytest.mark.deep(every=2)
 @each_half
 def test_equivalence(half: np.dtype[Any]) -> None:
     knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<64}", "y[i] = sum(j, a[i,j])", [lk.GlobalArg("a", half), "..."])

@@ -93,6 +93,7 @@ def test_the_short_way_says_what_the_long_one_does(n: int, m: int, length: int) 
     assert plan.bind({**arrays, "m": m}).wide is long_way.bind({**arrays, "m": m}).wide
 
 
+@pytest.mark.deep
 def test_forms_whose_parts_are_larger_than_the_whole() -> None:
     """The bound n - m is small; n and m are not. isl would write 255*m + n for the number of its blocks."""
     knl = lk.make_kernel("{[i]: 0<=i<n-m}", "y[i] = 2*x[i]", assumptions="m>=0 and n>=m")

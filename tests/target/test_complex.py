@@ -60,6 +60,7 @@ def numbers(dtype: str, *, seed: int = 0, extreme: bool = False) -> np.ndarray:
     return z
 
 
+@pytest.mark.deep(every=30)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", [*UNARY, *BINARY])
 def test_numbers(complexes: ctypes.CDLL, name: str, dtype: str) -> None:

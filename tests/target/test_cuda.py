@@ -48,7 +48,7 @@ def test_the_whole_text_of_a_small_kernel() -> None:
         """) + "\n"
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=38)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_launch_bounds_are_the_block(case: Case) -> None:
     code = lk.generate_code(case.make(), target="cuda")
@@ -56,7 +56,7 @@ def test_launch_bounds_are_the_block(case: Case) -> None:
     assert bounds == [int(np.prod(launch.block)) for launch in code.kernels]
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep(every=38)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_pointers_are_restrict_and_const_where_only_read(case: Case) -> None:
     knl = case.make()
@@ -89,7 +89,7 @@ def test_what_a_launch_does_not_touch_it_does_not_take() -> None:
 
 # {{{ the body
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=37)
 @pytest.mark.parametrize("case", [case for case in CASES if case.dtype != np.float64], ids=lambda case: case.name)
 def test_single_precision_stays_single(case: Case) -> None:
     """All these cases compute in float32: no double, no literal without its f, no function of doubles."""
@@ -99,7 +99,7 @@ def test_single_precision_stays_single(case: Case) -> None:
     assert not re.findall(r"\b(?:sqrt|rsqrt|exp|log|sin|cos|pow|fabs|fmin|fmax|floor)\(", code)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=38)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_inames_and_statement_ids_are_there_to_read(case: Case) -> None:
     knl = case.make()
@@ -239,6 +239,7 @@ def swapped(length: int, dtype: type = np.float64) -> lk.LoopKernel:
     return lk.split_iname(knl, "j", 128, inner_tag="l.0")
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("length", [1024, 6144])
 def test_shared_memory_within_the_limit(length: int) -> None:
     code = lk.generate_code(swapped(length))
@@ -246,6 +247,7 @@ def test_shared_memory_within_the_limit(length: int) -> None:
     assert compile_cuda(code.source).shared == 8*length
 
 
+@pytest.mark.deep(every=24)
 @pytest.mark.parametrize("arch", DEVICE_LIMITS)
 def test_more_shared_memory_than_there_is(arch: str) -> None:
     limits = DEVICE_LIMITS[arch]
@@ -331,6 +333,7 @@ def three_shared(length: int) -> lk.LoopKernel:
     return lk.split_iname(knl, "j", 128, inner_tag="l.0")
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_more_shared_memory_than_a_function_can_declare(arch: str) -> None:
     code = lk.generate_code(three_shared(4097), target=lk.CudaTarget(arch))
@@ -354,6 +357,7 @@ def test_as_much_as_a_function_can_declare_is_declared() -> None:
     assert compile_cuda(code.source).shared >= 12*4094 + 4
 
 
+@pytest.mark.deep
 def test_the_host_needs_no_dynamic_memory() -> None:
     x, w = (np.arange(8194, dtype=F32) % 7).reshape(2, -1), np.ones((2, 4097))
     y = lk.compile(three_shared(4097), "c")(x=x, w=w).y
@@ -414,6 +418,7 @@ def test_more_blocks_than_fit(length: int, blocks: int, what: str, limit: int, r
     assert (caught.value.what, caught.value.limit, caught.value.required) == (what, limit, required)
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize(("arch", "length", "blocks"), [
     ("sm_90", 1024, 16), ("sm_89", 1024, 11), ("sm_75", 1024, 8), ("sm_90", 6144, 4)])
 def test_as_many_blocks_as_there_are_threads_for(arch: str, length: int, blocks: int) -> None:

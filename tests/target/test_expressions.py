@@ -62,6 +62,7 @@ def _random(count: int, seed: int = 20, dtypes: Sequence[str] = REALS) -> list[t
     return found
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("dtypes", [REALS, ("f2", "f2", "f4", "i1", "i4"), BFLOATS], ids=["all", "float16", "bfloat16"])
 def test_c_computes_what_numpy_computes(dtypes: Sequence[str], tmp_path: Path) -> None:
     expected = _random(400, dtypes=dtypes)
@@ -112,6 +113,7 @@ def _compares_with_zero(expr: object) -> bool:
     return any(isinstance(e, p.Comparison) and 0 in (e.left, e.right) for e in subexpressions(expr))    # type: ignore[arg-type]
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_nvrtc_takes_the_cuda_form(arch: str) -> None:
     halves = (("f2", "f2", "f4", "i1", "i4"), BFLOATS)

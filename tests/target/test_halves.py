@@ -22,6 +22,7 @@ def elementwise(text: str, half: str, *others: lk.GlobalArg | lk.ValueArg) -> lk
     return lk.set_options(lk.split_iname(knl, "i", 64, outer_tag="g.0", inner_tag="l.0"), full_tiles=False)
 
 
+@pytest.mark.deep(every=36)
 @pytest.mark.parametrize(("text", "expected"), [
     ("a[i]*b[i] + c[i]", "a[I]*b[I] + c[I]"), ("2.5*a[i] - 1", "HALF(2.5f)*a[I] - HALF(1.0f)"),
     ("-a[i] / b[i]", "-a[I] / b[I]"), ("0.1*a[i]", "HALF(0.1f)*a[I]"), ("-0.1*a[i]", "HALF(-0.1f)*a[I]"),
@@ -51,6 +52,7 @@ def test_headers_stand_where_they_are_needed(half: str) -> None:
     assert "#include" not in cuda_text(lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]"), {"x": np.float32}))
 
 
+@pytest.mark.deep(every=4)
 @each_half
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_all_conversions_compile(half: str, arch: str) -> None:
@@ -63,6 +65,7 @@ def test_all_conversions_compile(half: str, arch: str) -> None:
     compile_cuda(cuda_text(elementwise(text, half, *arrays)), arch)
 
 
+@pytest.mark.deep
 @each_half
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_reductions_over_warps(half: str, arch: str) -> None:

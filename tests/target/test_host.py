@@ -53,14 +53,14 @@ def test_values_across_a_barrier_are_kept_for_each_thread() -> None:
     assert re.search(r"float own\[8\]", code)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=38)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_no_word_of_cuda(case: Case) -> None:
     code = host_text(case.make())
     assert not re.search(r"__\w+__|threadIdx|blockIdx|__syncthreads", code)
 
 
-@pytest.mark.deep(every=4)
+@pytest.mark.deep(every=38)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_functions_are_the_launches(case: Case) -> None:
     code = lk.generate_code(case.make(), target="c")

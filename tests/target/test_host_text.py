@@ -129,12 +129,13 @@ def require_same(knl: lk.LoopKernel, place: Path, layout: Layout | None = None) 
         assert run(values) == list(expected(code, values))[:1000], values
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep(every=38)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_real_cases(case: object, tmp_path: Path) -> None:
     require_same(case.make(), tmp_path)                                      # type: ignore[attr-defined]
 
 
+@pytest.mark.deep(every=26)
 @pytest.mark.parametrize("name", HOSTED)
 @pytest.mark.parametrize("bits", [32, 64])
 def test_loops_of_the_host(name: str, bits: int, tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize("name", CHOICES)
 def test_what_is_written_is_read_anew(name: str) -> None:
     require_coherent(lk.generate_code(CHOICES[name], verify=False))
@@ -86,7 +87,7 @@ def test_the_check_sees_what_the_compiler_does_of_the_plain_text() -> None:
         require_coherent(hopeful)
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_the_real_cases(case: Case) -> None:
     require_coherent(lk.generate_code(case.make(), verify=False))

@@ -15,6 +15,7 @@ FORMS = (
     "y[i] = if((n - 10)//2 < i and x[i] > 3, 1, 0)", "y[i] = if(not n - 2*n + i >= 0, 1, 0)")
 
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "uint32", "uint64"])
 def test_forms(dtype: str) -> None:
     text = "\n".join(re.sub(r"^y\[", f"y[{k}, ", form) for k, form in enumerate(FORMS))
@@ -56,6 +57,7 @@ def test_unsigned_sizes_are_not_negative() -> None:
         assert lk.verify(unsigned).verdict is lk.Verdict.PROVEN
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "uint32", "uint64", "int64"])
 def test_bounds_from_memory(dtype: str) -> None:
     """``hi - 2`` is below zero where ``hi`` is 0, in a loop, its parts and what guards them."""

@@ -25,6 +25,7 @@ def special(dtype: str) -> np.ndarray:
     return np.array([0, 1, 2, 3, 7, 100, range_.max, range_.max - 1, range_.min, range_.min + 1], dtype)
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize(("left", "right"), [
     ("float32", "float32"), ("float64", "float64"), ("int8", "uint8"), ("uint64", "int64"), ("int32", "float32"),
     ("float32", "uint16"), ("int64", "int64"), ("uint32", "int32")])

@@ -38,6 +38,7 @@ def accesses(source: str, arch: str) -> Counter[str]:
 
 # {{{ what the compiler makes of it
 
+@pytest.mark.deep(every=12)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("code", "wanted"), [
     (lk.generate_code(axpy_vec()), {("ld.global", ".v4.f32"): 2, ("st.global", ".v4.f32"): 1}),
@@ -53,6 +54,7 @@ def test_accesses_are_vectors(code: lk.GeneratedCode, wanted: dict[tuple[str, st
     assert (compiled.stack, compiled.spills) == (0, 0)
 
 
+@pytest.mark.deep
 def test_shared_memory_is_filled_and_read_in_vectors() -> None:
     code = lk.generate_code(matmul_vec())
     found = accesses(code.source, "sm_90")
@@ -62,6 +64,7 @@ def test_shared_memory_is_filled_and_read_in_vectors() -> None:
     assert compile_cuda(code.source).stack == 0
 
 
+@pytest.mark.deep
 def test_neighbours_come_from_registers() -> None:
     """Of eight loads left and right, two are left: the ones beyond the vector's ends."""
     ptx = find_cuda_compiler().ptx(lk.generate_code(stencil_2d_vec()).source, "kernel", lk.CudaTarget("sm_90"))
@@ -82,6 +85,7 @@ def test_the_text_without_vectors(bits: int) -> None:
 
 # {{{ which accesses are vectors
 
+@pytest.mark.deep(every=9)
 @pytest.mark.parametrize(("text", "loaded", "others"), [
     ("y[i] = x[i]", ["x_vec"], []),
     ("y[i] = x[i+4]", ["x_vec"], []),
@@ -147,6 +151,7 @@ def test_conditions_that_hold_for_a_whole_vector_come_before_it() -> None:
 # }}}
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("threads", [8, 32, 128])
 def test_what_is_loaded_in_vectors_is_combined_by_shuffles(threads: int) -> None:
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<1024}", "s[i] = sum(j, x[i, j])", name="rows_vec")

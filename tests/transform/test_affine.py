@@ -48,6 +48,7 @@ SIZES = ((0, 3), (1, 1), (3, 0), (4, 7), (9, 5))
 # {{{ skew
 
 
+@pytest.mark.deep
 def test_skew_keeps_the_order_and_moves_the_domain() -> None:
     knl = step(jacobi(), lk.skew, "i", by={"t": 1})
     assert_domain(knl, "[m,n] -> {[t,i]: 0<=t<m and t+1<=i<=t+n}")
@@ -61,6 +62,7 @@ def test_skew_keeps_the_order_and_moves_the_domain() -> None:
         assert_same(jacobi(), knl, m=m, n=n)
 
 
+@pytest.mark.deep
 def test_a_jacobi_time_loop_can_be_tiled_once_it_is_skewed() -> None:
     with pytest.raises(lk.IllegalTransformError) as caught:
         lk.tile(jacobi(), {"t": 2, "i": 4})
@@ -72,6 +74,7 @@ def test_a_jacobi_time_loop_can_be_tiled_once_it_is_skewed() -> None:
         assert_same(jacobi(), knl, m=m, n=n)
 
 
+@pytest.mark.deep
 def test_a_skewed_loop_can_be_mapped_along_its_wave() -> None:
     sweep = lk.add_dtypes(lk.make_kernel("{[t,i]: 1<=t<=m and 1<=i<=n}", "a[t,i] = a[t-1,i] + a[t,i-1]"), {"a": F32})
     with pytest.raises(lk.IllegalTransformError):
@@ -84,6 +87,7 @@ def test_a_skewed_loop_can_be_mapped_along_its_wave() -> None:
     assert "__syncwarp" in str(lk.generate_code(knl, "cuda"))
 
 
+@pytest.mark.deep
 def test_skew_then_tile_then_map() -> None:
     copy = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "y[i,j] = 2*x[j,i]"), {"x": F32})
     knl = lk.tile(lk.skew(copy, "j", by={"i": 2}), {"i": 4, "j": 8})
@@ -99,6 +103,7 @@ def test_skew_by_several() -> None:
     assert_same(cube, knl, n=4, m=3)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("by", ["3*i % 4", "i // 2 - 2*(i % 3)", "n - i"])
 def test_skew_by_a_form_of_outer_inames(by: str) -> None:
     doubled = lk.make_kernel("{[i,j]: 0<=i<n and 1<=j<m}", "a[i,j] = 2*x[i,j]")
@@ -124,6 +129,7 @@ def test_columns_that_move_with_the_remainder_of_their_row_keep_their_rows_in_or
         lk.interchange(lk.skew(knl, "j", "i % 2"), "i", "j")
 
 
+@pytest.mark.deep
 def test_skew_of_one_of_two_loops() -> None:
     knl = lk.skew(in_place(), "j", {"t": 1})
     assert_domain(knl, "[m,n] -> {[t,i]: 0<=t<m and 1<=i<=n}", "[m,n] -> {[t,j]: 0<=t<m and t+1<=j<=t+n}")
@@ -133,6 +139,7 @@ def test_skew_of_one_of_two_loops() -> None:
         assert_same(in_place(), both, m=m, n=n)
 
 
+@pytest.mark.deep
 def test_skew_of_a_reduction_iname() -> None:
     knl = step(matvec(), lk.skew, "k", {"i": 1})
     assert knl.reductions["insn.k"].inames == ("k",)
@@ -143,6 +150,7 @@ def test_skew_of_a_reduction_iname() -> None:
         assert_same(matvec(), tiled, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_skew_by_what_an_address_is_behind_a_line() -> None:
     rows = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<29}", "y[i,j] = 2*x[j,i]"), {"x": F32})
     knl = step(rows, lk.skew, "j", "29*i % 8")
@@ -200,6 +208,7 @@ def test_skew_along_threads_is_checked() -> None:
 
 # {{{ shift
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize("by", [1, -3, "n", "2*n - 1", "n // 2"])
 def test_shift_of_a_loop(by: int | str) -> None:
     knl = step(twice(), lk.shift, "i", by)
@@ -301,6 +310,7 @@ def test_reverse() -> None:
         assert_same(twice(), knl, n=n)
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("domain", ["{[i]: 2<=i<n}", "{[i]: 0<=i<n and i<m}", "{[i]: 0<=i<n and i mod 3 = 1}",
                                     "{[i]: 0<=2*i<n}"])
 def test_reverse_of_other_ranges(domain: str) -> None:
@@ -310,6 +320,7 @@ def test_reverse_of_other_ranges(domain: str) -> None:
         assert_same(plain, knl, n=n, **({"m": 5} if "m" in plain.value_params else {}))
 
 
+@pytest.mark.deep
 def test_reverse_of_a_triangle() -> None:
     for iname in ("i", "j"):
         knl = lk.reverse(triangle(), iname)
@@ -326,6 +337,7 @@ def test_reverse_makes_a_backward_dependence_legal_to_interchange() -> None:
         assert_same(plain, knl, m=m, n=n)
 
 
+@pytest.mark.deep
 def test_reverse_of_a_recurrence_is_refused() -> None:
     with pytest.raises(lk.IllegalTransformError) as caught:
         lk.reverse(prefix(), "j")
@@ -336,6 +348,7 @@ def test_reverse_of_a_recurrence_is_refused() -> None:
         assert_same(prefix(), lk.reverse(prefix(), "i"), n=n, m=m)
 
 
+@pytest.mark.deep
 def test_reverse_of_a_reduction_iname() -> None:
     for n, m in SIZES:
         assert_same(matvec(), lk.reverse(matvec(), "k"), n=n, m=m)
@@ -354,6 +367,7 @@ def test_reverse_of_one_of_two_loops() -> None:
 
 # {{{ affine_map_inames
 
+@pytest.mark.deep(every=10)
 @pytest.mark.parametrize(("new", "equations"), [
     ("u, v", ["u = i + j", "v = j"]), ("u, v", ["i = u + 2*v", "j = v"]), ("u, v", ["u = 2*i + 1", "v = i - 3*j"]),
     ("u, v", ["u = j", "i = v + n"]), ("u, v", [("u", "i - j"), ("v", "-j")]), ("u, v, w", ["u = i // 3", "v = i % 3",
@@ -383,6 +397,7 @@ def test_a_map_that_is_one_to_one_on_the_domain_alone() -> None:
         assert_same(plain, knl, n=n)
 
 
+@pytest.mark.deep
 def test_a_wavefront() -> None:
     sweep = lk.add_dtypes(lk.make_kernel("{[i,j]: 1<=i<=n and 1<=j<=m}", "a[i,j] = a[i-1,j] + a[i,j-1]"), {"a": F32})
     knl = lk.affine_map_inames(sweep, "i, j", "wave, k", ["wave = i + j", "k = j"])
@@ -395,6 +410,7 @@ def test_a_wavefront() -> None:
     assert caught.value.witness.array == "a"
 
 
+@pytest.mark.deep
 def test_a_map_under_and_over_other_loops() -> None:
     knl = lk.affine_map_inames(matmul(), "i, j", "u, v", ["u = i - j", "v = i"])
     tiled = lk.split_iname(knl, "v", 3)

@@ -94,6 +94,7 @@ def test_names_that_are_crossed() -> None:
         assert_same(plain, knl, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_a_wavefront() -> None:
     knl = step(jacobi(), lk.apply_schedule, {"half": "[2*t + i, t, 0]", "back": "[2*t + i + 1, t, 1]"})
     assert outline(knl) == text("""
@@ -105,10 +106,12 @@ def test_a_wavefront() -> None:
     same_jacobi(knl)
 
 
+@pytest.mark.deep
 def test_a_skewed_inner_loop() -> None:
     same_jacobi(lk.apply_schedule(jacobi(), {"half": "[t, 2*t + i, 0]", "back": "[t, 2*t + i + 1, 1]"}))
 
 
+@pytest.mark.deep
 def test_tiles_of_a_skewed_time_loop() -> None:
     knl = lk.apply_schedule(jacobi(), {"half": "[t, 2*t + i, 0]", "back": "[t, 2*t + i + 1, 1]"})
     knl = lk.tile(knl, {"t": 2, "t_i": 3})
@@ -137,6 +140,7 @@ def test_with_holes() -> None:
         assert_same(twice(), knl, n=n)
 
 
+@pytest.mark.deep
 def test_a_triangle() -> None:
     for schedule in ("[j, i]", "[i + j, i]", "[i - j, j]", "[i//2, j, i%2]"):
         knl = lk.apply_schedule(triangle(), {"insn": schedule})
@@ -197,6 +201,7 @@ def test_vectors_of_several_lengths() -> None:
 
 # {{{ reductions
 
+@pytest.mark.deep
 def test_a_reduction_runs_where_its_statement_does() -> None:
     knl = step(matmul(), lk.apply_schedule, {"insn": "[j, i]"})
     assert outline(knl) == outline(lk.prioritize_loops(matmul(), "j, i, k"))
@@ -251,6 +256,7 @@ def test_an_iname_with_a_tag_is_kept() -> None:
     assert caught.value.subject == "i"
 
 
+@pytest.mark.deep
 def test_mapped_after_it() -> None:
     knl = lk.apply_schedule(jacobi(), {"half": "[2*t + i, t, 0]", "back": "[2*t + i + 1, t, 1]"})
     with pytest.raises(lk.IllegalTransformError):

@@ -43,6 +43,7 @@ def places(knl: lk.LoopKernel) -> list[str]:
 
 # {{{ what it makes
 
+@pytest.mark.deep
 @pytest.mark.parametrize("make", [reversed_rows, in_place])
 @pytest.mark.parametrize("stages", [2, 3])
 def test_the_result_stays(make: object, stages: int) -> None:
@@ -157,6 +158,7 @@ def wrong(wait: Barrier) -> Iterator[Barrier]:
         yield replace(wait, instructions=group_instructions(commit=False, leaving=left))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sizes", [{}, {"n": 9}], ids=["any size", "known size"])
 @pytest.mark.parametrize("stages", [2, 3])
 def test_every_wrong_wait_is_found(stages: int, sizes: dict[str, int]) -> None:

@@ -97,6 +97,7 @@ def buffered(knl: lk.LoopKernel) -> lk.LoopKernel:
     return step(knl, lk.buffer_array, "h", "i_inner_outer, i_inner_inner", within="count")
 
 
+@pytest.mark.deep
 def test_a_buffer_for_each_block() -> None:
     knl = buffered(counting("h[j] = j {id=begin}\nh[x[i]] = h[x[i]] + w[i] {id=count, atomic}\n"
                             "y[j] = 2*h[j] {id=out}"))
@@ -125,6 +126,7 @@ def test_a_buffer_of_a_buffer() -> None:
     assert "__shared__ int h_buf_buf[4][20];" in str(lk.generate_code(knl, target="cuda"))
 
 
+@pytest.mark.deep
 def test_a_copy_for_each_lane_side_by_side() -> None:
     """Lanes that count the same value do so in banks of their own."""
     knl = lk.split_iname(counting(), "i", 32, outer_tag="g.0")
@@ -147,6 +149,7 @@ def test_a_buffer_where_the_subscript_is_affine_for_each_value() -> None:
         assert_same(knl, found, n=n)
 
 
+@pytest.mark.deep
 def test_partial_sums_in_registers() -> None:
     knl = kernel("{[i,k]: 0<=i<n and 0<=k<m}", "h[i] = h[i] + a[i,k] {id=add, atomic}")
     knl = lk.split_iname(lk.add_dtypes(knl, {"a": np.int32}), "k", 4, outer_tag="g.0")

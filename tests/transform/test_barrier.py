@@ -135,6 +135,7 @@ def test_the_loops_around_it_are_the_hosts() -> None:
         "on the host, for t:", "  launch 0:", "    first", "  launch 1:", "    second"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", ["local", "global"])
 @pytest.mark.parametrize("make_kernel", [two_parts, steps])
 def test_results_stay(make_kernel: object, kind: str) -> None:

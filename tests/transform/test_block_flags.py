@@ -41,6 +41,7 @@ def on_blocks(knl: lk.LoopKernel) -> lk.LoopKernel:
     return lk.tag_inames(lk.add_block_flags(knl, "part"), "b:g.0, i:l.0")
 
 
+@pytest.mark.deep
 def test_one_launch_where_there_were_two() -> None:
     plain = sums()
     assert len(lk.generate_code(lk.tag_inames(plain, "b:g.0, i:l.0"), target="cuda").kernels) == 2
@@ -56,6 +57,7 @@ def test_one_launch_where_there_were_two() -> None:
     assert_same(plain, knl, n=7)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("tags", ["i:g.0, j:g.1", "i:g.1, j:g.0", "i:g.2, j:g.1"])
 def test_blocks_in_two_directions(tags: str) -> None:
     """Blocks are numbered along the first axis first; what goes on along both goes to greater numbers in any case."""
@@ -73,6 +75,7 @@ def test_blocks_in_two_directions(tags: str) -> None:
     run(knl, x=(5, 4))
 
 
+@pytest.mark.deep
 def test_one_value_for_all_blocks() -> None:
     """It comes from the first block, which all others are behind; statements need not have the same inames."""
     plain = make("{[f, i, b]: f=0 and 0<=i<8 and 0<=b<n}", """
@@ -212,6 +215,7 @@ def test_other_refusals() -> None:
         lk.add_block_flags(updated, "part")
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, F32, np.float64, np.complex64, np.complex128])
 def test_all_dtypes_compile(dtype: type) -> None:
     """A value takes as many words as it has 4 bytes."""
@@ -227,6 +231,7 @@ def test_all_dtypes_compile(dtype: type) -> None:
     assert scratch.element_bytes == 8*max(np.dtype(dtype).itemsize // 4, 1)
 
 
+@pytest.mark.deep(every=9)
 @pytest.mark.parametrize(("text", "waits"), [
     ("y[part[b], j] = y[part[b], j] + x[b, j]", "y[4*wait_for(&part[b]) + j]"),
     ("y[b, j] = x[part[b], j]", "x[4*wait_for(&part[b]) + j]"),

@@ -50,6 +50,7 @@ def sweep(write: str = "i", read: str = "i-1") -> lk.LoopKernel:
 
 # {{{ what it makes
 
+@pytest.mark.deep
 def test_a_tile_is_loaded_and_stored() -> None:
     knl = step(tiled_accumulation(), lk.buffer_array, "c", "i_inner, j_inner", default_tag=None)
     assert outline(knl) == text("""
@@ -91,6 +92,7 @@ def test_subscripts_that_are_affine_for_each_value_only() -> None:
         lk.buffer_array(data, "y", "i")
 
 
+@pytest.mark.deep
 def test_on_threads() -> None:
     knl = lk.tag_inames(tiled_accumulation(), "i_outer:g.0, j_outer:g.1, i_inner:l.0")
     shared = lk.buffer_array(knl, "c", "i_inner, j_inner")
@@ -116,6 +118,7 @@ def test_a_write_under_a_condition_loads() -> None:
         assert_same(plain, knl, n=n)
 
 
+@pytest.mark.deep
 def test_only_what_is_written_is_stored() -> None:
     plain = lk.make_kernel("{[i]: 0<=i<n}", "y[2*i] = y[2*i+1] + x[i]", arrays("x", "y"))
     knl = step(lk.split_iname(plain, "i", 4), lk.buffer_array, "y", "i_inner", default_tag=None)
@@ -132,6 +135,7 @@ def _even(iname: str) -> p.Remainder:
     return p.Remainder(p.Variable(iname), 2)
 
 
+@pytest.mark.deep
 def test_a_value_goes_from_one_buffer_to_the_next() -> None:
     """A running sum: each tile's buffer is loaded with what the one before stored."""
     plain = lk.make_kernel("{[i]: 1<=i<n}", "y[i] = y[i-1] + x[i]", arrays("x", "y"))
@@ -143,6 +147,7 @@ def test_a_value_goes_from_one_buffer_to_the_next() -> None:
         lk.tag_inames(knl, "i_outer:g.0")
 
 
+@pytest.mark.deep
 def test_steps_after_it_are_bound() -> None:
     knl = lk.buffer_array(sweep(), "y", "i_inner", default_tag=None)
     with pytest.raises(lk.IllegalTransformError):
@@ -175,6 +180,7 @@ def test_some_statements_only() -> None:
     assert_same(plain, knl, n=5)
 
 
+@pytest.mark.deep
 def test_a_reduction_into_the_buffer() -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = y[i] + sum(k, a[i, k])"),
                           {"a": F32, "y": F32})
@@ -204,6 +210,7 @@ def tiled_triangle() -> lk.LoopKernel:
     return lk.prioritize_loops(knl, "i_outer, j_outer, i_inner, j_inner")
 
 
+@pytest.mark.deep
 def test_a_whole_box_is_loaded_and_its_triangle_stored() -> None:
     exact = lk.buffer_array(tiled_triangle(), "y", "i_inner, j_inner", default_tag=None)
     knl = step(tiled_triangle(), lk.buffer_array, "y", "i_inner, j_inner", default_tag=None, fetch_bounding_box=True)
@@ -219,6 +226,7 @@ def test_a_whole_box_is_loaded_and_its_triangle_stored() -> None:
         assert_same(triangle(), mapped, n=n)
 
 
+@pytest.mark.deep
 def test_what_lies_outside_of_the_array_is_not_fetched() -> None:
     """Odd elements only, of an array that ends with the last one."""
     plain = lk.make_kernel("{[i]: 0<=i<n}", "y[2*i + 1] = y[2*i + 1] + 1", [lk.GlobalArg("y", F32, ("2*n",)), "..."])
@@ -230,6 +238,7 @@ def test_what_lies_outside_of_the_array_is_not_fetched() -> None:
         assert_same(plain, knl, n=n)
 
 
+@pytest.mark.deep
 def test_boxes_of_blocks_that_overlap() -> None:
     """Where only boxes overlap, blocks may work on their own elements, but not load what others write meanwhile."""
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<2}", "y[4*i + 5*j] = y[4*i + 5*j] + x[i]", arrays("x", "y"))
@@ -284,6 +293,7 @@ def test_boxes_that_cannot_be(call: object, subject: str) -> None:
 
 # {{{ other values to begin with and to end with
 
+@pytest.mark.deep
 def test_an_increment_is_added_at_the_end() -> None:
     plain, reason = accumulation(), "a sum may be added up apart"
     knl = step(tiled_accumulation(), lk.buffer_array, "c", "i_inner, j_inner", "0", "base + buffer", assume=reason)
@@ -335,6 +345,7 @@ def between(second: str) -> lk.LoopKernel:
         """, arrays("x", "y", "z"))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("second", ["z[i, j] = y[i, j] {id=other}", "y[i, j] = z[i, j] {id=other}",
                                     "y[i, 3-j] = z[i, j] {id=other}"])
 def test_another_statement_between_is_refused(second: str) -> None:

@@ -46,6 +46,7 @@ def line(work: str = "t[i] = t[i]*2 + 1", where: str = "0<=i<n") -> lk.LoopKerne
 
 # {{{ what it makes
 
+@pytest.mark.deep
 def test_a_row_is_loaded_and_stored() -> None:
     knl = step(rows(), lk.buffer_array, "t", "j, k", within="work", default_tag=None)
     assert outline(knl) == text("""
@@ -66,6 +67,7 @@ def test_a_row_is_loaded_and_stored() -> None:
         assert_same(rows(), mapped, n=3)
 
 
+@pytest.mark.deep
 def test_tiles_of_a_scratch_array_in_shared_memory() -> None:
     knl = lk.tag_inames(line(), "i_outer:g.0, i_inner:l.0")
     knl = lk.buffer_array(knl, "t", "i_inner", within="work", temporary_address_space="local")
@@ -76,6 +78,7 @@ def test_tiles_of_a_scratch_array_in_shared_memory() -> None:
         assert_same(line(), knl, n=n)
 
 
+@pytest.mark.deep
 def test_a_value_goes_from_one_tile_to_the_next() -> None:
     plain = line("t[i] = t[i] + t[i-1]", "1<=i<n")
     knl = step(plain, lk.buffer_array, "t", "i_inner", within="work", default_tag=None)
@@ -86,6 +89,7 @@ def test_a_value_goes_from_one_tile_to_the_next() -> None:
         lk.tag_inames(knl, "i_outer:g.0")
 
 
+@pytest.mark.deep
 def test_what_is_written_first_is_not_loaded() -> None:
     plain = lk.add_dtypes(line("t[i] = 3*i"), {"t": F32})
     knl = step(plain, lk.buffer_array, "t", "i_inner", within="work", default_tag=None)
@@ -128,6 +132,7 @@ def test_only_what_leaves_the_loop_is_stored() -> None:
     assert_same(plain, knl, n=3)
 
 
+@pytest.mark.deep
 def test_after_a_reordering() -> None:
     """What flows is carried along, not looked at anew: here each cell has many values at once."""
     plain = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<4}", """
@@ -143,6 +148,7 @@ def test_after_a_reordering() -> None:
     assert_same(plain, lk.tag_inames(knl, "i:g.0, j:l.0"), n=3)
 
 
+@pytest.mark.deep
 def test_a_write_that_may_not_happen_before_it() -> None:
     plain = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<8}", """
         for i

@@ -44,6 +44,7 @@ def test_the_same_dtype_again_is_no_trouble() -> None:
     assert lk.add_dtypes(knl, {"x": "float32"}) == knl
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", [
     np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_,
     np.complex64, np.complex128])
@@ -90,6 +91,7 @@ def test_rename_reaches_into_rules_and_shapes() -> None:
 
 # {{{ set_temporary_address_space
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("space", ["private", "shared", "global", lk.AddressSpace.SHARED])
 def test_address_space(space: str | lk.AddressSpace) -> None:
     knl = step(with_temporary(), lk.set_temporary_address_space, "t", space)
@@ -102,6 +104,7 @@ def test_local_is_another_name_for_shared() -> None:
     assert knl.temporaries["t"].address_space is lk.AddressSpace.SHARED is lk.AddressSpace.LOCAL
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("space", ["private", "local", "global"])
 def test_an_address_space_holds_for_mapped_kernels_too(space: str) -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[b,i]: 0<=b<n and 0<=i<16}", """
@@ -184,6 +187,7 @@ def test_fixed_sizes_open_the_way_to_thread_axes() -> None:
     assert_same(twice(), lk.tag_inames(lk.fix_parameters(twice(), n=32), "i:l.0"), n=32)
 
 
+@pytest.mark.deep
 def test_assume() -> None:
     knl = step(twice(), lk.assume, "n >= 4 and n mod 4 = 0")
     assert "mod 4 = 0" in str(knl)
@@ -273,6 +277,7 @@ def test_what_a_literal_does_not_compute_is_not_fixed(dtype: type, value: int) -
         lk.fix_parameters(knl, a=value)
 
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize(("dtype", "text", "streaming"), [
     (np.float32, "y[i] = 2*x[i]", True), (np.int8, "y[i] = x[i]", True), (np.float16, "y[i] = x[i]", False),
     (np.complex64, "y[i] = x[i]", False), (np.float32, "y[i] = y[i] + x[i]", True)])
@@ -302,6 +307,7 @@ def test_only_what_is_written_has_streaming_stores() -> None:
         lk.set_cache_policy(knl, "y,t", "streaming")
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize(("dtype", "hinted"), [
     (np.float32, True), (np.int64, True), (np.int8, True), (np.float16, False), (np.complex64, False),
     (np.bool_, False)])
@@ -316,6 +322,7 @@ def test_evict_last_loads_are_instructions_of_cuda_alone(dtype: type, hinted: bo
     assert lk.generate_code(knl, target="c").source == lk.generate_code(plain, target="c").source
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize(("dtype", "length", "moved"), [
     (np.float32, 4, "float4"), (np.float64, 2, "double2"), (np.float16, 4, "uint2")])
 def test_vectors_are_loaded_whole_by_them(dtype: type, length: int, moved: str) -> None:

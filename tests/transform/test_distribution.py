@@ -22,6 +22,7 @@ def chain(third: str = "c[i] = b[i] + a[i]") -> lk.LoopKernel:
         """)
 
 
+@pytest.mark.deep
 def test_in_front_of_a_statement() -> None:
     knl = step(chain(), lk.distribute_loop, "i", "second")
     assert outline(knl) == text("""
@@ -80,6 +81,7 @@ def nest() -> lk.LoopKernel:
         """)
 
 
+@pytest.mark.deep
 def test_loops_further_inside_are_split_too() -> None:
     knl = step(nest(), lk.distribute_loop, "i", before="third")
     assert outline(knl) == text("""
@@ -109,6 +111,7 @@ def test_an_inner_loop_alone() -> None:
     assert_same(nest(), knl, n=3, m=5)
 
 
+@pytest.mark.deep
 def test_a_triangle() -> None:
     plain = kernel("{[i, j]: 0<=i<n and i<=j<n}", """
         for i, j
@@ -144,6 +147,7 @@ def test_a_part_of_a_reduction() -> None:
         assert_same(matvec(), knl, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_one_of_two_loops_of_a_name() -> None:
     knl = lk.distribute_loop(chain(), "i", before="second")
     knl = lk.rename_iname(knl, "i", "r", within="second or third")
@@ -183,6 +187,7 @@ def test_unroll_and_jam() -> None:
         assert_same(scaled_matrix(), knl, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_it_is_distributed_over_what_stands_in_the_loop() -> None:
     knl = step(nest(), lk.unroll_and_jam, "i", 2, outer_iname="io", inner_iname="ii")
     assert [line for line in outline(knl).splitlines() if "for" in line] == [
@@ -191,6 +196,7 @@ def test_it_is_distributed_over_what_stands_in_the_loop() -> None:
         assert_same(nest(), knl, n=n, m=m)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("iname", ["i", "j", "k"])
 def test_of_a_matrix_product(iname: str) -> None:
     knl = step(matmul(), lk.unroll_and_jam, iname, 3)
@@ -210,6 +216,7 @@ def test_of_a_triangle() -> None:
         assert_same(triangle(), lk.unroll_and_jam(triangle(), "i", 3), n=n)
 
 
+@pytest.mark.deep
 def test_under_a_mapping() -> None:
     knl = lk.split_iname(scaled_matrix(), "j", 4, outer_tag="g.0", inner_tag="l.0")
     knl = lk.unroll_and_jam(knl, "i", 2)
@@ -217,6 +224,7 @@ def test_under_a_mapping() -> None:
         assert_same(scaled_matrix(), knl, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_with_a_prefetch() -> None:
     knl = lk.unroll_and_jam(matmul(), "i", 4)
     knl = lk.split_iname(knl, "k", 4)
@@ -239,6 +247,7 @@ def test_only_some_loops() -> None:
     same(plain, knl)
 
 
+@pytest.mark.deep
 def test_a_dependence_against_the_inner_loop_is_refused() -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i, j]: 1<=i<n and 0<=j<n-1}", "a[i, j] = a[i-1, j+1] + 1"), {"a": F32})
     with pytest.raises(lk.IllegalTransformError) as caught:

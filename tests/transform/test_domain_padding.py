@@ -38,6 +38,7 @@ def test_whole_tiles_stay() -> None:
     assert filled == knl
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("statements", "domain", "lengths", "value"), [
     (MATVEC, BOX, {"i": 4, "k": 3}, 0),
     ("y[i] = sum(k, a[i, k]*x[i])", BOX, {"i": 4}, 0),
@@ -70,6 +71,7 @@ def test_infinities_stay_where_they_are() -> None:
         np.testing.assert_array_equal(lk.compile(filled, "c")(**given).y, lk.compile(knl, "c")(**given).y)
 
 
+@pytest.mark.deep
 def test_a_tile_of_filled_values() -> None:
     knl = kernel()
     tiled = lk.split_iname(lk.pad_domain(knl, {"i": 8, "k": 4}), "i", 8, outer_tag="g.0", inner_tag="l.0")

@@ -81,6 +81,7 @@ def test_constant_ranges_stay_on_the_chip() -> None:
     assert_same(plain, knl)
 
 
+@pytest.mark.deep
 def test_expanded_in_blocks_of_threads() -> None:
     knl = lk.split_iname(lk.expand(scalar(), "t", "i"), "i", 8, outer_tag="g.0", inner_tag="l.0")
     for n in (1, 7, 30):
@@ -149,6 +150,7 @@ def test_a_value_may_cross_where_nothing_overwrites_it_before() -> None:
         lk.contract(rolling(SET, USE), "t", "i")
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("axis", ["l.0", "g.0"])
 def test_threads_have_copies_of_their_own(axis: str) -> None:
     plain = lk.make_kernel("{[i]: 0<=i<16}", "for i\n<> t[i] = 2*x[i]\ny[i] = t[i]\nend", ARRAYS)
@@ -157,6 +159,7 @@ def test_threads_have_copies_of_their_own(axis: str) -> None:
     assert_same(plain, knl)
 
 
+@pytest.mark.deep
 def test_a_shared_tile_over_its_outer_loop() -> None:
     plain = lk.make_kernel("{[o, i, k]: 0<=o<n and 0<=i<8 and 0<=k<8}", """
         for o

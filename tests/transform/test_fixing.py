@@ -92,6 +92,7 @@ def test_what_64_bits_compute_stays(text: str) -> None:
         np.testing.assert_array_equal(expected, found)
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("text", [
     "y[i] = x[i] {if=p*i < 9}", "y[i] = sum(k, x[k]) {if=p*i + n < 9}", "y[i] = x[i] {if=p*i < 9 and x[i] > 2}",
     "y[i] = sum(k, x[k] + max([j], x[j]*k)) {if=p*p*i < 9}", "y[i] = sum(k, x[k]) + max(j, x[j]) {if=p*i >= q*i}",

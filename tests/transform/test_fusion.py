@@ -64,6 +64,7 @@ def test_a_backward_read_may_be_fused() -> None:
     same(plain, lk.fuse_loops(plain, ["i", "j"]))
 
 
+@pytest.mark.deep(every=7)
 @pytest.mark.parametrize("domain", [
     "{[i, j]: 0<=i<n and 3<=j<n}",
     "{[i, j]: 2<=i<n and 0<=j<n+2}",
@@ -136,6 +137,7 @@ def test_three_loops() -> None:
     same(plain, knl)
 
 
+@pytest.mark.deep
 def test_loops_of_one_name() -> None:
     lines = """
         for i
@@ -168,6 +170,7 @@ def test_a_temporary_between_the_loops() -> None:
     same(plain, lk.fuse_loops(plain, ["i", "j"]))
 
 
+@pytest.mark.deep
 def test_the_reductions_of_two_statements() -> None:
     plain = kernel("{[i, k, l]: 0<=i<n and 0<=k,l<m}", """
         b[i] = sum(k, a[i, k]) {id=first}
@@ -360,6 +363,7 @@ def test_equal_tags_stay() -> None:
     assert_same(plain, knl)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("read", ["j", "j-1"])
 def test_mapped_after_it(read: str) -> None:
     plain = producer_consumer(read, "{[i, j]: 0<=i<n and 1<=j<n}")
@@ -369,6 +373,7 @@ def test_mapped_after_it(read: str) -> None:
     same(plain, mapped, 0, 1, 4, 9)
 
 
+@pytest.mark.deep
 def test_a_prefetch_in_a_fused_loop() -> None:
     plain = kernel("{[i, j]: 1<=i<n-1 and 0<=j<n}", """
         b[i] = a[i-1] + a[i+1] {id=first}
@@ -380,6 +385,7 @@ def test_a_prefetch_in_a_fused_loop() -> None:
     same(plain, knl, 2, 3, 9)
 
 
+@pytest.mark.deep
 def test_tiles_of_two_sweeps() -> None:
     plain = producer_consumer()
     knl = lk.split_iname(lk.split_iname(plain, "i", 4), "j", 4)
@@ -441,6 +447,7 @@ def test_a_name_of_its_own_settles_a_clash() -> None:
     same(_clash(), knl)
 
 
+@pytest.mark.deep
 def test_rows_whose_bounds_are_read_from_memory() -> None:
     plain = lk.make_kernel(["{[i]: 0<=i<n}", "[lo, hi] -> {[j]: lo<=j<hi}", "{[r]: 0<=r<n}"], """
         for i

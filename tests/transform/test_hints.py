@@ -55,6 +55,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.deep(every=7)
 @pytest.mark.parametrize("name", REFUSED)
 def test_followed_a_hint_makes_the_step_legal(name: str) -> None:
     case = REFUSED[name]

@@ -127,7 +127,7 @@ def run(script: str) -> lk.LoopKernel:
     return knl
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_script_of_a_case_makes_its_kernel(case: Case) -> None:
     knl = case.make()
@@ -136,7 +136,7 @@ def test_the_script_of_a_case_makes_its_kernel(case: Case) -> None:
     assert not knl.history.diff(made.history)
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=38)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_replaying_a_case_makes_its_kernel(case: Case) -> None:
     knl = case.make()

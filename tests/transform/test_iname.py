@@ -26,6 +26,7 @@ def test_split_makes_two_nested_loops() -> None:
     assert knl.inames == ("i_outer", "i_inner")
 
 
+@pytest.mark.deep(every=28)
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 8, 13])
 @pytest.mark.parametrize("length", [1, 2, 4, 32])
 def test_split_runs_every_instance_once(n: int, length: int) -> None:
@@ -106,6 +107,7 @@ def test_within_cannot_cut_a_loop_in_two() -> None:
 LEVELS = {"block": None, "warp": 3, "lane": 4, "item": 2}
 
 
+@pytest.mark.deep
 def test_levels_are_splits_of_splits() -> None:
     knl = step(matvec(), lk.split_levels, "k", LEVELS, tags={"item": "unr"})
     once = matvec()
@@ -308,6 +310,7 @@ def test_the_argument_of_a_rule_is_no_new_iname() -> None:
             call()
 
 
+@pytest.mark.deep
 def test_bounds_of_two_sizes_on_the_grid() -> None:
     knl = lk.make_kernel("{[q,i]: 0<=q<3 and m<=i<n and p<=i}", "for q, i\n a[i] = a[i] + q\nend",
                          [lk.GlobalArg("a", np.float64, shape=(6,)), "..."], assumptions="0<=m and 0<=p and n<=6")

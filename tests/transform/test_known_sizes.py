@@ -82,7 +82,7 @@ def outcome(knl: lk.LoopKernel, step: Step) -> lk.LoopKernel | str:
     return knl
 
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep(every=14)
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("need", NEEDS)
 def test_a_fixed_size_is_a_number(need: str, before: str) -> None:
@@ -98,6 +98,7 @@ def test_a_fixed_size_is_a_number(need: str, before: str) -> None:
                 np.testing.assert_array_equal(result(found), result(number))
 
 
+@pytest.mark.deep(every=21)
 @pytest.mark.parametrize("need", NEEDS)
 def test_a_bounded_size_is_none(need: str) -> None:
     """An iname below a size of 1 to 8 has not 8 values."""
@@ -126,6 +127,7 @@ def test_no_value_at_all() -> None:
         assert (found(n=3, p=0).b == 2).all()
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("known", ["p = 8", "8 <= p < 9"])
 def test_matrix_products_of_a_known_size(known: str) -> None:
     knl = lk.make_kernel("{[r, i, j, k]: 0<=r<n and 0<=i<p and 0<=j<p and 0<=k<p}",
@@ -136,6 +138,7 @@ def test_matrix_products_of_a_known_size(known: str) -> None:
     np.testing.assert_array_equal(knl(a=a, b=b, p=8).c, a@b)
 
 
+@pytest.mark.deep
 def test_a_scan_over_threads_of_a_known_number() -> None:
     knl = lk.make_kernel("{[r, i, j]: 0<=r<n and 0<=i<p and 0<=j<=i}", "y[r, i] = sum(j, x[r, j])",
                          assumptions="n>=1 and p = 16")
@@ -145,6 +148,7 @@ def test_a_scan_over_threads_of_a_known_number() -> None:
     np.testing.assert_array_equal(knl(x=x, p=16).y, np.cumsum(x, axis=1))
 
 
+@pytest.mark.deep
 def test_launches_in_loops_of_the_host_have_the_same_ranges() -> None:
     """Each launch runs at one iteration of the host's loop, which says nothing more of sizes."""
     knl = lk.make_kernel("{[t, i, j]: 0<=t<m and 0<=i<n and 0<=j<p}", "a[t + 1, i, j] = a[t, n - 1 - i, p - 1 - j] + 1",

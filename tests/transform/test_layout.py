@@ -57,6 +57,7 @@ def test_a_column_lies_in_all_banks() -> None:
     assert "__shared__ float a_fetch[32][32];  // of row r, column c lies at c ^ r" in cuda(knl)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("chunk", "access"), [(4, "float4"), (2, "float2")])
 def test_vectors_stay_within_a_chunk(chunk: int, access: str) -> None:
     plain = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i,j<16}", "y[b, i, j] = 2*x[b, 15-i, j]", name="flipped")
@@ -72,6 +73,7 @@ def test_vectors_stay_within_a_chunk(chunk: int, access: str) -> None:
     assert set(re.findall(r"reinterpret_cast<(?:const )?(\w+) \*>\(&x_fetch", cuda(plain))) == {"float4"}
 
 
+@pytest.mark.deep
 def test_rows_by_any_axis() -> None:
     for axis in (0, -3, 1):
         knl = step(cube(), lk.swizzle, "x_fetch", axis, period=4)
@@ -79,6 +81,7 @@ def test_rows_by_any_axis() -> None:
     assert "x_fetch[i][j][k ^ i]" in cuda(lk.swizzle(cube(), "x_fetch", 0, period=4))
 
 
+@pytest.mark.deep
 def test_buffers_of_a_pipeline_are_swizzled_each() -> None:
     knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<16 and 0<=k<l}", "c[i, j] = sum(k, a[i, k]*b[k, j])", name="mm")
     knl = lk.add_dtypes(knl, {"a,b": F32})
@@ -126,6 +129,7 @@ def test_too_few_axes() -> None:
 
 # {{{ the order of axes
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize(("tags", "shape"), [("C", (4, 6, 8)), ("N2,N1,N0", (4, 6, 8)), ("F", (8, 6, 4)),
                                              ("N1, N2, N0", (6, 4, 8)), ("N0,N2,N1", (6, 8, 4))])
 def test_orders(tags: str, shape: tuple[int, ...]) -> None:
@@ -135,6 +139,7 @@ def test_orders(tags: str, shape: tuple[int, ...]) -> None:
     assert_same(cube(), knl, n=3)
 
 
+@pytest.mark.deep
 def test_in_registers_and_padded() -> None:
     knl = step(registers(), lk.tag_array_axes, ["t"], "F")
     assert_same(registers(), knl, n=3)

@@ -111,6 +111,7 @@ def test_a_text_is_a_list(key: tuple[str, str]) -> None:
     assert _outcome(*key, names[0]) == _outcome(*key, names[:1])
 
 
+@pytest.mark.deep(every=196)
 @pytest.mark.parametrize("names", [5, [5], [None, "ii"], [["ii"]], object(), 1.5, True])
 @pytest.mark.parametrize("key", CALLS, ids=".".join)
 def test_others_are_refused(key: tuple[str, str], names: object) -> None:

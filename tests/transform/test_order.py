@@ -149,6 +149,7 @@ def test_the_mapping_gives_the_order_of_the_tile_loops() -> None:
     assert_same(scaled_matrix(), knl, n=9, m=17)
 
 
+@pytest.mark.deep
 def test_tile_of_a_triangle() -> None:
     for n in (1, 4, 11):
         assert_same(triangle(), lk.tile(triangle(), {"i": 4, "j": 3}), n=n)

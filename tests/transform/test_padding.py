@@ -41,6 +41,7 @@ def registers() -> lk.LoopKernel:
     return lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), {"b": "g.0"})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("by", [1, 3, 16])
 def test_results_stay(by: int) -> None:
     knl = step(transposed(), lk.add_padding, "a_fetch", 0, by=by)
@@ -49,6 +50,7 @@ def test_results_stay(by: int) -> None:
     assert lk.verify(knl).proven
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("axis", "shape"), [(0, (4, 8, 8)), (1, (4, 6, 10)), (-2, (4, 6, 10)), (-3, (4, 8, 8))])
 def test_the_axis_behind_becomes_longer(axis: int, shape: tuple[int, ...]) -> None:
     knl = step(cube(), lk.add_padding, "x_fetch", axis, by=2)
@@ -56,6 +58,7 @@ def test_the_axis_behind_becomes_longer(axis: int, shape: tuple[int, ...]) -> No
     assert_same(cube(), knl, n=3)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("dtype", "align", "row"), [(F32, 64, 16), (F32, 128, 32), (F32, 96, 24),
                                                      (np.float64, 96, 24)])
 def test_steps_become_multiples(dtype: Any, align: int, row: int) -> None:
@@ -64,6 +67,7 @@ def test_steps_become_multiples(dtype: Any, align: int, row: int) -> None:
     assert_same(transposed(dtype), knl, n=20, m=17)
 
 
+@pytest.mark.deep
 def test_a_temporary_in_registers() -> None:
     plain = registers()
     knl = step(plain, lk.add_padding, "t", 0, by=1)

@@ -9,7 +9,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.shapes import array_shapes, filled_outputs
+from loopkit.analysis.shapes import array_shapes, fully_written_outputs
 from loopkit.poly.sets import InstanceSet
 from tests.language.outline import outline, text
 from tests.transform.kernels import F32, matmul, matvec, scaled_matrix, stencil, triangle, twice, two_loops
@@ -67,6 +67,7 @@ def test_runs_of_statements_share_their_loops() -> None:
     assert everything.inames == ("i_0",)
 
 
+@pytest.mark.deep
 def test_the_inner_loop_alone_and_both() -> None:
     inner = lk.duplicate_inames(nest(), "j", within="B")
     assert outline(inner) == text("""
@@ -111,6 +112,7 @@ def test_the_tag_of_the_old_iname_stays_with_it() -> None:
     assert not lk.duplicate_inames(mapped, "i", "*").tags
 
 
+@pytest.mark.deep
 def test_the_copies_are_mapped_apart() -> None:
     knl = lk.split_iname(lk.duplicate_inames(chain(), "i", "B"), "i_0", 4, outer_tag="g.0", inner_tag="l.0")
     knl = lk.split_iname(knl, "i", 8, outer_tag="g.0", inner_tag="l.0")
@@ -118,6 +120,7 @@ def test_the_copies_are_mapped_apart() -> None:
         assert_same(chain(), knl, n=n)
 
 
+@pytest.mark.deep
 def test_a_reduction_iname_and_a_whole_reduction() -> None:
     plain = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", """
         for i
@@ -180,6 +183,7 @@ def test_a_rule_serves_both_copies() -> None:
 
 # {{{ chunk_iname
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_chunks(count: int) -> None:
     knl = step(twice(), lk.chunk_iname, "i", count)
@@ -195,6 +199,7 @@ def test_the_first_chunks_are_longer_by_one() -> None:
             f"(c={k} and q<{length})" for k, length in enumerate(lengths)) + ")}"))
 
 
+@pytest.mark.deep
 def test_chunks_keep_a_recurrence_in_order() -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i]: 1<=i<n}", "a[i] = a[i-1] + a[i]"), {"a": F32})
     knl = lk.chunk_iname(plain, "i", 3)
@@ -207,6 +212,7 @@ def test_chunks_keep_a_recurrence_in_order() -> None:
     assert (w.kind, w.source[1]["i_outer"], w.sink[1]["i_outer"]) == ("flow", 0, 1)
 
 
+@pytest.mark.deep
 def test_a_chunk_for_each_block() -> None:
     knl = lk.chunk_iname(twice(), "i", 4, outer_tag="g.0")
     knl = lk.split_iname(knl, "i_inner", 8, inner_tag="l.0")
@@ -215,6 +221,7 @@ def test_a_chunk_for_each_block() -> None:
     assert "n % 4" in str(lk.generate_code(knl, "cuda"))
 
 
+@pytest.mark.deep
 def test_chunks_of_a_triangle_and_of_two_axes() -> None:
     triangular = lk.chunk_iname(triangle(), "j", 3)
     both = lk.chunk_iname(lk.chunk_iname(scaled_matrix(), "i", 2), "j", 3)
@@ -223,6 +230,7 @@ def test_chunks_of_a_triangle_and_of_two_axes() -> None:
         assert_same(scaled_matrix(), both, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_chunks_of_a_reduction_iname() -> None:
     knl = lk.chunk_iname(matvec(), "k", 3)
     assert knl.reductions["insn.k"].inames == ("k_outer", "k_inner")
@@ -230,13 +238,14 @@ def test_chunks_of_a_reduction_iname() -> None:
         assert_same(matvec(), knl, n=n, m=m)
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("count", [2, 4, 7])
 def test_chunks_ask_nothing_else_of_a_caller(count: int) -> None:
     """A guarded read needs no more elements, the output may be left out, and the shapes determine ``n``."""
     plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = if(i < n-1, x[i+1], 0)"), {"x": F32})
     knl = lk.chunk_iname(plain, "i", count)
     assert array_shapes(knl) == array_shapes(plain)
-    assert filled_outputs(knl) == {"y"}
+    assert fully_written_outputs(knl) == {"y"}
     for n in (1, 2, 5, 20):
         x = np.arange(n, dtype=F32)
         np.testing.assert_array_equal(knl(x=x).y, [*x[1:], 0])
@@ -252,6 +261,7 @@ def test_subscripts_of_chunks_are_short() -> None:
     assert "y[5*i_outer + min(i_outer, 2) + i_inner]" in constant.statements_text
 
 
+@pytest.mark.deep
 def test_a_temporary_of_each_block_in_chunks() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[b,i,j]: 0<=b<n and 0<=i,j<64}", """
         for b
@@ -269,6 +279,7 @@ def test_a_temporary_of_each_block_in_chunks() -> None:
     assert_same(knl, mapped, n=3)
 
 
+@pytest.mark.deep
 def test_chunks_of_one_of_two_loops() -> None:
     knl = lk.chunk_iname(two_loops(), "i", 3, within="second")
     assert knl.statement("first").inames == ("i",)
@@ -311,6 +322,7 @@ def test_peel() -> None:
         assert_same(twice(), knl, n=n)
 
 
+@pytest.mark.deep
 def test_peel_one_end() -> None:
     assert len(lk.peel(twice(), "i", 1).statements) == 2
     assert len(lk.peel(twice(), "i", last=3).statements) == 2
@@ -319,6 +331,7 @@ def test_peel_one_end() -> None:
         assert_same(twice(), lk.peel(twice(), "i", last=3), n=n)
 
 
+@pytest.mark.deep
 def test_the_ends_of_an_inner_loop_follow_the_outer_one() -> None:
     knl = lk.peel(triangle(), "j", first=1, last=1)
     assert_domain(knl, "[n] -> {[i,j_first]: 0<=i<n and j_first=0}", "[n] -> {[i,j]: 0<=i<n and 1<=j<i}",
@@ -341,6 +354,7 @@ def test_peel_keeps_a_recurrence_in_order() -> None:
         lk.split_iname(knl, "i", 4, inner_tag="l.0")
 
 
+@pytest.mark.deep
 def test_what_is_left_is_free_of_the_ends() -> None:
     """Only the first iteration reads what another one writes: without it, the loop may be mapped."""
     plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "a[i] = a[0] + x[i]"), {"a,x": F32})
@@ -363,6 +377,7 @@ def test_peel_around_a_reduction() -> None:
     assert_same(matvec(), tiled, n=5, m=9)
 
 
+@pytest.mark.deep
 def test_a_reduction_that_starts_empty() -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<i}", "for i\n y[i] = sum(k, x[k])\nend"), {"x": F32})
     for n in (0, 1, 2, 7):
@@ -401,6 +416,7 @@ def test_peel_of_one_of_two_loops_and_of_both() -> None:
         assert_same(two_loops(), one, n=n)
 
 
+@pytest.mark.deep
 def test_peel_with_temporaries_and_rules() -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", """
         here := x[i]
@@ -422,6 +438,7 @@ def test_peel_of_a_loop_with_strides_and_holes() -> None:
         assert_same(plain, lk.peel(plain, "i", 2, 4), n=n)
 
 
+@pytest.mark.deep
 def test_peel_then_tile_and_map() -> None:
     knl = lk.peel(lk.peel(scaled_matrix(), "i", 1), "j", 0, 1, within="insn")
     knl = lk.tile(knl, {"i": 4, "j": 4})
@@ -461,6 +478,7 @@ def test_peel_along_threads_is_checked() -> None:
         lk.peel(inside, "i", 1)
 
 
+@pytest.mark.deep
 def test_the_stencil_without_its_ends() -> None:
     for n in (0, 1, 2, 3, 4, 9):
         assert_same(stencil(), lk.peel(stencil(), "i", 1, 1), n=n)

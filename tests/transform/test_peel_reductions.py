@@ -52,6 +52,7 @@ end"""
     assert_equal(matvec(), knl)
 
 
+@pytest.mark.deep
 def test_the_order_of_the_terms_is_kept() -> None:
     """Terms of which the second cancels the first, and the third would be lost in either: bit for bit."""
     x, a = np.array([1e8, -1e8, 1, 1e8, 1, -1e8], F32), np.ones((1, 6), F32)
@@ -70,6 +71,7 @@ def test_an_operation_whose_order_counts() -> None:
         lk.reverse(peeled, "k")
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("then", [
     lambda k: lk.split_iname(k, "i", 4, outer_tag="g.0", inner_tag="l.0"),
     lambda k: lk.add_prefetch(lk.split_iname(k, "k", 4), "x", ["k_inner"], within="insn.k.update"),
@@ -84,6 +86,7 @@ def test_steps_behind_it(then: Callable[[lk.LoopKernel], lk.LoopKernel]) -> None
     assert_equal(matvec(), then(lk.peel(matvec(), "k", first=2, last=1)))
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("steps", [("k",), ("j",), ("j", "k"), ("k", "j"), ("j", "k", "i"), ("k", "i")])
 def test_sums_of_sums(steps: tuple[str, ...]) -> None:
     knl = nested()

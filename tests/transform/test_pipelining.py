@@ -44,6 +44,7 @@ def barriers(knl: lk.LoopKernel) -> list[str]:
 
 # {{{ what it makes
 
+@pytest.mark.deep
 @pytest.mark.parametrize("stages", [1, 2, 3])
 @pytest.mark.parametrize("registers", [True, False])
 def test_the_result_stays(stages: int, registers: bool) -> None:
@@ -58,6 +59,7 @@ def test_the_result_stays(stages: int, registers: bool) -> None:
         assert_same(plain, epilogue, n=n)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("registers", [True, False])
 def test_elements_that_exist_only_inside(registers: bool) -> None:
     """The first copy of a row depends on where it begins, which isl prints as a choice between numbers."""
@@ -72,6 +74,7 @@ def test_elements_that_exist_only_inside(registers: bool) -> None:
 
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("n", range(4))
 def test_a_known_number_of_iterations(n: int) -> None:
     """Where all copies come first, there is nothing to load ahead."""
@@ -115,12 +118,14 @@ for k
 end"""
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("stages", "count"), [(1, 3), (2, 2), (3, 2)])
 def test_two_stages_need_one_barrier_in_the_loop(stages: int, count: int) -> None:
     """The other one stands before the loop."""
     assert len(barriers(lk.pipeline(tiled(), "k_outer", stages))) == count
 
 
+@pytest.mark.deep
 def test_a_thread_holds_its_part_of_a_tile() -> None:
     """24 elements on 4 by 4 threads: 4 along a row and 2 rounds, which leave some threads without one."""
     knl = lk.pipeline(tiled(), "k_outer")
@@ -134,6 +139,7 @@ def test_a_thread_holds_its_part_of_a_tile() -> None:
         assert_same(tiled(), knl, **dict(zip(("n", "m", "l"), sizes, strict=True)))
 
 
+@pytest.mark.deep
 def test_chosen_temporaries() -> None:
     knl = lk.pipeline(tiled(), "k_outer", temporaries="b_fetch")
     assert "a_fetch_next" not in knl.temporaries
@@ -154,6 +160,7 @@ def test_by_default_what_the_loop_computes_is_no_copy() -> None:
     assert_same(knl, piped, n=5)
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("tag", [None, "l.auto"])
 @pytest.mark.parametrize("stages", [1, 2])
 def test_a_buffer_that_is_written_too(tag: str | None, stages: int) -> None:
@@ -177,6 +184,7 @@ def test_a_buffer_that_is_written_too(tag: str | None, stages: int) -> None:
         assert_same(plain, knl, n=n)
 
 
+@pytest.mark.deep
 def test_threads_that_are_tagged_later() -> None:
     """Without threads the box of a copy remains a loop."""
     knl = lk.make_kernel("{[i, k]: 0<=i<8 and 0<=k<n}", "y[i] = sum(k, a[i, k])")

@@ -55,6 +55,7 @@ def test_in_two_levels(knl: lk.LoopKernel, length: int) -> None:
     assert lk.verify(found).verdict is lk.Verdict.PROVEN
 
 
+@pytest.mark.deep
 def test_blocks_over_a_grid() -> None:
     """The results of blocks, a scan over these, and a scan in each block: three launches."""
     knl = prefix(SCAN, "y[i] = sum(j, x[j]) {id=S}")

@@ -13,7 +13,7 @@ import pytest
 from pymbolic.typing import Expression
 
 import loopkit as lk
-from loopkit.analysis.moves import moves
+from loopkit.analysis.order import moves
 from loopkit.errors import ENTRY_POINTS
 from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.data import AddressSpace
@@ -56,6 +56,7 @@ def spaces(knl: lk.LoopKernel) -> dict[str, str]:
 
 # {{{ storage
 
+@pytest.mark.deep
 def test_an_accumulator_is_not_enlarged() -> None:
     knl = lk.add_prefetch(attention(), "K", ["j_inner", "e"])
     with pytest.raises(lk.StorageError, match="4 bytes a thread -> 64 bytes a thread, with d_inner moved") as err:
@@ -73,6 +74,7 @@ def test_an_accumulator_is_not_enlarged() -> None:
                                            "acc_j: 4 bytes a thread -> 64 bytes a thread")
 
 
+@pytest.mark.deep
 def test_loops_that_do_not_sweep_stay_around_the_copy_where_sinking_them_needs_storage() -> None:
     """The copy stands further in; no accumulator becomes an array in global memory."""
     for start in (contraction(), lk.prioritize_loops(contraction(), "l, k, j, i")):
@@ -104,6 +106,7 @@ def test_values_do_not_move_to_a_larger_address_space() -> None:
     lk.add_prefetch(knl, "t", "j", default_tag=None)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("call", [
     lambda knl, **more: lk.add_prefetch(knl, "a", ["i", "k_inner"], **more),
     lambda knl, **more: lk.precompute(lk.extract_subst(knl, "f", "a[p, q]", "p, q"), "f", ["i", "k_inner"], **more),
@@ -179,6 +182,7 @@ def scores() -> lk.LoopKernel:
     return lk.split_iname(lk.add_dtypes(knl, {"Q,K": np.float32}), "j", 16)
 
 
+@pytest.mark.deep(every=9)
 @pytest.mark.parametrize("tags", [{"inner_tag": "l.0", "outer_tag": "g.0"}, {"inner_tag": "l.0"}, {}], ids=str)
 @pytest.mark.parametrize("sweep", [["e"], ["i_inner", "e"], []], ids=str)
 def test_no_copy_comes_to_lie_in_global_memory_unasked(tags: dict[str, str], sweep: list[str]) -> None:
@@ -238,6 +242,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("name", ORDERS)
 def test_an_order_that_was_given_is_kept(name: str) -> None:
     knl = ORDERS[name]()
@@ -368,6 +373,7 @@ def parted() -> lk.LoopKernel:
     return lk.add_dtypes(knl, {"a,x": np.float32})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", HINTS)
 def test_hints_can_be_followed(name: str) -> None:
     make, sweep = HINTS[name]
@@ -445,6 +451,7 @@ def test_a_kernel_that_cannot_be_lowered_prints() -> None:
 
 # {{{ the arguments of the other steps
 
+@pytest.mark.deep
 @pytest.mark.parametrize("refused", ["allow_reordering", "allow_global_storage"])
 def test_what_a_buffer_is_allowed(refused: str) -> None:
     if refused == "allow_reordering":
@@ -469,6 +476,7 @@ def test_what_a_buffer_is_allowed(refused: str) -> None:
     assert_same(knl, made, **dict.fromkeys(sorted(knl.value_params), 9))
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("name", ["allow_global_storage", "allow_launches"])
 def test_what_a_pipeline_is_allowed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline changes nothing else by itself: its cost is told to be more."""

@@ -44,6 +44,7 @@ def test_ids_are_names(wrong: str) -> None:
         lk.buffer_array(split_matvec(), "y", [], init_insn_id=wrong)
 
 
+@pytest.mark.deep
 def test_the_copy_spans_the_halo() -> None:
     knl = step(mapped_stencil(), lk.add_prefetch, "a", "i_inner")
     assert outline(knl) == text("""
@@ -76,6 +77,7 @@ def test_subscripts_of_what_is_written_read_the_copy_too() -> None:
         lk.add_prefetch(lk.split_iname(changed, "i", 16), "idx", "i_inner")
 
 
+@pytest.mark.deep
 def test_a_chunk_is_copied_like_any_tile() -> None:
     """Where a chunk starts is an affine form for each chunk alone."""
     plain = stencil()
@@ -87,6 +89,7 @@ def test_a_chunk_is_copied_like_any_tile() -> None:
         assert_same(plain, knl, n=n)
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize(("swept", "shape"), [("j", (4,)), ("i, j", (24,)), ("", ())])
 def test_subscripts_that_are_affine_for_each_value_only(swept: str, shape: tuple[int, ...]) -> None:
     plain = lk.make_kernel("{[i, j]: 0<=i<3 and 0<=j<4}", "y[i, j] = a[5*i*i + j]", [
@@ -122,6 +125,7 @@ def holds(domain: str, i_outer: int, a_dim_0: int) -> bool:
     return point.is_subset(InstanceSet.parse(domain))
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("before", [True, False], ids=["tags_first", "tags_last"])
 def test_tags_come_before_or_after(before: bool) -> None:
     tags = {"i_outer": "g.1", "j_outer": "g.0", "i_inner": "l.1", "j_inner": "l.0"}
@@ -187,6 +191,7 @@ def test_prefetch_of_a_temporary() -> None:
     assert_same(two_loops(), knl, n=13)
 
 
+@pytest.mark.deep
 def test_prefetch_of_a_prefetch() -> None:
     knl = lk.add_prefetch(mapped_stencil(), "a", "i_inner")
     knl = step(knl, lk.add_prefetch, "a_fetch", temporary_name="a_own", default_tag="unr")
@@ -201,6 +206,7 @@ def test_prefetch_through_a_rule_writes_it_out() -> None:
     assert_same(with_rule(), knl, m=5)
 
 
+@pytest.mark.deep
 def test_a_box_larger_than_what_is_read_where_nothing_writes() -> None:
     """A star's footprint is filled up to a box: its copy needs no disjunctions."""
     plain = lk.make_kernel("{[i,j]: 1<=i<n-1 and 1<=j<n-1}", "y[i,j] = a[i-1,j] + a[i+1,j] - a[i,j-1] - a[i,j+1]")
@@ -212,6 +218,7 @@ def test_a_box_larger_than_what_is_read_where_nothing_writes() -> None:
         assert_same(plain, knl, n=n)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("space", ["local", "global"])
 def test_the_address_space_can_be_given(space: str) -> None:
     knl = lk.add_prefetch(mapped_stencil(), "a", "i_inner", temporary_address_space=space)
@@ -243,6 +250,7 @@ def test_precompute() -> None:
     assert_same(with_rule(), knl, m=5)
 
 
+@pytest.mark.deep
 def test_precompute_over_the_threads() -> None:
     knl = lk.split_iname(with_rule(), "j", 8, outer_tag="g.0", inner_tag="l.0")
     knl = step(knl, lk.precompute, "f", "i")
@@ -317,6 +325,7 @@ def test_expand_of_an_extract_gives_the_expressions_back() -> None:
 # }}}
 
 
+@pytest.mark.deep(every=23)
 @pytest.mark.parametrize(("call", "error", "fields"), [
     (lambda: lk.add_prefetch(twice(), "q", "i"), lk.UnknownNameError, {"kind": "array", "name": "q"}),
     (lambda: lk.add_prefetch(twice(), "x", "q"), lk.UnknownNameError, {"kind": "iname", "name": "q"}),
@@ -377,6 +386,7 @@ def test_a_reader_that_goes_on_reading_keeps_its_dependences() -> None:
             lk.interchange(kernel, "i", "j")
 
 
+@pytest.mark.deep
 def test_a_read_in_a_condition_still_ends_the_launch() -> None:
     knl = lk.make_kernel("{[i]: 1<=i<8}", """
         for i
@@ -393,6 +403,7 @@ def test_a_read_in_a_condition_still_ends_the_launch() -> None:
 # }}}
 
 
+@pytest.mark.deep
 def test_a_copy_has_what_the_branches_read() -> None:
     """At the ends of the array a branch does not read, and neither may the copy."""
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = if(i>0, x[i-1], 0) + if(i<n-1, x[i+1], 0)",
@@ -402,6 +413,7 @@ def test_a_copy_has_what_the_branches_read() -> None:
         assert_same(knl, mapped, n=n)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("text", [
     "f(p) := 2*x[p]\ny[i] = if(i < n-1, f(i+1), 0)",
     "f(p) := 2*x[p]\ny[i] = if(0 < i and i < n-1, f(i+1) - f(i-1), 0)",
@@ -427,6 +439,7 @@ def test_values_without_a_dtype_of_their_own_are_not_stored() -> None:
     assert_same(knl, lk.precompute(knl, "f", "i"))
 
 
+@pytest.mark.deep
 def test_a_whole_box_of_values_has_the_corners_too() -> None:
     knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", """
         f(p,q) := if(1<=p and p<n-1, x[p-1,q] + x[p+1,q], x[p,q])
@@ -445,6 +458,7 @@ def test_a_whole_box_of_values_has_the_corners_too() -> None:
         assert_same(knl, whole, n=n, m=m)
 
 
+@pytest.mark.deep
 def test_a_whole_box_of_lengths_that_threads_divide() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "y[i,j] = x[i,j] + x[i+2,j]"), {"x": F32})
     knl = lk.split_iname(lk.split_iname(knl, "i", 4, outer_tag="g.0"), "j", 8)

@@ -14,6 +14,7 @@ def boxed() -> lk.LoopKernel:
     return lk.fix_parameters(scaled_matrix(), n=6, m=5)
 
 
+@pytest.mark.deep(every=13)
 @pytest.mark.parametrize(("text", "tag"), [
     ("g.0", GroupTag(0)), ("g.1", GroupTag(1)), ("g.2", GroupTag(2)), ("l.0", LocalTag(0)), ("l.1", LocalTag(1)),
     ("l.2", LocalTag(2)), ("l.auto", AutoLocalTag()), ("unr", UnrollTag()), ("ilp", IlpTag()), ("ilp.unr", IlpTag()),
@@ -100,6 +101,7 @@ def packed(text: str, *arrays: str) -> lk.LoopKernel:
     return lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", text, [*(lk.GlobalArg(a, np.float64) for a in arrays), "..."])
 
 
+@pytest.mark.deep
 def test_they_are_told_apart_one_by_one() -> None:
     knl = packed("y[i,j] = x[i,j] + x[0,j]", "x", "y")
     assert_same(knl, lk.tag_inames(knl, "i:g.0, j:g.0"), n=3, m=4)
@@ -122,6 +124,7 @@ def test_blocks_that_write_one_cell_of_a_temporary_are_refused() -> None:
 PACKED = ["{[t]: 0<=t<3}", "{[i,j]: 0<=i<n and 0<=j<m}", "{[k]: 0<=k<n}"]
 
 
+@pytest.mark.deep
 def test_packings_of_one_axis_may_differ_in_extents_that_are_parametric() -> None:
     knl = lk.make_kernel(PACKED, "y[i,j] = x[i]\nz[k] = y[k,0]", [*(lk.GlobalArg(a, np.float64) for a in "xyz"), "..."])
     assert_same(knl, lk.tag_inames(knl, "i:g.0, j:g.0, k:g.0"), n=3, m=2)

@@ -45,7 +45,7 @@ def run(low: Lowered, size: tuple[int, int, int], seed: int = 0) -> tuple[np.nda
 
 # {{{ what they compute
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep
 @pytest.mark.parametrize("rows", [8, 16])
 @pytest.mark.parametrize("depth", [4, 8, 16])
 def test_boxes_of_all_shapes_compute_what_loops_do(rows: int, depth: int) -> None:
@@ -71,6 +71,7 @@ def test_the_step_keeps_results_and_factors_may_stand_in_any_order() -> None:
         assert "mma_m16n8k4_f64(acc" in str(lk.generate_code(knl, target="cuda"))
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("rows", [8, 16])
 @pytest.mark.parametrize("depth", [4, 8, 16])
 def test_one_text_serves_all_architectures(rows: int, depth: int) -> None:
@@ -87,6 +88,7 @@ def test_one_text_serves_all_architectures(rows: int, depth: int) -> None:
 
 # {{{ what is proven of them
 
+@pytest.mark.deep
 def test_the_machine_sees_what_lanes_load() -> None:
     """Every other element, order or lane makes a wrong result there; see test_faults for what validation finds."""
     low = lower_fully(lk.set_options(matmul_by_warps((16, 8), stages=0), full_tiles=False))
@@ -97,6 +99,7 @@ def test_the_machine_sees_what_lanes_load() -> None:
             np.testing.assert_array_equal(*run(replace(low, program=fault.program), (32, 16, 16)))
 
 
+@pytest.mark.deep
 def test_what_lanes_load_for_others_needs_its_barriers() -> None:
     knl = matmul_by_warps(stages=0)
     bare = built(without_barriers(knl))

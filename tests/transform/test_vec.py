@@ -63,6 +63,7 @@ def test_a_recurrence_is_refused_with_its_witness() -> None:
     assert [d.element for d in replayed.differing]
 
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize(("text", "legal"), [
     ("y[i+4] = y[i] + x[i]", True),          # the next vector's
     ("y[i+3] = y[i] + x[i]", False),
@@ -111,7 +112,7 @@ def test_what_is_read_from_memory_is_undecided() -> None:
 
 # {{{ results
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep
 @pytest.mark.parametrize("n", [1, 4, 127, 128, 130, 1000])
 @pytest.mark.parametrize(("dtype", "length"), [
     (np.float64, 2), (np.float64, 4), (F32, 4), (F32, 8), (F32, 6), (np.float16, 8), (np.int8, 16), (np.complex64, 2),

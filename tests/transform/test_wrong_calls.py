@@ -156,6 +156,7 @@ CALLS: Mapping[str, tuple[Callable[[], object], type[lk.LoopkitError], Fields]] 
 }
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("name", CALLS)
 def test_refused(name: str) -> None:
     call, error, fields = CALLS[name]

@@ -68,6 +68,7 @@ def test_an_expansion_that_is_too_small() -> None:
     assert report(knl, lowered)["bounds"].verdict is lk.Verdict.PROVEN
 
 
+@pytest.mark.deep(every=11)
 @pytest.mark.parametrize(("text", "reason"), [
     ("y[i] = x[place[i]]", "a subscript is read from memory"),
     ("y[i] = x[i*n] + place[i]", "a subscript is not affine"),

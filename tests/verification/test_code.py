@@ -79,6 +79,7 @@ def test_an_argument_outweighs_the_option() -> None:
         lk.generate_code(knl, verify=True)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("extent", [True, "on"])
 def test_the_default(extent: bool | str) -> None:
     assert lk.generate_code(matmul_tiled(), verify=extent) == lk.generate_code(matmul_tiled())

@@ -55,6 +55,7 @@ def test_why_a_fault_was_not_reported_is_told_by_running_it(kind: str, what: str
     assert what in objection
 
 
+@pytest.mark.deep
 def test_a_run_of_allocations_objects_to_no_golden_kernel_of_functions_and_quotients() -> None:
     for case in CASES:
         if case.name in ("softmax_by_thread", "layer_norm_by_thread"):

@@ -37,6 +37,7 @@ KERNELS: dict[str, Callable[[], lk.LoopKernel]] = {
 }
 
 
+@pytest.mark.deep(every=7)
 @pytest.mark.parametrize("name", KERNELS)
 def test_all_is_proven(name: str) -> None:
     assert lk.verify(KERNELS[name](), full=True).proven

@@ -38,7 +38,7 @@ def only(findings: tuple[Mismatch, ...]) -> Mismatch:
 
 # {{{ no false alarms
 
-@pytest.mark.deep(every=8)
+@pytest.mark.deep
 @pytest.mark.parametrize("options", [{}, {"full_tiles": False}, {"textual_unroll": True}], ids=str)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_real_cases_are_proven(name: str, options: dict[str, Any]) -> None:
@@ -47,6 +47,7 @@ def test_real_cases_are_proven(name: str, options: dict[str, Any]) -> None:
     assert validate(lowered(lk.set_options(BY_NAME[name].make(), **options))) == ()
 
 
+@pytest.mark.deep(every=16)
 @pytest.mark.parametrize("full_tiles", [True, False], ids=["full_tiles", "generic"])
 @pytest.mark.parametrize("name", PACKED)
 def test_parts_of_an_axis_that_sizes_give_are_proven(name: str, full_tiles: bool) -> None:
@@ -133,6 +134,7 @@ def test_unrolled_text_keeps_each_rounds_own_constants() -> None:
     lk.check_equivalent(lk.set_options(knl, textual_unroll=False), knl, {"n": 7}, target="c")
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("choice", [
     "if(2*k <= n, if(k < 2, x[n-k], k % 3), x[k])", "if(n < 2*k, x[k], if(k < 2, k % 3, x[n-k]))",
     "if(2*k <= n, if(k < 2, if(k < 1, x[k], k), x[n-k]), k)", "if(3 <= k, if(2 < k, x[k], 1), x[n-k])",
@@ -144,6 +146,7 @@ def test_choices_in_choices_of_which_whole_tiles_take_one(choice: str) -> None:
     assert validate(lowered(lk.split_iname(knl, "k", 8, outer_tag="g.0", inner_tag="l.0"))) == ()
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("tag", ["for", "unr", "ilp", "vec"])
 @pytest.mark.parametrize("mapped", ["for", "g.0"])
 def test_bounds_from_memory_around_loops_of_their_own(tag: str, mapped: str) -> None:
@@ -314,6 +317,7 @@ def test_order_of_a_loop() -> None:
     assert [(f.kind, f.parameters) for f in found] == [("order", {"n": 3})]
 
 
+@pytest.mark.deep
 def test_value_of_another_thread() -> None:
     """A private value that the first thread alone computes does not reach the others."""
     low = lowered(BY_NAME["softmax_by_block"].make())
@@ -348,6 +352,7 @@ def test_barrier_of_warps_where_blocks_have_to_wait() -> None:
     assert validate(in_one_warp) == ()
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("name", ["jacobi_over_blocks", "lu"])
 def test_host(name: str) -> None:
     """The host's loops are part of the program: none may be cut short, and their launches stay in order."""

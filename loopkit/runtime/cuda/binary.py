@@ -61,7 +61,7 @@ def _total(pattern: str, text: str) -> int:
 #: The file name of a text in the compilers' messages.
 FILE_NAME = "kernel.cu"
 
-_LINE = re.compile(rf"{re.escape(FILE_NAME)}(?:\((\d+)\)|:(\d+)(?::\d+)?): (?:catastrophic |fatal )?error")
+_ERROR = rf"{re.escape(FILE_NAME)}(?:\((\d+)\)|:(\d+)(?::\d+)?): (?:catastrophic |fatal )?error"
 _NO_SUCH_ARCHITECTURE = re.compile(r"invalid value for --gpu-architecture|Unsupported gpu architecture")
 
 
@@ -111,8 +111,7 @@ class CudaCompiler(ABC):
                                 "for.", log=log.strip(),
                                 hint=f"it compiles for {', '.join(self.supported)}: choose one of them, "
                                      "lk.CudaTarget(arch=...), or install another version")
-        found = _LINE.search(log)
-        raise rejected(compiler, kernel, source, log, None if found is None else int(found[1] or found[2]),
+        raise rejected(compiler, kernel, source, log, _ERROR,
                        hint="generate_code(knl, target='cuda') shows the whole text")
 
 

@@ -9,17 +9,17 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, cast
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.cuda.binary import FILE_NAME, Binary, CudaCompiler, PtxasUsage, compile_options
+from loopkit.runtime.cuda.binary import FILE_NAME, Binary, CudaCompiler, compile_options, parse_ptxas_log
 from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc, headers_identity, needs_headers
-from loopkit.runtime.processes import dump, run_quietly, version
+from loopkit.runtime.processes import dump, run_quietly, translated, version
 from loopkit.target.cuda import CudaTarget
 
 _SUFFIX = ".cubin"
@@ -55,12 +55,7 @@ class Nvcc(CudaCompiler):
     name: ClassVar[str] = "nvcc"
 
     def translated(self, source: str, target: CudaTarget, form: str) -> tuple[bytes | None, str]:
-        with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
-            text, result = Path(place, FILE_NAME), Path(place, "kernel.out")
-            text.write_text(source, encoding="utf-8")
-            done = run_quietly([self.command, *compile_options(target), f"-{form}", "-o", str(result), str(text)])
-            log = (done.stdout + done.stderr).replace(str(text), FILE_NAME)
-            return result.read_bytes() if done.returncode == 0 and result.exists() else None, log
+        return translated([self.command, *compile_options(target), f"-{form}"], source, FILE_NAME)
 
 
 def find_nvcc() -> Nvcc | None:
@@ -71,9 +66,9 @@ def find_nvcc() -> Nvcc | None:
 
 @lru_cache(maxsize=8)
 def _probed(command: str) -> Nvcc | None:
-    said = run_quietly([command, "--version"])
-    release = re.search(r"release [\d.]+, V([\d.]+)", said.stdout)
-    if said.returncode != 0 or release is None:
+    shown = run_quietly([command, "--version"])
+    release = re.search(r"release [\d.]+, V([\d.]+)", shown.stdout)
+    if shown.returncode != 0 or release is None:
         return None
     architectures = re.findall(r"sm_\d+", run_quietly([command, "--list-gpu-code"]).stdout)
     return Nvcc(command, release[1], tuple(sorted(set(architectures), key=lambda arch: int(arch.removeprefix("sm_")))))
@@ -152,8 +147,7 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
     binary = compiler.cubin(source, kernel, target)
     cache.put(key, binary.cubin, {
         "kernel": kernel, "compiler": compiler.name, "version": compiler.version,
-        "options": compile_options(target), "log": binary.log,
-        "resources": {name: asdict(usage) for name, usage in binary.resources.items()}}, _SUFFIX)
+        "options": compile_options(target), "log": binary.log}, _SUFFIX)
     return _remembered(key, binary)
 
 
@@ -162,8 +156,9 @@ def _kept(key: str, cache: DiskCache) -> Binary | None:
     entry = None if key in _binaries else cache.lookup(key, _SUFFIX)
     if entry is None:
         return _binaries.get(key)
-    log, resources = entry.facts.get("log"), _usages(entry.facts.get("resources"))
-    return _remembered(key, Binary(entry.content, log, resources)) if isinstance(log, str) and resources else None
+    log = str(entry.facts.get("log"))                  # a record without a log has no resources either
+    resources = parse_ptxas_log(log)
+    return _remembered(key, Binary(entry.content, log, resources)) if resources else None
 
 
 def _remembered(key: str, binary: Binary) -> Binary:
@@ -177,13 +172,3 @@ def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: st
     headers = headers_identity() if compiler == Nvrtc.name and needs_headers(source) else ""
     parts = (source, *compile_options(target), compiler, version_of_it, headers, version())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _usages(stored: object) -> Mapping[str, PtxasUsage] | None:
-    """The functions' resources in a record, if :func:`load_binary` wrote it."""
-    names = {f.name for f in fields(PtxasUsage)}
-    if isinstance(stored, dict) and all(
-            isinstance(usage, dict) and usage.keys() == names
-            and all(type(number) is int and number >= 0 for number in usage.values()) for usage in stored.values()):
-        return {name: PtxasUsage(**usage) for name, usage in stored.items()}
-    return None

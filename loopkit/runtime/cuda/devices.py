@@ -224,9 +224,9 @@ def stream_handle(stream: Any) -> int:
 def _handle(stream: Any) -> int | None:
     if isinstance(stream, int) and not isinstance(stream, bool):
         return stream
-    told = getattr(stream, "__cuda_stream__", None)
-    if told is not None:                               # the protocol: a version and the handle
-        return int((told() if callable(told) else told)[1])
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:                           # a version and the handle
+        return int((protocol() if callable(protocol) else protocol)[1])
     for attribute in ("cuda_stream", "ptr", "handle"):
         value = getattr(stream, attribute, None)
         value = getattr(value, "value", value)         # numba's handles are ctypes pointers, None for the default

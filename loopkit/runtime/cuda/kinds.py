@@ -143,7 +143,7 @@ class OwnKind(Kind):
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         return allocate(find_gpu(ordinal), shape, dtype, zero=zero)
 
-    def handed_out(self, x: DeviceArray) -> Any:
+    def exported(self, x: DeviceArray) -> Any:
         return self._namespace.from_dlpack(x) if self.makes_others else x
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,33 +45,27 @@ def aside(count: int) -> int:
     return -(-count // _ALIGNED) * _ALIGNED
 
 
+@dataclass(frozen=True)
 class PreparedClear:
     """Zeroes temporaries before the launches of a call; has the interface of a launch.
 
-    :arg place: index of the first temporary among a call's addresses.
-    :arg count: bytes of the temporaries, which are contiguous.
+    :ivar place: index of the first temporary among a call's addresses.
+    :ivar count: bytes of the temporaries, which are contiguous.
     """
 
-    grid = (1, 1, 1)
-
-    def __init__(self, driver: Driver, launch: GeneratedKernel, place: int, count: int) -> None:
-        self.launch = launch
-        self._driver = driver
-        self._place = place
-        self._count = count
-        self._address = 0
+    driver: Driver
+    launch: GeneratedKernel
+    place: int
+    count: int
+    grid: ClassVar[tuple[int, ...]] = (1, 1, 1)
 
     def enter(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
         """Zero the bytes, in the order of *stream*; returns the driver's ``CUresult``."""
-        return self._driver.clear(addresses[self._place], self._count, stream)
+        return self.driver.clear(addresses[self.place], self.count, stream)
 
-    def fix(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
-        """Store the address for :meth:`again`."""
-        self._address = addresses[self._place]
-
-    def again(self, stream: int) -> int:
-        """Like :meth:`enter`, at the stored address."""
-        return self._driver.clear(self._address, self._count, stream)
+    def fixed(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> Callable[[int], int]:
+        """:meth:`enter` for these arguments, as a function of the stream."""
+        return partial(self.driver.clear, addresses[self.place], self.count)
 
 
 @dataclass(frozen=True)
@@ -132,7 +126,7 @@ class PreparedLaunch:
         self._pack = partial(struct.Struct(form).pack_into, self._buffer, 0)
         self._picks = [sources.places[p.name] for p in pointers]
         self._parts = [(_packing(p)[1], varying[p.name]) for p in scalars]
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._enter = driver.launcher(self._config, function, self._parameters)
         # most launches take all addresses and scalars of the call in its order
         self.enter = self._launcher(as_they_come=all(parts is _one for parts, _ in self._parts)
@@ -161,19 +155,15 @@ class PreparedLaunch:
     def enter_on(self, grid: Sequence[int], addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
         """:attr:`enter` with another grid."""
         with self._lock:
-            self._write(addresses, scalars)
             self._config.grid_x, self._config.grid_y, self._config.grid_z = grid
-            if stream != self._stream:
-                self._config.stream = self._stream = stream
-            code: int = self._enter()
-        return code
+            return self.enter(addresses, scalars, stream)
 
-    def fix(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
-        """Write the parameters once; :meth:`again` launches with them."""
+    def fixed(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> Callable[[int], int]:
+        """:attr:`enter` for these arguments, as a function of the stream; no other call may use this launch."""
         self._write(addresses, scalars)
+        return self._again
 
-    def again(self, stream: int) -> int:
-        """Launch with the stored parameters; returns the driver's ``CUresult``."""
+    def _again(self, stream: int) -> int:
         with self._lock:
             if stream != self._stream:
                 self._config.stream = self._stream = stream
@@ -267,21 +257,25 @@ Launch = PreparedLaunch | PreparedClear | HostedLaunch
 Launches = Sequence[PreparedLaunch | PreparedClear] | HostedLaunches
 
 
-class GpuProgram:
-    """The functions of a text on one GPU.
+_modules: dict[tuple[Gpu, bytes], int] = {}
+_lock = threading.Lock()
+
+
+def loaded_functions(gpu: Gpu, cubin: bytes, launches: Sequence[GeneratedKernel]) -> Mapping[str, int]:
+    """The functions of *launches* in *cubin* on *gpu*, by name.
 
     Their module stays loaded for the life of the process: a CUDA graph may launch them after the kernel is deleted.
     """
-
-    def __init__(self, gpu: Gpu, cubin: bytes, launches: tuple[GeneratedKernel, ...]) -> None:
-        self.gpu = gpu
-        driver = gpu.driver
-        with gpu:
-            module = _module(gpu, cubin)
-            self.functions = {launch.name: driver.function(module, launch.name) for launch in launches}
-            for launch in launches:
-                if launch.dynamic_shared_bytes:
-                    driver.allow_shared_bytes(self.functions[launch.name], launch.dynamic_shared_bytes)
+    with gpu:
+        key = gpu, hashlib.sha256(cubin).digest()
+        with _lock:
+            if key not in _modules:
+                _modules[key] = gpu.driver.load_module(cubin)
+        functions = {launch.name: gpu.driver.function(_modules[key], launch.name) for launch in launches}
+        for launch in launches:
+            if launch.dynamic_shared_bytes:
+                gpu.driver.allow_shared_bytes(functions[launch.name], launch.dynamic_shared_bytes)
+    return functions
 
 
 def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> None:
@@ -295,37 +289,31 @@ def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> No
                          hint="split by more")
 
 
-_modules: dict[tuple[Gpu, bytes], int] = {}
-_lock = threading.Lock()
-
-
-def _module(gpu: Gpu, cubin: bytes) -> int:
-    """The module of *cubin* on *gpu*, whose context is current; loaded once."""
-    key = gpu, hashlib.sha256(cubin).digest()
-    with _lock:
-        if key not in _modules:
-            _modules[key] = gpu.driver.load_module(cubin)
-        return _modules[key]
-
-
 # {{{ failures
 
 def launch_error(gpu: Gpu, kernel: str, launch: Launch, failure: DriverError, arguments: Sequence[str], *,
-                 certain: bool) -> LaunchError:
+                 is_cause: bool) -> LaunchError:
     """The error for a launch of *kernel*.
 
-    :arg certain: this launch is the cause, because every earlier one was waited for.
+    :arg is_cause: this launch is the cause, because every earlier one was waited for.
     """
-    sticky = failure.code in STICKY
-    if sticky and certain:
-        what = f"'{launch.launch.name}' of kernel '{kernel}' failed on {gpu}: {failure}."
-    elif sticky:
-        what = (f"{gpu} reports an error of something that was launched before, seen when '{launch.launch.name}' of "
-                f"kernel '{kernel}' was launched or waited for: {failure}.")
+    name, sticky, hint = launch.launch.name, failure.code in STICKY, None
+    if not sticky:
+        what = f"'{name}' of kernel '{kernel}' could not be launched on {gpu}: {failure}."
+    elif is_cause:
+        what = f"'{name}' of kernel '{kernel}' failed on {gpu}: {failure}."
     else:
-        what = f"'{launch.launch.name}' of kernel '{kernel}' could not be launched on {gpu}: {failure}."
-    return LaunchError(what, kernel=kernel, launch=launch.launch.name, grid=launch.grid, block=launch.launch.block,
-                       arguments=arguments, sticky=sticky, hint=_way_out(gpu, failure, sticky=sticky, certain=certain))
+        what = (f"{gpu} reports an error of something that was launched before, seen when '{name}' of kernel "
+                f"'{kernel}' was launched or waited for: {failure}.")
+    if gpu.process != os.getpid() or failure.code == _NOT_INITIALIZED:
+        hint = "CUDA does not survive a fork: start worker processes with multiprocessing's 'spawn'"
+    elif failure.code == OUT_OF_MEMORY:
+        hint = "free arrays, torch's cache (torch.cuda.empty_cache()) among them"
+    elif sticky:
+        find = "" if is_cause else "compile(knl, target='cuda', debug=True) waits for each launch and finds the one; "
+        hint = f"{find}the process must be started anew, and compute-sanitizer python ... shows the access"
+    return LaunchError(what, kernel=kernel, launch=name, grid=launch.grid, block=launch.launch.block,
+                       arguments=arguments, sticky=sticky, hint=hint)
 
 
 @contextmanager
@@ -346,17 +334,6 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
             hint = ("an earlier launch has broken the context: start the process anew, and compile with debug=True to "
                     "find the launch")
         raise DeviceError(f"{gpu} cannot run kernel '{kernel}': {err}.", hint=hint) from None
-
-
-def _way_out(gpu: Gpu, failure: DriverError, *, sticky: bool, certain: bool) -> str | None:
-    if gpu.process != os.getpid() or failure.code == _NOT_INITIALIZED:
-        return "CUDA does not survive a fork: start worker processes with multiprocessing's 'spawn'"
-    if failure.code == OUT_OF_MEMORY:
-        return "free arrays, torch's cache (torch.cuda.empty_cache()) among them"
-    if sticky:
-        find = "" if certain else "compile(knl, target='cuda', debug=True) waits for each launch and finds the one; "
-        return (f"{find}the process must be started anew, and compute-sanitizer python ... shows the access")
-    return None
 
 
 def describe(launch: Launch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int], values: Mapping[str, Any]

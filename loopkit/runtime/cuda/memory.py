@@ -16,7 +16,7 @@ import numpy as np
 from loopkit.errors import DeviceError
 from loopkit.expr.kinds import named_dtype
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.views import DeviceView, c_strides
+from loopkit.runtime.views import DeviceView, addresses, c_strides
 
 _CUDA = 2
 _KINDS = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}
@@ -51,10 +51,6 @@ def _api(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
 _name = _api("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_object)
 _pointer = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 _rename = _api("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
-_new = _api("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-# a destructor's capsule has no references left, so Python must not count them
-_is_valid = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
-_pointer_of_dying = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 
 
 class Imported:
@@ -94,36 +90,13 @@ def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
 
 def export_capsule(view: DeviceView, owner: object) -> Any:
     """A capsule over *view*; *owner* lives until the capsule's consumer deletes it."""
-    managed = _Managed()
-    shape = (ctypes.c_int64 * max(view.ndim, 1))(*view.shape)
-    strides = (ctypes.c_int64 * max(view.ndim, 1))(*(s // view.itemsize for s in view.strides))
-    code = _KINDS["V"] if view.dtype.name == "bfloat16" else _KINDS[view.dtype.kind]
-    managed.tensor = _Tensor(view.pointer, _CUDA, view.ordinal, view.ndim, code, 8 * view.itemsize, 1, shape, strides,
-                             0)
-    managed.deleter = ctypes.cast(_release, ctypes.c_void_p)
-    address = ctypes.addressof(managed)
-    _exported[address] = (managed, shape, strides, owner)
-    return _new(address, _PLAIN, ctypes.cast(_drop, ctypes.c_void_p))
-
-
-_exported: dict[int, tuple[object, ...]] = {}
-
-
-def _let_go(address: int) -> None:
-    _exported.pop(address, None)
-
-
-def _drop_untaken(capsule: int) -> None:
-    """Delete the array of a capsule that was never consumed."""
-    if _is_valid(capsule, _PLAIN):
-        _exported.pop(_pointer_of_dying(capsule, _PLAIN), None)
-
-
-_release = _DELETER(_let_go)
-_drop = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_drop_untaken)
-# a consumer may delete a capsule after this module is gone
-for _callback in (_release, _drop):
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_callback))
+    # numpy exports truth values and bfloat16 only as integers
+    array = addresses(view, f"<u{view.itemsize}" if view.dtype.kind in "bV" else view.dtype.str, owner)
+    # numpy makes the capsule of an array in the host's memory: the device and the kind of the elements are replaced
+    capsule = array.__dlpack__()
+    tensor = _Managed.from_address(_pointer(capsule, _PLAIN)).tensor
+    tensor.device_type, tensor.device_id, tensor.code = _CUDA, view.ordinal, _KINDS[view.dtype.kind]
+    return capsule
 
 
 class DeviceArray:

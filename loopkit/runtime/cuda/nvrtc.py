@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -129,7 +129,9 @@ def header_directories() -> tuple[str, ...]:
 
     :raises CompilerError: there are none.
     """
-    for found in _candidates():
+    roots = (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), _TOOLKIT)
+    places = [_located(), *(str(Path(root, "include")) for root in roots if root)]
+    for found in map(Path, filter(None, places)):
         if (found / _HEADER).is_file():
             # newer toolkits have the C++ library in a folder of its own
             library = found / "cccl"
@@ -145,15 +147,6 @@ def headers_identity() -> str:
     for path in sorted(Path(header_directories()[0]).glob("cuda_[fb]*16.h*")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _candidates() -> Iterator[Path]:
-    located = _located()
-    if located is not None:
-        yield Path(located)
-    for root in (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), _TOOLKIT):
-        if root:
-            yield Path(root, "include")
 
 
 def _located() -> str | None:

@@ -163,7 +163,7 @@ class CudaPlan:
             return None
         if not self.checked.outputs:
             return self.stream_if_fixed
-        return self.streams.only if self._libraries_only and not self._copies else None
+        return self.streams.only if self._libraries_only else None
 
     @cached_property
     def _copies(self) -> bool:
@@ -176,7 +176,7 @@ class CudaPlan:
         kinds = [*(x.kind for x in self.checked.outputs), *([self.scratch.kind] if self.scratch.sizes else [])]
         # waiting for a stream, or for an event on one, needs the context
         return (self.streams.only is not None and self.streams.chosen is None and not self.debug
-                and all(kind is not None and kind.name in _SEE_TO_CONTEXTS for kind in kinds))
+                and not self._copies and all(kind is not None and kind.name in _SEE_TO_CONTEXTS for kind in kinds))
 
     def _run_directly(self, stream: Callable[[], int]) -> Run:
         check, results, scalars = self.checked.check, self.checked.results, self.checked.scalars
@@ -235,7 +235,7 @@ class CudaPlan:
                 try:
                     self.gpu.driver.synchronize(stream)
                 except DriverError as failure:
-                    raise self._error(failure, launch, addresses, scalars, certain=True) from None
+                    raise self._error(failure, launch, addresses, scalars, is_cause=True) from None
 
     def again(self, code: int, launch: Launch, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int
               ) -> None:
@@ -245,10 +245,10 @@ class CudaPlan:
                 code = launch.enter(addresses, scalars, stream)
         if code != SUCCESS:
             failure = self.gpu.driver.failure(code)
-            raise self._error(failure, launch, addresses, scalars, certain=False) from None
+            raise self._error(failure, launch, addresses, scalars, is_cause=False) from None
 
     def _error(self, failure: DriverError, launch: Launch, addresses: Sequence[int], scalars: Sequence[Scalar], *,
-               certain: bool) -> LaunchError:
+               is_cause: bool) -> LaunchError:
         checked = self.checked
         names = [*checked.array_names, *self.scratch.sizes]
         arrays = {x.name: x.view for x in checked.inputs}
@@ -256,7 +256,7 @@ class CudaPlan:
         sizes = launch.values if isinstance(launch, HostedLaunch) else checked.values
         values = {**sizes, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
-        return launch_error(self.gpu, checked.kernel, launch, failure, lines, certain=certain)
+        return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
 
     # }}}
 
@@ -265,22 +265,16 @@ class CudaPlan:
     def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
         self.checked.check(addresses)
         scalars = self.checked.numbers(values)
-        with reported(self.gpu, self.checked.kernel):
+        outputs = self.checked.outputs
+        lock = self.gpu.lock if self._copies else nullcontext()
+        with reported(self.gpu, self.checked.kernel), lock, nullcontext() if self._libraries_only else self.gpu:
             if self._copies:
-                with self.gpu.lock, self.gpu:
-                    return self._results(originals, self._staged(values, addresses, scalars))
-            with nullcontext() if self._libraries_only else self.gpu:
-                return self._results(originals, self._allocating(addresses, scalars))
-
-    def _results(self, originals: Sequence[Any], made: Sequence[Any]) -> Outputs:
-        return self.checked.results(originals, [
-            x.kind.handed_out(a) for x, a in zip(self.checked.outputs, made, strict=True)])
-
-    def _allocating(self, addresses: list[int], scalars: Sequence[Scalar]) -> list[Any]:
-        made = [x.new(self.gpu.ordinal) for x in self.checked.outputs]
-        pointers = [x.kind.signature(a)[1] for x, a in zip(self.checked.outputs, made, strict=True)]
-        self._run([*addresses, *pointers], scalars, 0, wait=self.streams.wait)
-        return made
+                made = self._staged(values, addresses, scalars)
+            else:
+                made = [x.new(self.gpu.ordinal) for x in outputs]
+                pointers = [x.kind.signature(a)[1] for x, a in zip(outputs, made, strict=True)]
+                self._run([*addresses, *pointers], scalars, 0, wait=self.streams.wait)
+            return self.checked.results(originals, [x.kind.exported(a) for x, a in zip(outputs, made, strict=True)])
 
     def _staged(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar]) -> list[Any]:
         """A call with arrays in the host's memory: they are copied to the GPU, and back if they are written."""
@@ -340,7 +334,7 @@ class CudaPlan:
             if not last:
                 raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
                                   ) from None
-            raise self._error(failure, last[0], addresses, scalars, certain=False) from None
+            raise self._error(failure, last[0], addresses, scalars, is_cause=False) from None
 
     # }}}
 
@@ -364,9 +358,8 @@ class BoundCudaCall:
             self._scratch = plan.scratch.memory(own=True)
         self._addresses = [*addresses, *(pointer for _, pointer in self._scratch)]
         self._scalars = plan.checked.numbers(values)
-        self._launches = None if isinstance(plan.launches, HostedLaunches) else plan.launches
-        for launch in self._launches or ():
-            launch.fix(self._addresses, self._scalars)
+        self._launches = None if isinstance(plan.launches, HostedLaunches) else [
+            (launch.fixed(self._addresses, self._scalars), launch) for launch in plan.launches]
         self._outputs = plan.checked.results(originals, ())
 
     @property
@@ -381,8 +374,8 @@ class BoundCudaCall:
         if self._launches is None:
             self._plan.launch(self._addresses, self._scalars, stream)
             return self._outputs
-        for launch in self._launches:
-            code = launch.again(stream)
+        for enter, launch in self._launches:
+            code = enter(stream)
             if code:
                 self._plan.again(code, launch, self._addresses, self._scalars, stream)
         return self._outputs

@@ -12,18 +12,6 @@ from loopkit.target.code import GeneratedKernel
 from loopkit.target.cuda import CudaTarget
 
 
-@dataclass(frozen=True)
-class Residency:
-    """The number of blocks that run on one multiprocessor at a time.
-
-    :ivar blocks: the number; 0 if one block already needs too much.
-    :ivar limited_by: the scarce resource: ``"threads"``, ``"registers"``, ``"shared memory"`` or ``"blocks"``.
-    """
-
-    blocks: int
-    limited_by: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class KernelResources(PtxasUsage):
     """The resources of one kernel on one architecture.
@@ -79,8 +67,8 @@ def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target
     return Resources(_of_launch(launch, binary, target.limits) for launch in launches)
 
 
-def residency(limits: DeviceLimits, threads: int, registers: int, shared: int) -> Residency:
-    """The blocks that fit on a multiprocessor, by NVIDIA's rules.
+def residency(limits: DeviceLimits, threads: int, registers: int, shared: int) -> tuple[int, str]:
+    """The number of blocks that run on a multiprocessor at a time, by NVIDIA's rules, and the scarce resource.
 
     Warps get registers in units, from their partition's register file. A block gets shared memory in units, including
     the system's reserved part. The result assumes the largest configurable share of shared memory instead of cache.
@@ -97,7 +85,7 @@ def residency(limits: DeviceLimits, threads: int, registers: int, shared: int) -
     found = {"threads": limits.resident_threads // limits.warp // warps if threads <= limits.threads else 0,
              "blocks": limits.resident_blocks, "registers": by_registers, "shared memory": by_shared}
     limited_by = min(found, key=lambda what: found[what])
-    return Residency(found[limited_by], limited_by)
+    return found[limited_by], limited_by
 
 
 def _by_registers(limits: DeviceLimits, warps: int, registers: int) -> int:
@@ -116,12 +104,12 @@ def _of_launch(launch: GeneratedKernel, binary: Binary, limits: DeviceLimits) ->
     if usage is None:
         raise CompilerError(f"The compiler did not report the resources of kernel '{launch.name}'.", log=binary.log)
     threads = prod(launch.block)
-    fit = residency(limits, threads, usage.registers, usage.static_shared + launch.dynamic_shared_bytes)
+    shared = usage.static_shared + launch.dynamic_shared_bytes
+    blocks, limited_by = residency(limits, threads, usage.registers, shared)
     return KernelResources(
         **vars(usage), name=launch.name, arch=limits.arch, threads=threads,
-        dynamic_shared=launch.dynamic_shared_bytes, blocks_per_multiprocessor=fit.blocks,
-        occupancy=fit.blocks * limits.warps(threads) * limits.warp / limits.resident_threads,
-        limited_by=fit.limited_by)
+        dynamic_shared=launch.dynamic_shared_bytes, blocks_per_multiprocessor=blocks, limited_by=limited_by,
+        occupancy=blocks * limits.warps(threads) * limits.warp / limits.resident_threads)
 
 
 _HEAD = ("kernel", "arch", "threads", "registers", "spilled", "stack", "shared", "blocks", "occupancy", "limited by")

@@ -24,13 +24,13 @@ from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launching import (
-    GpuProgram,
     HostedLaunches,
     Launches,
     PreparedClear,
     PreparedLaunch,
     Sources,
     aside,
+    loaded_functions,
     reported,
     require_grid,
 )
@@ -61,7 +61,7 @@ class CudaRunner(Runner):
         self._gpu = None if device is None else find_gpu(device)
         self._debug = debug
         self._stream: int | None = None
-        self._programs: dict[tuple[Text, Gpu], GpuProgram] = {}
+        self._functions: dict[tuple[Text, Gpu], Mapping[str, int]] = {}
         self._others: dict[int, CudaRunner] = {}
 
     def on(self, stream: int) -> CudaRunner:
@@ -126,7 +126,7 @@ class CudaRunner(Runner):
         shapes = text.scratch_shapes(bound.values)
         # one element at least
         scratch = {p.name: max(prod(shapes[p.name]), 1) * p.element_bytes for p in text.scratch}
-        launches = self._launches(self._program(text, gpu), text, bound, checked, scratch)
+        launches = self._launches(gpu, text, bound, checked, scratch)
         libraries = (k for x, k in kinds.items() if isinstance(views[x], DeviceView))
         allocator = next((k for k in libraries if not isinstance(k, InterfaceKind | OwnKind)), None)
         chosen = self._stream is not None
@@ -166,31 +166,31 @@ class CudaRunner(Runner):
         """The target of texts on *gpu*; :raises DeviceError: the GPU cannot run the requested architecture."""
         if self._target.arch is None:
             return self._target.on(gpu.known_arch)
-        asked = self._target.arch.removeprefix("sm_")
-        major, minor = divmod(int(asked.rstrip("af")), 10)
-        exact = asked[-1] == "a"
+        architecture = self._target.arch.removeprefix("sm_")
+        major, minor = divmod(int(architecture.rstrip("af")), 10)
+        exact = architecture[-1] == "a"
         if gpu.capability[0] != major or gpu.capability[1] < minor or (exact and gpu.capability[1] != minor):
             raise DeviceError(f"Code for {self._target.arch} does not run on {gpu}.",
                               hint=f"compile(knl, target=lk.CudaTarget(arch='{gpu.arch}')), or target='cuda' for "
                                    f"whatever GPU there is")
         return self._target
 
-    def _program(self, text: Text, gpu: Gpu) -> GpuProgram:
+    def _loaded(self, text: Text, gpu: Gpu) -> Mapping[str, int]:
+        """The functions of *text* on *gpu*, by name."""
         with self._lock:
-            found = self._programs.get((text, gpu))
-            if found is None:
+            if (text, gpu) not in self._functions:
                 binary = self.binary(text, self.target_on(gpu))
                 with reported(gpu, self.kernels.kernel.name):
-                    found = self._programs[text, gpu] = GpuProgram(gpu, binary.cubin, text.code.kernels)
-            return found
+                    self._functions[text, gpu] = loaded_functions(gpu, binary.cubin, text.code.kernels)
+            return self._functions[text, gpu]
 
     def binary(self, text: Text, target: CudaTarget) -> Binary:
         """The machine code of *text*."""
         return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
 
-    def _launches(self, program: GpuProgram, text: Text, bound: BoundArguments, checked: CheckedCall,
+    def _launches(self, gpu: Gpu, text: Text, bound: BoundArguments, checked: CheckedCall,
                   scratch: Mapping[str, int]) -> Launches:
-        gpu, code = program.gpu, text.code
+        code, functions = text.code, self._loaded(text, gpu)
         arrays = {name: DeviceView.packed(x.shape, x.dtype, gpu.ordinal) if isinstance(x, np.ndarray) else x
                   for name, x in bound.arrays.items()}
         places = {x: k for k, x in enumerate((*checked.array_names, *scratch))}
@@ -198,7 +198,7 @@ class CudaRunner(Runner):
         sources = Sources(places, arrays, bound.values, {x: k for k, x in enumerate((*varying, *text.hosts))})
 
         def prepared(launch: GeneratedKernel, grid: tuple[int, ...]) -> PreparedLaunch:
-            return PreparedLaunch(gpu.driver, program.functions[launch.name], launch, grid, sources)
+            return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, sources)
 
         cleared = [p.name for p in text.scratch if p.cleared]
         first = [PreparedClear(gpu.driver, code.kernels[0], places[cleared[0]],
@@ -364,7 +364,7 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingR
 def _delay(gpu: Gpu) -> PreparedLaunch:
     launch = GeneratedKernel("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
     binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
-    program = GpuProgram(gpu, binary.cubin, (launch,))
-    return PreparedLaunch(gpu.driver, program.functions["delay"], launch, (1, 1, 1), Sources({}, {}, {}, {"cycles": 0}))
+    functions = loaded_functions(gpu, binary.cubin, (launch,))
+    return PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), Sources({}, {}, {}, {"cycles": 0}))
 
 # }}}

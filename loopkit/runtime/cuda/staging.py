@@ -82,10 +82,8 @@ class Staging:
             # the driver has read pageable memory when it returns
             copy(pointer, source, self._stream)
             return
-        for number, start in enumerate(range(0, source.size, _PIECE)):
-            part = source[start:start + _PIECE]
-            pinned, event = self._pinned[number % _PIECES][:part.size], self._events[number % _PIECES]
-            if number >= _PIECES:
+        for start, part, pinned, event in self._pieces(source):
+            if start >= _PIECES * _PIECE:
                 event.synchronize()
             self._copy(pinned, part)
             copy(pointer + start, pinned, self._stream)
@@ -108,18 +106,22 @@ class Staging:
             self._stream.synchronize()
             return
         under_way: deque[tuple[Array, Array, Any]] = deque()
-        for number, start in enumerate(range(0, target.size, _PIECE)):
-            if number >= _PIECES:
-                self._fetched(*under_way.popleft())
-            part = target[start:start + _PIECE]
-            pinned, event = self._pinned[number % _PIECES][:part.size], self._events[number % _PIECES]
+        for start, part, pinned, event in self._pieces(target):
+            if len(under_way) == _PIECES:
+                self._fetch(*under_way.popleft())
             copy(pinned, pointer + start, self._stream)
             event.record(self._stream)
             under_way.append((part, pinned, event))
         for piece in under_way:
-            self._fetched(*piece)
+            self._fetch(*piece)
 
-    def _fetched(self, part: Array, pinned: Array, event: Any) -> None:
+    def _pieces(self, array: Array) -> Iterator[tuple[int, Array, Array, Any]]:
+        """The pieces of *array*: the first byte, the piece, and its pinned memory with the event of its copy."""
+        for start in range(0, array.size, _PIECE):
+            part, slot = array[start:start + _PIECE], start // _PIECE % _PIECES
+            yield start, part, self._pinned[slot][:part.size], self._events[slot]
+
+    def _fetch(self, part: Array, pinned: Array, event: Any) -> None:
         event.synchronize()
         self._copy(part, pinned)
 

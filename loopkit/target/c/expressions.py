@@ -16,7 +16,6 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.build import negated
 from loopkit.expr.dtypes import (
     BOOL,
     COMPLEX64,
@@ -35,11 +34,10 @@ from loopkit.expr.dtypes import (
     resolve,
 )
 from loopkit.expr.functions import FUNCTIONS
-from loopkit.expr.intervals import is_linear
+from loopkit.expr.intervals import Bounds, is_linear
 from loopkit.expr.kinds import is_half, kind_of, promote
 from loopkit.expr.mappers import children
-from loopkit.expr.nodes import TypeCast
-from loopkit.expr.ranges import Bounds
+from loopkit.expr.nodes import TypeCast, negated
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 from loopkit.target.c.conversions import CBase
 from loopkit.target.c.dialect import suffix
@@ -377,7 +375,7 @@ class CText(CBase):
             dtype = resolve(as_float(self._joined(arguments)))
             call = replace(self._of_floats(name, arguments, dtype), dtype=BOOL, c_dtype=BOOL, unrounded=False)
             return replace(call, c_dtype=INT32) if self.dialect.functions.int_predicates else call
-        if kind in ("magnitude", "part", "complex", "preserve"):
+        if kind in ("real", "complex"):
             return self._part(name, arguments[0], own)
         return self._of_floats(name, arguments, own)
 

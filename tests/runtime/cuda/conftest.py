@@ -49,7 +49,7 @@ def _forget() -> None:
 
 def install(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Lab:
     """Put *machine* where the runtime looks for GPUs; monkeypatch and :func:`_forget` take it away."""
-    codes = Codes(stages.generate)
+    codes = Codes(stages.generate_code)
     driver = FakeDriver(machine, codes)
     modules = fake_pycuda(machine)
     fill_gpuarray(modules["pycuda.gpuarray"], modules["pycuda.driver"], machine)
@@ -65,7 +65,7 @@ def install(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Lab:
     monkeypatch.setattr(staging, "_stagings", {})
     monkeypatch.setattr(staging, "atexit", register)
     monkeypatch.setattr(general_kinds, "_torch", [])
-    monkeypatch.setattr(stages, "generate", codes.generate)
+    monkeypatch.setattr(stages, "generate_code", codes.generate)
     monkeypatch.setattr(host, "find_compiler", single_threaded)
     monkeypatch.setattr(runner, "load_binary", codes.load_binary)
     _forget()

@@ -46,8 +46,8 @@ class Codes:
         self.compiled = 0
 
     def generate(self, knl: LoopKernel, target: CudaTarget | CTarget, layout: Layout) -> GeneratedCode:
-        """Stands for :func:`loopkit.runtime.stages.generate`."""
-        code = self._generate(knl, target, layout)
+        """Stands for :func:`loopkit.runtime.stages.generate_code`."""
+        code = self._generate(knl, target=target, layout=layout)
         if isinstance(target, CudaTarget):
             self.layouts.append(layout)
             self._made[code.source] = knl, layout, code
@@ -63,7 +63,7 @@ class Codes:
         knl, layout, cuda = self._made[source]
         name = f"{hash(source)} {target.arch}".encode()
         if name not in self._libraries:
-            code = self._generate(knl, CTarget(), layout)
+            code = self._generate(knl, target=CTarget(), layout=layout)
             assert [_signature(x) for x in code.kernels] == [_signature(x) for x in cuda.kernels]
             disk = DiskCache(cache_directory())
             self._libraries[name] = cuda, load_library(code.source, kernel, single_threaded(CTarget(), disk), disk)

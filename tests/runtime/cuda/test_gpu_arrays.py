@@ -33,6 +33,7 @@ X, Y = np.arange(100, dtype=F), np.linspace(-1, 1, 100, dtype=F)
 
 # {{{ kinds
 
+@pytest.mark.deep(every=7)
 @each_kind
 def test_results_come_in_the_kind_that_went_in(lab: Lab, kind: str) -> None:
     knl = lk.compile(saxpy(), target="cuda")
@@ -43,6 +44,7 @@ def test_results_come_in_the_kind_that_went_in(lab: Lab, kind: str) -> None:
         np.testing.assert_array_equal(read(lab, z), F(2)*X[:n] + Y[:n])
 
 
+@pytest.mark.deep(every=7)
 @each_kind
 def test_outputs_in_place(lab: Lab, kind: str) -> None:
     knl = lk.compile(saxpy(), target="cuda")
@@ -53,6 +55,7 @@ def test_outputs_in_place(lab: Lab, kind: str) -> None:
         np.testing.assert_array_equal(read(lab, z), F(alpha)*X + Y)
 
 
+@pytest.mark.deep(every=7)
 @each_kind
 def test_read_and_written(lab: Lab, kind: str) -> None:
     knl = lk.compile(increment(), target="cuda")
@@ -62,6 +65,7 @@ def test_read_and_written(lab: Lab, kind: str) -> None:
         np.testing.assert_array_equal(read(lab, y), X + times)
 
 
+@pytest.mark.deep(every=7)
 @each_kind
 def test_what_a_kernel_does_not_write_is_kept(lab: Lab, kind: str) -> None:
     knl = lk.compile(spread(), target="cuda")
@@ -74,6 +78,7 @@ def test_what_a_kernel_does_not_write_is_kept(lab: Lab, kind: str) -> None:
         np.testing.assert_array_equal(read(lab, fresh), np.where(np.arange(99) % 2, 0, np.repeat(x, 2)[:99]))
 
 
+@pytest.mark.deep(every=42)
 @pytest.mark.parametrize(("a", "b"), list(permutations(KINDS, 2)))
 def test_kinds_may_be_mixed(lab: Lab, a: str, b: str) -> None:
     """The result is of the first array's kind that lies on a GPU, else of torch's if there is one."""
@@ -91,6 +96,7 @@ def test_kinds_may_be_mixed(lab: Lab, a: str, b: str) -> None:
         np.testing.assert_array_equal(read(lab, z), F(2)*X[:n] + Y[:n])
 
 
+@pytest.mark.deep(every=7)
 @each_kind
 def test_temporaries_in_global_memory(lab: Lab, kind: str) -> None:
     knl = lk.compile(through_memory(), target="cuda")
@@ -163,6 +169,7 @@ def views(lab: Lab, kind: str, how: Any, base: np.ndarray) -> Any:
     return Interface(whole) if kind == "interface" else Exporter(whole)
 
 
+@pytest.mark.deep(every=48)
 @pytest.mark.parametrize("how", [*VIEWS, *NEGATIVE])
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "pycuda"])
 def test_strides(lab: Lab, kind: str, how: str) -> None:
@@ -193,6 +200,7 @@ def test_broadcast_inputs_and_no_broadcast_outputs(lab: Lab, kind: str) -> None:
             knl(x=make(lab, kind, BASE[:6]), y=views(lab, kind, wide, BASE))
 
 
+@pytest.mark.deep(every=7)
 @each_kind
 def test_arrays_longer_than_needed(lab: Lab, kind: str) -> None:
     knl = lk.compile(rows(), target="cuda")

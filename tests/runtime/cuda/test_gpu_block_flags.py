@@ -11,6 +11,7 @@ from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.work import GPU_KINDS, KINDS, F, make, read
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS)
 def test_calls(lab: Lab, kind: str) -> None:
     """The memory that a call gets may be any; the fake of a launch looks at it."""
@@ -20,6 +21,7 @@ def test_calls(lab: Lab, kind: str) -> None:
         np.testing.assert_array_equal(read(lab, compiled(x=make(lab, kind, x)).y), np.cumsum(x))
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("kind", GPU_KINDS)
 def test_bound_calls(lab: Lab, kind: str) -> None:
     """What the run before left behind is gone."""
@@ -31,6 +33,7 @@ def test_bound_calls(lab: Lab, kind: str) -> None:
     np.testing.assert_array_equal(read(lab, y), np.cumsum(x))
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("bound", [False, True])
 def test_beside_loops_of_the_host(lab: Lab, bound: bool) -> None:
     knl = make_kernel(["{[b]: 0<=b<n}", "[b] -> {[a]: 0<=a and a = b - 1}", "{[t, i]: 0<=t<3 and 0<=i<n}"], """

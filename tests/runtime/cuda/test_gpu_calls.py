@@ -19,6 +19,7 @@ X, Y = np.arange(50, dtype=F), np.ones(50, F)
 
 # {{{ scalars
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("dtype", "given"), [
     (np.float32, [2, np.float64(0.5), np.int8(3), np.array(2.5), True, float("inf"), -0.0]),
     (np.float64, [1e300, 10**20, np.float16(0.1)]), (np.float16, [0.1, 65504, np.float16(3), 65510.0]),
@@ -40,7 +41,7 @@ def test_scalars_arrive(lab: Lab, dtype: Any, given: list[Any], kind: str) -> No
         assert compiled.bind(y=y, s=s)().y is y
 
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=14)
 @pytest.mark.parametrize(("dtype", "given", "match"), [
     (np.float32, 1e39, "overflows float32"), (np.float16, 65520.0, "overflows float16"),
     (BF16, 3.4e38, "overflows bfloat16"), (np.float32, 1j, "a real number"), (np.float32, "1", "a real number"),
@@ -59,6 +60,7 @@ def test_scalars_are_refused(lab: Lab, dtype: Any, given: object, match: str) ->
         compiled(y=y, s=good)                          # what is remembered of it does not help the other one
 
 
+@pytest.mark.deep
 def test_scalars_between_sizes(lab: Lab) -> None:
     """What is written for each call leaves alone what is the same in all, wherever it stands among the parameters."""
     for s, u in (("a", "z"), ("o", "p"), ("z", "a"), ("l", "z")):
@@ -77,6 +79,7 @@ def test_scalars_between_sizes(lab: Lab) -> None:
             assert lab.machine.launched[-1].arguments["n"] == 2
 
 
+@pytest.mark.deep
 def test_open_dtypes(lab: Lab) -> None:
     """Of arrays and of scalars; the widths of what was passed before do not stick."""
     compiled = lk.compile(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = s*x[i]"), target="cuda")
@@ -97,6 +100,7 @@ def test_open_dtypes(lab: Lab) -> None:
 
 # {{{ sizes
 
+@pytest.mark.deep(every=7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sizes(lab: Lab, kind: str) -> None:
     compiled = lk.compile(saxpy(), target="cuda")
@@ -144,6 +148,7 @@ def test_a_size_decides_about_the_width_of_indices(lab: Lab) -> None:
 
 # {{{ what is refused
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize("kind", GPU_KINDS)
 def test_refusals(lab: Lab, kind: str) -> None:
     """What was refused once is refused again, and what was right before still is; nothing is written."""
@@ -200,6 +205,7 @@ def test_conjugated_tensors(lab: Lab) -> None:
             compiled(x=x.flagged(conj=True))
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("kind", ["numpy", "torch", "cupy"])
 def test_overlaps_are_looked_for_at_each_call(lab: Lab, kind: str) -> None:
     compiled = lk.compile(rows(), target="cuda")
@@ -220,6 +226,7 @@ def test_overlaps_are_looked_for_at_each_call(lab: Lab, kind: str) -> None:
 # }}}
 
 
+@pytest.mark.deep(every=12)
 @pytest.mark.parametrize("names", list(permutations(("unused", "x", "y"))), ids="-".join)
 @pytest.mark.parametrize("target", ["cuda", "c"])
 def test_an_array_that_the_kernel_never_touches(lab: Lab, target: str, names: tuple[str, ...]) -> None:

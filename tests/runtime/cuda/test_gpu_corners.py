@@ -148,6 +148,7 @@ def test_what_goes_out_through_dlpack_is_complete(lab: Lab, chosen: bool) -> Non
 
 # {{{ names and values
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize("name", ["self", "knl", "args", "kwargs", "arguments"])
 def test_arguments_may_have_any_name(name: str) -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = 2*{name}[i]")

@@ -132,7 +132,7 @@ each_lack = pytest.mark.parametrize(("lack", "sentence"), [
 ], ids=lambda value: value.__name__ if callable(value) else "")
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep(every=6)
 @each_lack
 def test_one_clear_sentence(lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
                             lack: Callable[[Lab, pytest.MonkeyPatch], None], sentence: str) -> None:

@@ -19,7 +19,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 # {{{ launches
 
-@pytest.mark.deep(every=2)
+@pytest.mark.deep(every=14)
 @each_kind
 @pytest.mark.parametrize("bound", [False, True])
 def test_a_launch_that_is_refused(lab: Lab, kind: str, bound: bool) -> None:
@@ -79,6 +79,7 @@ def test_the_second_of_two_launches(lab: Lab) -> None:
 
 # {{{ kernels that break the context
 
+@pytest.mark.deep(every=7)
 @each_kind
 def test_in_debug_mode_the_launch_is_known(lab: Lab, kind: str) -> None:
     compiled = lk.compile(through_memory(), target="cuda", debug=True)
@@ -176,6 +177,7 @@ def test_at_the_end_all_contexts_are_given_back(lab: Lab) -> None:
 
 # {{{ memory
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize(("kind", "allocation"), [("numpy", 0), ("numpy", 1), ("numpy", 2), ("torch_cpu", 2),
                                                   ("interface", 0), ("dlpack", 0)])
 def test_out_of_memory(lab: Lab, kind: str, allocation: int) -> None:
@@ -214,6 +216,7 @@ def test_too_much_memory(lab: Lab) -> None:
     assert wide.pointer
 
 
+@pytest.mark.deep(every=7)
 @each_kind
 def test_calls_leave_nothing_behind(lab: Lab, kind: str) -> None:
     for knl in (saxpy(), through_memory(), spread()):

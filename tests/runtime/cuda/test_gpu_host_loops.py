@@ -36,6 +36,7 @@ def stepped(u: np.ndarray, alpha: float, steps: int) -> np.ndarray:
     return u
 
 
+@pytest.mark.deep(every=26)
 @pytest.mark.parametrize("name", HOSTED)
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_results(lab: Lab, name: str, kind: str) -> None:
@@ -51,6 +52,7 @@ def test_results(lab: Lab, name: str, kind: str) -> None:
             np.testing.assert_array_equal(read(lab, a), wanted[x], err_msg=f"{x} with {sizes}")
 
 
+@pytest.mark.deep(every=7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_iteration_gets_its_own_values(lab: Lab, kind: str) -> None:
     """The launches run late: what is written for the next one must not change what an earlier one got."""

@@ -281,7 +281,7 @@ def kernel() -> lk.LoopKernel:
     return lk.tag_inames(lk.split_iname(knl, "j", 2, inner_tag="l.0"), {"i": "g.0", "j_outer": "g.1"})
 
 
-@pytest.mark.deep(every=3)
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("given", [True, False], ids=["in place", "allocated"])
 def test_calls_that_differ_in_one_thing(lab: Lab, kind: str, given: bool) -> None:
@@ -298,6 +298,7 @@ def test_calls_that_differ_in_one_thing(lab: Lab, kind: str, given: bool) -> Non
                 assert one is not base or came_of_it == "run"
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("kind", ON_HOST)
 @pytest.mark.parametrize("given", [True, False], ids=["in place", "allocated"])
 def test_calls_of_the_host_that_differ_in_one_thing(lab: Lab, kind: str, given: bool) -> None:

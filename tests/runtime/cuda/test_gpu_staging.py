@@ -30,6 +30,7 @@ def pinned(request: pytest.FixtureRequest, lab: Lab) -> bool:
     return bool(request.param == "pinned")
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.usefixtures("small_pieces")
 def test_sizes_around_the_pieces(lab: Lab, pinned: bool) -> None:
     compiled = lk.compile(saxpy(np.float64), target="cuda")
@@ -43,6 +44,7 @@ def test_sizes_around_the_pieces(lab: Lab, pinned: bool) -> None:
     assert len(lab.machine.pinned) in (0, 3)
 
 
+@pytest.mark.deep(every=12)
 @pytest.mark.usefixtures("small_pieces", "pinned")
 @pytest.mark.parametrize("kind", ["numpy", "torch_cpu"])
 @pytest.mark.parametrize("how", [lambda a: a[::2], lambda a: a[5:], lambda a: a[3:][::3]])
@@ -78,6 +80,7 @@ def test_subclasses_whose_views_are_not_flat(lab: Lab) -> None:
     np.testing.assert_array_equal(y, 2*x)
 
 
+@pytest.mark.deep(every=7)
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint64, np.float16, ml_dtypes.bfloat16, np.complex64,
                                    np.complex128])
 def test_elements_of_every_width(lab: Lab, dtype: Any) -> None:

@@ -53,6 +53,7 @@ def test_torch_without_the_private_way_to_its_stream(lab: Lab) -> None:
         assert TorchKind(torch).stream(0)() == stream.cuda_stream
 
 
+@pytest.mark.deep(every=6)
 @pytest.mark.parametrize("how", ["in place", "allocated", "temporary"])
 @pytest.mark.parametrize("first", ["torch", "cupy"])
 def test_streams_of_two_libraries_are_ordered(lab: Lab, first: str, how: str) -> None:
@@ -119,6 +120,7 @@ def test_arrays_that_are_handed_over_may_go_when_the_call_is_over(lab: Lab) -> N
 
 # {{{ chosen streams
 
+@pytest.mark.deep(every=21)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["in place", "allocated", "temporary"])
 def test_a_chosen_stream(lab: Lab, kind: str, how: str) -> None:
@@ -203,6 +205,7 @@ def test_whatever_context_is_current(lab: Lab, kind: str, current: str) -> None:
     assert {launch.context for launch in machine.launched} == {machine.primary(0)}
 
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize("kind", GPU_KINDS)
 def test_two_gpus(lab: Lab, kind: str) -> None:
     """Each runs what was compiled for it: they are of different architectures."""
@@ -258,6 +261,7 @@ def test_compiled_kernels_can_be_pickled(lab: Lab, knl: lk.LoopKernel) -> None:
 
 # {{{ bound calls
 
+@pytest.mark.deep(every=21)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["in place", "allocated", "temporary"])
 def test_bound_calls(lab: Lab, kind: str, how: str) -> None:
@@ -281,6 +285,7 @@ def test_bound_calls(lab: Lab, kind: str, how: str) -> None:
     np.testing.assert_array_equal(read(lab, again.z), wanted)
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_bound_calls_read_their_arrays_anew(lab: Lab, kind: str) -> None:
     compiled = lk.compile(saxpy(), target="cuda")
@@ -300,6 +305,7 @@ def test_bound_calls_read_their_arrays_anew(lab: Lab, kind: str) -> None:
     np.testing.assert_array_equal(read(lab, run().z), 5 + Y)
 
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize("kind", GPU_KINDS)
 def test_bound_calls_keep_their_arrays_and_give_them_back(lab: Lab, kind: str) -> None:
     compiled = lk.compile(saxpy(), target="cuda")

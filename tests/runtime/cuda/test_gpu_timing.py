@@ -14,6 +14,7 @@ from tests.runtime.cuda.work import KINDS, F, make, read, rows, saxpy, through_m
 X = np.arange(1000, dtype=F)
 
 
+@pytest.mark.deep(every=7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_time_is_that_of_the_launches(lab: Lab, kind: str) -> None:
     x, z = make(lab, kind, X), make(lab, kind, X)
@@ -29,6 +30,7 @@ def test_the_time_is_that_of_the_launches(lab: Lab, kind: str) -> None:
     assert twice.seconds == pytest.approx(2*lab.machine.kernel_seconds, rel=1e-3)
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("kind", ["numpy", "torch", "pycuda"])
 def test_rotated_arguments_are_copies(lab: Lab, kind: str) -> None:
     x = make(lab, kind, X)
@@ -42,6 +44,7 @@ def test_rotated_arguments_are_copies(lab: Lab, kind: str) -> None:
         knl.time(x=x, y=x, alpha=2, rotate=True)
 
 
+@pytest.mark.deep
 def test_strided_arguments(lab: Lab) -> None:
     base = make(lab, "torch", np.arange(600, dtype=F).reshape(20, 30))
     knl = lk.compile(rows(), target="cuda")

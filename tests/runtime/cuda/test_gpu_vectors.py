@@ -21,9 +21,10 @@ def rows_vec() -> lk.LoopKernel:
 
 def texts(compiled: lk.CompiledKernel) -> list[bool]:
     """Of the texts that were compiled so far, in order: have they vector accesses?"""
-    return [text.code.layout.vectors for text, _ in compiled._runner._programs]
+    return [text.code.layout.vectors for text, _ in compiled._runner._functions]
 
 
+@pytest.mark.deep(every=7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_aligned_arrays_take_vectors(lab: Lab, kind: str) -> None:
     compiled = lk.compile(axpy_vec(), target="cuda")
@@ -35,6 +36,7 @@ def test_aligned_arrays_take_vectors(lab: Lab, kind: str) -> None:
     assert texts(compiled) == [True]
 
 
+@pytest.mark.deep(every=7)
 @pytest.mark.parametrize("start", [1, 2, 3, 4])
 @pytest.mark.parametrize("which", ["x", "y"])
 def test_an_address_decides_for_each_call(lab: Lab, start: int, which: str) -> None:
@@ -53,6 +55,7 @@ def test_an_address_decides_for_each_call(lab: Lab, start: int, which: str) -> N
     assert texts(compiled) == ([True] if start == 4 else [True, False])
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_call_with_fixed_arguments(lab: Lab, start: int) -> None:
     compiled = lk.compile(axpy_vec(), target="cuda")
@@ -81,6 +84,7 @@ def chosen(compiled: lk.CompiledKernel, shape: tuple[int, int], y: Any) -> bool:
     return typed.fitting(lk.CudaTarget("sm_90"), bound, bound.strided).code.layout.vectors
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize(("width", "vectors"), [(64, True), (68, True), (67, False)])
 def test_rows_in_a_wider_array(lab: Lab, width: int, vectors: bool) -> None:
     """Strides are parameters of that text; its rows may be aligned all the same."""

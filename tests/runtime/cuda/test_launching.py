@@ -101,8 +101,7 @@ def test_every_parameter_arrives(made: tuple[list[Parameter], dict[str, Any], se
         for p, found in zip(parameters, driver.read, strict=True):
             expected = 3 if p.kind is ParameterKind.STRIDE else scalars[p.name]
             assert found == np.array(expected, np.uint64 if p.name in pointers else p.dtype).tobytes(), p.name
-    launch.fix([values.get(x, 99) for x in places], [values[x] for x in order])
-    launch.again(3)
+    launch.fixed([values.get(x, 99) for x in places], [values[x] for x in order])(3)
     assert driver.stream == 3
     assert [f for f, p in zip(driver.read, parameters, strict=True) if p.name in values] == [
         np.array(values[p.name], np.uint64 if p.name in pointers else p.dtype).tobytes()
