@@ -50,15 +50,23 @@ def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
 
 def _one_bound(accessed: isl.Set) -> isl.PwAff | None:
     """The greatest element of *accessed* as one affine form, however many pieces it has; ``None``: there is none."""
-    sizes = accessed.params()
-    own = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(accessed.get_space()), DIM.set, 0)
+    sizes, local = accessed.params(), isl.LocalSpace.from_space(accessed.get_space())
+    own = isl.PwAff.var_on_domain(local, DIM.set, 0)
     bounds = {str(bound): isl.PwAff.from_aff(bound) for piece in accessed.get_basic_sets()
               for c in piece.get_constraints()
               if c.is_upper_bound(DIM.set, 0) and not c.involves_dims(DIM.div, 0, c.dim(DIM.div))
-              for bound in [c.get_bound(DIM.set, 0).floor()]}
+              for bound in [_bound(c, local)]}
     return next((largest.project_domain_on_params() for largest in bounds.values()
                  if accessed.intersect(own.gt_set(largest)).is_empty()
                  and sizes.is_subset(accessed.intersect(own.eq_set(largest)).params())), None)
+
+
+def _bound(constraint: isl.Constraint, local: isl.LocalSpace) -> isl.Aff:
+    """The upper bound in *constraint* of the one dimension; isl's own function fails if the space has unknowns."""
+    form = isl.Aff.zero_on_domain(local).set_constant_val(constraint.get_constant_val())
+    for i in range(constraint.dim(DIM.param)):
+        form = form.set_coefficient_val(DIM.param, i, constraint.get_coefficient_val(DIM.param, i))
+    return form.scale_down_val(constraint.get_coefficient_val(DIM.set, 0).neg()).floor()
 
 
 def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwAff:
