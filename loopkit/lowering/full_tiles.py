@@ -60,28 +60,24 @@ def full_block(launch: Launch) -> tuple[Set, frozenset[str]]:
     return full, frozenset(absent)
 
 
-def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] | None = None, *, seen: bool = False
+def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] = (), *, seen: bool = False
                 ) -> Iterator[Set]:
     """The conditions under which a statement has all points of its tile.
 
-    :arg known: loops around the tile that the conditions may have; ``None``: the blocks only.
+    :arg known: loops around the tile that the conditions may have, beside the blocks.
     :arg seen: another statement has this domain too.
     """
-    inames, names = bound.domain.inames, frozenset(launch.block_inames)
-    unrolled = {x for x in inames if _is_in_tile(launch.kernel, x)}
-    box = _box(launch, bound, unrolled)
-    if known is None:
-        free_of = tuple(set(inames) - unrolled)
-    else:
-        free_of = tuple(x for x in inames if x not in box and x not in known)
-        names = names.union(inames).difference(box, free_of)
+    inames = bound.domain.inames
+    box = _box(launch, bound, {x for x in inames if _is_in_tile(launch.kernel, x)})
+    free_of = tuple(x for x in inames if x not in box and x not in known)
+    names = frozenset(launch.block_inames).union(inames).difference(box, free_of)
     filled = None if seen else full_box_condition(bound.domain.set, inames, box, involving=(), free_of=free_of)
     if filled is not None:
         yield filled
     for sides in _conditional(launch.kernel, bound):
         conditions = (full_box_condition(side.set, inames, box, involving=(), free_of=free_of) for side in sides)
         # most tiles are on this side; a condition that couples two axes divides the grid
-        border = next((c for c in conditions if c is not None and (known is not None or not couples(c, names))
+        border = next((c for c in conditions if c is not None and (known or not couples(c, names))
                        and all(param_range(c, x)[1] is None for x in names)), None)
         if border is not None:
             yield border

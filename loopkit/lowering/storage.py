@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from math import inf, prod
-from typing import TypeVar
 
 from pymbolic.typing import Expression
 
@@ -32,8 +32,6 @@ from loopkit.kernel.tree import meeting
 from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage, in_order, place_of_axis
 from loopkit.lowering.storage_proof import Values, agree, equal_inames, evidently_wrong, require_right_cells, values_in
 from loopkit.poly.relations import differing
-
-T = TypeVar("T")
 
 #: Extents, as far as they are known.
 Extents = tuple[Expression | None, ...]
@@ -87,11 +85,10 @@ def _needless_axes(v: Values) -> frozenset[int]:
 
 def _registers(v: Values, shape: Extents, axes: frozenset[int]) -> Storage | None:
     """Private storage without *axes*, where it holds all values in fewer cells; else ``None``."""
-    def rest(values: Iterable[T]) -> tuple[T, ...]:
-        return tuple(e for k, e in enumerate(values) if k not in axes)
-    fewer = [replace(a, subscripts=rest(a.subscripts), known=()) for a in v.accesses]
+    others = [k not in axes for k in range(len(shape))]
+    fewer = [replace(a, subscripts=tuple(compress(a.subscripts, others)), known=()) for a in v.accesses]
     try:
-        found = _expanded(replace(v, accesses=fewer), rest(shape))
+        found = _expanded(replace(v, accesses=fewer), tuple(compress(shape, others)))
     except StorageError:
         return None
     return found if found.space is AddressSpace.PRIVATE and _cells(found.shape) < _cells(shape) else None
@@ -156,9 +153,8 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
     if t.address_space in (None, AddressSpace.GLOBAL):
         # loops around both, also the host's, need no cells of their own if each value is read before the next
         apart = tuple(x for x in common if x in separating or parallel(x))
-        fewest: list[Iterable[str]] = [()] if own else []
-        leads += [(AddressSpace.GLOBAL, lead)
-                  for lead in (*fewest, (x for x in apart if x not in subscripting), apart, common)]
+        leads += [(AddressSpace.GLOBAL, ())] if own else []
+        leads += [(AddressSpace.GLOBAL, lead) for lead in ((x for x in apart if x not in subscripting), apart, common)]
     yield from dict.fromkeys((where, tuple(lead)) for where, lead in leads)
 
 

@@ -62,10 +62,7 @@ def _one_bound(accessed: isl.Set) -> isl.PwAff | None:
 
 
 def _bound(constraint: isl.Constraint, local: isl.LocalSpace) -> isl.Aff:
-    """The upper bound in *constraint* of the one dimension.
-
-    isl's ``get_bound`` fails if another constraint of the piece has a quotient without a definition.
-    """
+    """The upper bound in *constraint* of the one dimension; isl's own function fails if the space has unknowns."""
     form = isl.Aff.zero_on_domain(local).set_constant_val(constraint.get_constant_val())
     for i in range(constraint.dim(DIM.param)):
         form = form.set_coefficient_val(DIM.param, i, constraint.get_coefficient_val(DIM.param, i))

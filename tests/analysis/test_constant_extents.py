@@ -26,6 +26,12 @@ def test_bounded_by_constants(domain: str, subscript: str, extent: str) -> None:
     assert shape(f"{{[j]: {domain}}}", f"<> s[{subscript}] = x[j]\ny[j] = s[{subscript}]", "s") == extent
 
 
+def test_a_strided_union_has_a_shape() -> None:
+    """isl has a bound of a constraint only if the space has no unknowns."""
+    points = "{[i, j]: (0<=i<n or 2*n<=i<2*n+m) and 0<=j<m and (i + 2*j) mod 3 = 1}"
+    assert shape(points, "y[i, j] = x[i]*j + y[i, j]", "y", "n>=1 and m>=1").endswith(", m")
+
+
 def test_a_long_axis_has_what_the_sizes_ask_for() -> None:
     """Constant, it would lie on a stack."""
     assert "n" in shape("{[j]: 0<=j<n and j<1000000}", "<> s[j] = x[j]\ny[j] = s[j]", "s")
