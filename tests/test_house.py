@@ -200,7 +200,7 @@ INSTRUCTIONS = {
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.mma", "lowering.program",
         "lowering.pipeline", "verification.validation_warps", "verification.validation")),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
-        "transform.scan", "transform.tensorize", "lowering.shuffles", "lowering.scans", "lowering.reductions",
+        "transform.scan", "transform.tensorize", "lowering.shuffles", "lowering.reductions",
         "verification.validation_warps", "target.cuda.target", "instructions.mma")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
         "kernel.tags", "transform.tags", "transform.tensorize", "analysis.legality", "analysis.order",

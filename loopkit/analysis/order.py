@@ -1,40 +1,38 @@
 """The order in which statement instances run, as far as it is sequential, and the loops that a step moved in it."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TypeVar
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import InameTag, VecTag, is_innermost, is_parallel
-from loopkit.kernel.tree import Meeting, Path, meeting
+from loopkit.kernel.tree import Leaf, Loop, Meeting, Path, Seq, Tree, meeting, nest, paths, seq
 from loopkit.poly.limits import kept_by_kernel
-
-T = TypeVar("T")
 
 
 @kept_by_kernel
 def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
-    """The path to each statement through its *sequential* loops.
-
-    Leaves out parallel loops; ``ilp`` and ``vec`` loops are innermost.
-    """
-    return {s: _sequential(path, knl.tags) for s, path in knl.paths.items()}
+    """The path to each statement through its *sequential* loops."""
+    return paths(sequential(knl.tree, knl.tags)) if knl.tags else knl.paths
 
 
-def _sequential(path: Path, tags: Mapping[str, InameTag]) -> Path:
-    if not tags:
-        return path
-    tagged = [(step, tags.get(step.iname or "")) for step in path]
-    outer = [step for step, tag in tagged if not is_innermost(tag) and not is_parallel(tag)]
-    innermost = [step for step, tag in tagged if is_innermost(tag)]
-    return (*outer, *vectors_last(innermost, lambda step: step.iname, tags))
-
-
-def vectors_last(loops: Sequence[T], iname: Callable[[T], str | None], tags: Mapping[str, InameTag]) -> list[T]:
-    """*loops*, outermost first, with those over ``vec`` inames moved to the end."""
-    return sorted(loops, key=lambda loop: isinstance(tags.get(iname(loop) or ""), VecTag))
+def sequential(tree: Tree, tags: Mapping[str, InameTag], innermost: tuple[str, ...] = ()) -> Tree:
+    """*tree* without parallel loops, and with ``ilp`` and ``vec`` loops around single statements."""
+    match tree:
+        case Loop(iname, body):
+            tag = tags.get(iname)
+            if is_parallel(tag):
+                return sequential(body, tags, innermost)
+            if is_innermost(tag):
+                return sequential(body, tags, (*innermost, iname))
+            return Loop(iname, sequential(body, tags, innermost))
+        case Seq(children):
+            return seq(*(sequential(c, tags, innermost) for c in children))
+        case Leaf():
+            return nest(tuple(sorted(innermost, key=lambda x: isinstance(tags.get(x), VecTag))), tree)
+        case _:
+            return tree
 
 
 def meeting_of(paths: Mapping[str, Path], source: str, sink: str) -> Meeting:

@@ -117,7 +117,8 @@ class _PartCollector:
             match node:
                 case Assignment():
                     mentioned = frozenset(pattern.text for pattern in node.options.inames or ()).union(
-                        *(self.rules.free_inames(self.rules.without_reducing(e, node.start)) for e in node.parts))
+                        *(self.rules.free_inames(self.rules.expanded(e, node.start, only_reducing=True))
+                          for e in node.parts))
                     part = self._part(node.start, opened, above, mentioned, around, node.parts)
                     yield replace(part, written=node.written if node.written in self.temporaries else None,
                                   subscripts=self.rules.free_inames(node.assignee),

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -75,6 +76,8 @@ class ForBlock:
 class IfBlock:
     """``if condition ... else ... end``; ``elif`` is an :class:`IfBlock` in ``otherwise``."""
 
+    options: ClassVar[InstructionOptions] = InstructionOptions()
+
     start: int
     condition: Expression
     uses: tuple[NameUse, ...]
@@ -132,13 +135,13 @@ class Ids:
     places: dict[str, int]
     taken: set[str]
 
-    def earlier(self, node: Assignment) -> frozenset[str]:
+    def earlier(self, node: Assignment | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``dep=``.
 
         :raises UnknownNameError: there is no such statement.
         :raises ParseError: it comes after *node*; statements run in textual order.
         """
-        own, found = self.of[node.start], set[str]()
+        own, found = self.of.get(node.start), set[str]()
         for pattern in node.options.dep:
             matches = self._matches(pattern)
             before = {x for x in matches if self.places[x] < node.start}
@@ -150,9 +153,10 @@ class Ids:
             found |= before
         return frozenset(found)
 
-    def others(self, node: Assignment) -> frozenset[str]:
+    def others(self, node: Assignment | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``nosync=``; :raises UnknownNameError: there is no such statement."""
-        return frozenset(x for pattern in node.options.nosync for x in self._matches(pattern)) - {self.of[node.start]}
+        return frozenset(x for pattern in node.options.nosync for x in self._matches(pattern)
+                         if x != self.of.get(node.start))
 
     def _matches(self, pattern: Pattern) -> Sequence[str]:
         if pattern.text in self.places:

@@ -120,20 +120,19 @@ class Hoister:
         Several readers may use it. So it is computed in every instance of *around*: it is false if the conditions of
         *place* do not hold.
         """
-        flag = self.flag()
-        here = replace(place, owner=fresh(f"insn_{flag.name}", self.ids.taken))
-        template = replace(template, id=here.owner, assignee=flag)
-        new, trees = self.hoist(condition, here, template)
+        flag, owner = self.flag()
+        template = replace(template, id=owner, assignee=flag)
+        new, trees = self.hoist(condition, replace(place, owner=owner), template)
         first = tuple(c for c in place.conditions if c not in around.conditions)
         whole = conjunction(tuple(c for e in (*first, *place.predicates, new) for c in conjuncts(e)))
         self.made.statements.append(replace(template, expression=whole, domain=self._domain(around), predicates=()))
-        return flag, seq(*trees, Leaf(here.owner))
+        return flag, seq(*trees, Leaf(owner))
 
-    def flag(self) -> p.Variable:
-        """A new temporary for the value of a condition."""
+    def flag(self) -> tuple[p.Variable, str]:
+        """A new temporary for the value of a condition, and the id of the statement that computes it."""
         name = fresh("cond", self.taken)
         self.made.temporaries[name] = TemporaryVariable(name, np.dtype(bool), ())
-        return p.Variable(name)
+        return p.Variable(name), fresh(f"insn_{name}", self.ids.taken)
 
     def _reduction(self, e: Reduction, around: Evaluation, place: Evaluation, template: Statement
                    ) -> tuple[p.Variable, Tree]:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pymbolic.primitives as p
@@ -38,23 +37,17 @@ class Rules:
         for bound in (x for text in texts for x in self.domains.inline[text].params if x in arguments):
             raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
                                     "bounds in parameters and inames")
-        body = self.without_reducing(rule.rule.expr, rule.start)
+        body = self.expanded(rule.rule.expr, rule.start, only_reducing=True)
         rule = replace(rule, rule=SubstitutionRule(name, arguments, body))
         (self.reducing if has_reduction(body) else self.kept)[name] = rule
         self._inames[name] = self.free_inames(body).difference(arguments)
 
-    def expanded(self, expr: Expression, start: int) -> Expression:
-        """*expr*, at the place *start*, with the calls of all rules replaced by their bodies.
+    def expanded(self, expr: Expression, start: int, *, only_reducing: bool = False) -> Expression:
+        """*expr*, at the place *start*, with the calls of all rules replaced by their bodies, or of those *reducing*.
 
         :raises ParseError: an argument mentions an iname that the body's reduction binds.
         """
-        return self._expanded(expr, {**self.kept, **self.reducing}, start)
-
-    def without_reducing(self, expr: Expression, start: int) -> Expression:
-        """*expr* with the calls of the rules with a reduction replaced; see :meth:`expanded`."""
-        return self._expanded(expr, self.reducing, start)
-
-    def _expanded(self, expr: Expression, rules: Mapping[str, Rule], start: int) -> Expression:
+        rules = self.reducing if only_reducing else {**self.kept, **self.reducing}
         if not rules:
             return expr
 

@@ -15,8 +15,7 @@ from loopkit.kernel.kernel import unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
 from loopkit.language.conditions import conjunction, opposite, split
-from loopkit.language.names import fresh
-from loopkit.language.program import Assignment, ForBlock, IfBlock, InstructionOptions, Node, Pattern, walk
+from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, Pattern, walk
 from loopkit.language.reductions import Evaluation, Hoister, bound_twice
 from loopkit.language.rules import Rules
 
@@ -110,7 +109,7 @@ class StatementMaker(Hoister):
                     f"'{missing[0]}'", hint=f"for {', '.join(missing)}, {iname}")
             order += (iname,)
         self.made.blocks.append(order)
-        inner = replace(context, order=order, opened=len(order), mentions=context.mentions.union(order))
+        inner = replace(context, order=order, opened=len(order))
         body = nest(order[len(context.order):], group(self._items(node.body, inner)))
         return Item(context.order[context.opened:], body)
 
@@ -127,9 +126,9 @@ class StatementMaker(Hoister):
         context = replace(context, conditions=context.conditions + affine,
                           order=self._shared_loops(node, context))
         # the block may write what the condition reads: evaluate it once
-        flag = self.flag()
+        flag, owner = self.flag()
         # the flag is always set, so that its value is that of this iteration; what is around it comes first in it
-        place = Evaluation(fresh(f"insn_{flag.name}", self.ids.taken), context.order, context.conditions, ())
+        place = Evaluation(owner, context.order, context.conditions, ())
         first = self._add(place, flag, conjunction((*context.predicates, *others)), context, node)
         then = replace(context, predicates=(flag,))
         otherwise = replace(context, predicates=(*context.predicates, p.LogicalNot(flag)))
@@ -158,18 +157,17 @@ class StatementMaker(Hoister):
             place = place.under(self.rules.expanded(node.options.condition, node.start), self.affine_names)
         assignee = self.rules.expanded(node.assignee, node.start)
         assert isinstance(assignee, p.Variable | p.Subscript)
-        return self._add(place, assignee, self.rules.without_reducing(node.expression, node.start), context, node)
+        expression = self.rules.expanded(node.expression, node.start, only_reducing=True)
+        return self._add(place, assignee, expression, context, node)
 
     def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,
              node: Assignment | IfBlock) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
         self.made.opened[place.owner] = frozenset(context.order[:context.opened])
-        options = node.options if isinstance(node, Assignment) else InstructionOptions()
-        earlier, others = (self.ids.earlier(node), self.ids.others(node)) if isinstance(node, Assignment) \
-            else (frozenset[str](), frozenset[str]())
+        options = node.options
         statement = Statement(place.owner, assignee, expression,
                               self.domains.instances(place.inames, place.conditions), place.predicates,
-                              tags=options.tags, depends_on=earlier, no_sync_with=others)
+                              tags=options.tags, depends_on=self.ids.earlier(node), no_sync_with=self.ids.others(node))
         if options.inames is not None:
             self.made.final.add(place.owner)
         self._require_bound_once(statement, node)

@@ -23,6 +23,7 @@ from loopkit.lowering.schedule import separated_by
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import by_first_difference, differing_first_at, in_one_iteration, only_dims
 from loopkit.poly.sets import InstanceSet, Map, as_points
+from loopkit.transform.trees import parts_of
 
 
 def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
@@ -207,33 +208,26 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Sequence[_Want
 
     The innermost bodies come first: a barrier that an inner loop needs anyway may serve the loops around it too.
     """
-    children = tree.children if isinstance(tree, Seq) else (tree,)
     below: list[Tree] = []
     placed: list[_Placed] = []
-    for i, child in enumerate(children):
+    for i, child in enumerate(parts_of(tree)):
         way = (*here, Step(i, None)) if isinstance(tree, Seq) else here
-        inside, found = child, list[_Placed]()
         if isinstance(child, Loop):
             body, found = _with_barriers(launch, child.body, (*way, Step(0, child.iname)), wants)
-            inside = Loop(child.iname, body)
-        below.append(inside)
-        placed += found
+            below.append(Loop(child.iname, body))
+            placed += found
+        else:
+            below.append(child)
     own = [w for w in wants if w.body == here and not _is_served(launch, w, placed)]
     within = [w for w in own if not w.cyclic]
-    gaps = _chosen_gaps(within, len(children))
+    beside = tuple(leaves(tree))
+    gaps = _chosen_gaps(within, len(below))
     # further iterations may be between two iterations, with the barriers of each
-    known = [*placed, *(_Placed(here, g, tuple(leaves(tree)), b) for g, b in gaps.items())]
+    known = [*placed, *(_Placed(here, g, beside, barrier) for g, barrier in gaps.items())]
     carried = [w for w in own if w.cyclic and not _is_served(launch, w, known)]
-    gaps = _chosen_gaps([*within, *carried], len(children)) if carried else gaps
-    result: list[Tree] = []
-    for i, child in enumerate(below):
-        result.append(child)
-        if i in gaps:
-            barrier = replace(gaps[i], left_out_last=i == len(children) - 1 and not gaps[i].instructions)
-            result.append(barrier)
-            if not barrier.left_out_last:
-                placed.append(_Placed(here, i, tuple(leaves(tree)), barrier))
-    return seq(*result), placed
+    gaps = _chosen_gaps([*within, *carried], len(below)) if carried else gaps
+    placed += [_Placed(here, g, beside, barrier) for g, barrier in gaps.items() if not barrier.left_out_last]
+    return seq(*(node for i, child in enumerate(below) for node in (child, gaps.get(i)) if node is not None)), placed
 
 
 def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
@@ -250,8 +244,8 @@ def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
     for g in sorted(chosen):
         able = [w for w in wants if w.has(g) and w.scope <= chosen[g]]
         events = {w.completion for w in able}
-        result[g] = Barrier(_reasons([w for w in waiting if w in able]), scope=chosen[g],
-                            instructions=tuple(wait for event, wait in WAITS.items() if event in events))
+        waits = tuple(wait for event, wait in WAITS.items() if event in events)
+        result[g] = Barrier(_reasons([w for w in waiting if w in able]), g == n - 1 and not waits, chosen[g], waits)
         waiting = [w for w in waiting if w not in able]
     return result
 

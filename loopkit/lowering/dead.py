@@ -12,7 +12,9 @@ from loopkit.kernel.tree import leaves, without
 def without_dead_statements(knl: LoopKernel) -> LoopKernel:
     """*knl* without statements that have no instance, and without writes to temporaries that no other one reads."""
     while True:
-        read = _read_by_others(knl)
+        # updates alone do not make an array live
+        read = frozenset(a.array for s in knl.statements for a in accesses_of(knl, s)
+                         if not a.is_write and a.array != s.written)
         dead = frozenset(s.id for s in knl.statements if analysis_domain(knl, s).is_empty()
                          or (s.written in knl.temporaries and s.written not in read))
         if not dead:
@@ -26,9 +28,3 @@ def without_dead_statements(knl: LoopKernel) -> LoopKernel:
             statements=tuple(s for s in knl.statements if s.id in alive), tree=tree,
             temporaries={k: t for k, t in knl.temporaries.items() if k in read},
             reductions={name: node for name, node in reductions.items() if node.updates})
-
-
-def _read_by_others(knl: LoopKernel) -> frozenset[str]:
-    """The arrays that statements read, apart from statements that only update them."""
-    return frozenset(a.array for s in knl.statements for a in accesses_of(knl, s)
-                     if not a.is_write and a.array != s.written)

@@ -211,7 +211,7 @@ def with_groups(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
     ending = _group_by_group(tree, copies, Waits(launch, tree))
     tree = rewrite(tree, lambda node: Loop(node.iname, seq(node.body, commit)) if isinstance(node, Loop)
                    and loop_place(node) in ending else node)
-    tree, _ = _committing(tree, frozenset(h.source for h in copies), begun=False)
+    tree, _ = _committing(tree, frozenset(h.source for h in copies), started=False)
     waits = Waits(launch, tree)
     return tree if waits.places is None else _with_pending(tree, waits, waits.places, copies)
 
@@ -238,27 +238,27 @@ def _group_by_group(tree: Tree, copies: Sequence[Hazard], waits: Waits) -> froze
     return frozenset(found)
 
 
-def _committing(tree: Tree, copies: frozenset[str], *, begun: bool) -> tuple[Tree, bool]:
+def _committing(tree: Tree, copies: frozenset[str], *, started: bool) -> tuple[Tree, bool]:
     """*tree* where waits commit the copies started since the last commit; and whether some remain at its end."""
     match tree:
         case Leaf(statement):
-            return tree, begun or statement in copies
+            return tree, started or statement in copies
         case Loop(iname, inner):
-            body, after = _committing(inner, copies, begun=begun)
-            if after and not begun:
-                body, after = _committing(inner, copies, begun=True)
-            return Loop(iname, body), begun or after
+            body, after = _committing(inner, copies, started=started)
+            if after and not started:
+                body, after = _committing(inner, copies, started=True)
+            return Loop(iname, body), started or after
         case Seq(children):
             result: list[Tree] = []
             for child in children:
-                new, begun = _committing(child, copies, begun=begun)
+                new, started = _committing(child, copies, started=started)
                 result.append(new)
-            return Seq(tuple(result)), begun
+            return Seq(tuple(result)), started
         case Barrier():
             left = pending(tree.instructions)
-            if left is not None and begun:
+            if left is not None and started:
                 return replace(tree, instructions=group_instructions(commit=True, leaving=left)), False
-            return tree, begun and not commits(tree.instructions)
+            return tree, started and not commits(tree.instructions)
 
 
 def _with_pending(tree: Tree, waits: Waits, places: Sequence[_Place], copies: Sequence[Hazard]) -> Tree:

@@ -17,6 +17,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access
 from loopkit.analysis.between_blocks import between_blocks_in
 from loopkit.analysis.dependences import Pair
+from loopkit.analysis.order import execution_paths
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import Block, Instruction, Program, Swizzle
 from loopkit.ast.printing import block_text, program_text
@@ -27,7 +28,7 @@ from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
-from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, require_once
+from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, require_once
 from loopkit.lowering.vector_elements import PartialVectors
 from loopkit.poly.affine import subtract
 from loopkit.poly.limits import bounded
@@ -76,13 +77,11 @@ class SchedulePoint:
 class Schedule:
     """A kernel and its launches.
 
-    :ivar tree: the order of the whole kernel; like those of the launches, it holds sequential loops only.
     :ivar order: the host's program: launches, and loops around them.
     :ivar apart: pairs of statements that must not be in one launch, whatever the dependences.
     """
 
     kernel: LoopKernel
-    tree: Tree
     launches: tuple[LaunchBody, ...]
     order: tuple[HostNode, ...]
     apart: frozenset[Pair]
@@ -105,7 +104,7 @@ class Schedule:
 
     def places(self) -> dict[str, SchedulePoint]:
         """The place of each statement."""
-        ways = paths(self.tree)
+        ways = execution_paths(self.kernel)
         return {s: SchedulePoint(i, part.hosts, ways[s])
                 for i, part in enumerate(self.launches) for s in leaves(part.tree)}
 
@@ -348,14 +347,12 @@ class Stage:
 
     :ivar result: the part of a lowered kernel that it changes, which prints as its result.
     :ivar check: raises an :class:`InternalError` if the result is not well-formed; tests check each stage.
-    :ivar always: *check* runs outside of tests, too.
     """
 
     name: str
     result: Literal["kernel", "schedule", "storages", "launches", "order", "program"]
     run: Callable[[Lowered], Lowered]
     check: Callable[[Lowered], None]
-    always: bool = False
 
 
 @dataclass(frozen=True)

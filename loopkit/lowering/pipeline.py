@@ -100,8 +100,8 @@ def _require(holds: bool, text: str) -> None:
 
 
 def _require_once(what: str, found: Iterable[str], wanted: Iterable[str]) -> None:
-    there, meant = Counter(iter(found)), Counter(iter(wanted))
-    wrong = sorted((there - meant) + (meant - there))
+    have, need = Counter(iter(found)), Counter(iter(wanted))
+    wrong = sorted((have - need) + (need - have))
     _require(not wrong, f"{what}: {', '.join(wrong)} should be there once")
 
 
@@ -195,7 +195,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("mma", "program", _bodies(with_mma), _check_program),
     Stage("vectors", "program", _bodies(with_vectors), _check_program),
     Stage("unused_names", "program", _bodies(lambda body, *_: without_unused_names(body)), _check_program),
-    Stage(FINISHED, "program", _bodies(lambda body, *_: with_regions_apart(body)), _check_program, always=True))
+    Stage(FINISHED, "program", _bodies(lambda body, *_: with_regions_apart(body)), _check_program))
 
 _NUMBER = {stage.name: i for i, stage in enumerate(STAGES)}
 
@@ -209,7 +209,7 @@ def run(low: Lowered, some: Sequence[Stage]) -> Lowered:
     """The result of *some* stages for *low*."""
     for stage in some:
         low = replace(stage.run(low), last=stage)
-        if stage.always:
+        if stage.name == FINISHED:
             stage.check(low)
     return low
 
@@ -274,8 +274,3 @@ def placed_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
 def lowered_as_typed(typed: LoopKernel, machine: Machine, stop: str) -> Lowered:
     """A kernel of known dtypes, whichever they are, up to the stage *stop*."""
     return run(Lowered(typed, machine), stages("dead_statements", stop))
-
-
-def with_program(low: Lowered) -> Lowered:
-    """*low* with the stages from ``loops`` on run again; the host's part stays."""
-    return run(low, stages("loops", FINISHED))

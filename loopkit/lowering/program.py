@@ -26,7 +26,7 @@ from loopkit.poly import codegen
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import differing
-from loopkit.poly.sets import InstanceSet, Set, interval_of, range_condition, range_from
+from loopkit.poly.sets import Set, interval_of, range_condition, range_from
 
 
 def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
@@ -135,15 +135,14 @@ def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
     knl = schedule.kernel
     names = [launch.name for launch in launches]
     domains = {names[i]: host_domain(knl, part) for i, part in enumerate(schedule.launches) if part.hosts}
-    nodes = (_looped(knl, node, names, domains) if isinstance(node, HostLoop) else Call(names[node])
-             for node in schedule.order)
-    return Block(tuple(nodes))
 
-
-def _looped(knl: LoopKernel, loop: HostLoop, names: list[str], domains: Mapping[str, InstanceSet]) -> Node:
-    tree = _code_tree(loop, names)
-    return generated(knl, tree, {name: domains[name] for name in codegen.leaves(tree)}, knl.assumptions,
-                     lambda name, values: with_values(Call(name), values))
+    def looped(node: HostNode) -> Node:
+        if not isinstance(node, HostLoop):
+            return Call(names[node])
+        tree = _code_tree(node, names)
+        return generated(knl, tree, {name: domains[name] for name in codegen.leaves(tree)}, knl.assumptions,
+                         lambda name, values: with_values(Call(name), values))
+    return Block(tuple(map(looped, schedule.order)))
 
 
 def _code_tree(node: HostNode, names: list[str]) -> CodeTree:

@@ -1,26 +1,45 @@
-"""The stage ``reductions``: reductions over threads are written out, by shuffles within warps or as a tree in shared
+"""The stage ``reductions``: reductions and scans over threads are written out, by shuffles within warps or in shared
 memory.
 
-Each thread combines its part into its own accumulator first. Then :mod:`loopkit.lowering.shuffles` combines the parts.
+Each thread combines its part of a reduction into its own accumulator first. Then :mod:`loopkit.lowering.shuffles`
+combines the parts.
+
+A scan has about log2(length) steps. In step *s* = 1, 2, 4, ... a thread combines its value with the value of the thread
+*s* places before it, if there is one. At the end it holds the result up to its own operand. Each step writes a new
+array, because slower threads still read the values of the step before; in warp registers the array is one register.
+Then the results of earlier warps are added.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.constructors import Image, between_images, with_dependences
 from loopkit.analysis.legality import iname_range
-from loopkit.errors import PreconditionError
+from loopkit.analysis.ranges import constant_range
+from loopkit.analysis.scans import Scan, operands, scan_along
+from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import variables
+from loopkit.instructions.shuffle import Shuffle
+from loopkit.kernel.data import TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode
+from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
-from loopkit.kernel.tree import Leaf, Tree, nest, rewrite, seq
-from loopkit.lowering.scans import write_out_scan
-from loopkit.lowering.shuffles import OverThreads, combined, in_order_of_threads, written_out
-from loopkit.poly.affine import add, subtract
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, seq
+from loopkit.lowering.shuffles import OverThreads, Written, combined, in_order_of_threads, no_shuffles, written_out
+from loopkit.poly.affine import add, floor_div, remainder, subtract
+from loopkit.poly.sets import Map
+from loopkit.transform.expansion import contracted
+from loopkit.transform.reindex import substituted
+from loopkit.transform.scan import in_order
 
 
 def write_out_reductions(knl: LoopKernel, warp: int) -> LoopKernel:
@@ -33,7 +52,7 @@ def write_out_reductions(knl: LoopKernel, warp: int) -> LoopKernel:
         if lanes:
             _require_one_cell(knl, node, lanes[0])
         if node.sweep is not None:
-            knl = write_out_scan(knl, node, warp)
+            knl = _scan_written_out(knl, node, warp)
         elif lanes and node.others:
             raise PreconditionError(f"The reduction of '{node.final}' was peeled, so that threads cannot share it: "
                                     f"'{lanes[0]}' has the tag '{knl.tags[lanes[0]]}'.", subject=lanes[0],
@@ -90,3 +109,152 @@ def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[
                 f"Threads cannot share the reduction of '{node.final}', as '{lanes[0]}' has it with the tag "
                 f"'{knl.tags[lanes[0]]}': the inames around '{part}' are {one}, and around '{node.final}' {other}.",
                 subject=part, hint=f"change the inames of its parts together, by within='{' or '.join(around)}'")
+
+
+# {{{ scans
+
+def _scan_written_out(knl: LoopKernel, node: ReductionNode, warp: int) -> LoopKernel:
+    """*knl* with *node*, which is a scan, computed by the threads of its sweep; sequentially, if the sweep has no
+    threads any more.
+
+    :raises PreconditionError: steps behind ``realize_scan`` made something else of it.
+    """
+    assert node.sweep is not None
+    if node.sweep not in knl.statement_by_id[node.init].inames:
+        raise PreconditionError(f"'{node.sweep}', along which the scan of '{node.final}' runs, is no iname of it any "
+                                "more.", subject=node.sweep, hint="split and rename inames before realize_scan")
+    scan = scan_along(knl, node, node.sweep)
+    if not isinstance(knl.tags.get(node.sweep), LocalTag):
+        return in_order(knl, scan)
+    return _scan_over_threads(knl, scan, warp)
+
+
+def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
+    node = scan.node
+    init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
+    # an operand stays in the thread of its own number, as far as one more shuffle brings it on from there
+    offset = 0 if scan.shift == -1 else scan.shift
+    moved = operands(knl, scan, offset)
+    combined = substituted(replace(update, domain=update.domain.apply(moved, init.inames)),
+                           {scan.iname: add(p.Variable(scan.sweep), offset)})
+    rows = init.domain.onto(scan.rows)
+    # an operand may belong to a thread that has no result
+    low, high = constant_range(knl, init.domain.union(combined.domain), scan.sweep)
+    assert low is not None
+    assert high is not None
+    sweep = p.Variable(scan.sweep)
+    everywhere = rows.onto(init.inames).where((">=", add(sweep, -low)), ("<", add(sweep, -high - 1)))
+    taking_part = {init.id: replace(init, domain=everywhere), update.id: combined}
+    base = with_dependences(knl, partial(_of_operands, node, moved), tree=_without_loop(knl.tree, scan),
+                          statements=tuple(taking_part.get(s.id, s) for s in knl.statements))
+    threads = OverThreads(base, node, (scan.sweep,), high - low + 1, rows, everywhere, warp)
+    written = _Writer(threads, scan.shift == -1, init.expression, no_shuffles(threads)).written()
+    new = {update.id: [combined, *written.statements], final.id: [written.with_result(final, node.accumulator)]}
+    tree = rewrite(base.tree, lambda t: seq(t, *written.trees) if t == Leaf(update.id) else t)
+    return _in_registers(written_out(threads, written, new, tree), combined, scan.sweep)
+
+
+def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKernel:
+    """*knl* with an operand that only its own thread reads in a private scalar, instead of an array of all operands."""
+    for name in dict.fromkeys(a.array for a in accesses_of(knl, combined) if not a.is_write):
+        t = knl.temporaries.get(name)
+        if t is not None and not t.fixed and t.address_space is None:
+            # an array stays if a thread reads elements of others, or several
+            with suppress(PreconditionError, UndecidedError, IllegalTransformError):
+                knl = contracted(knl, name, (sweep,), "")
+    return knl
+
+
+def _without_loop(tree: Tree, scan: Scan) -> Tree:
+    def one(old: Tree) -> Tree:
+        inside = isinstance(old, Loop) and old.iname == scan.iname and scan.node.update in leaves(old)
+        return Leaf(scan.node.update) if inside else old
+    return rewrite(tree, one)
+
+
+def _of_operands(node: ReductionNode, moved: Map, found: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
+    """The dependences without those of the accumulator: each operand now flows to the thread that combines it."""
+    return between_images((d for d in found if d.array != node.accumulator), {node.update: [Image(node.update, moved)]})
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes the statements of one scan.
+
+    :ivar exclusive: the result of a thread does not have its own operand.
+    :ivar why: why the threads do not shuffle; ``""``: they do.
+    """
+
+    threads: OverThreads
+    exclusive: bool
+    neutral: Expression
+    why: str
+
+    @property
+    def together(self) -> int:
+        """The number of threads that a step may span."""
+        return self.threads.length if self.why else min(self.threads.length, self.threads.warp)
+
+    def written(self) -> Written:
+        threads, node, fresh = self.threads, self.threads.node, self.threads.kernel.fresh_name
+        own = fresh(f"{node.accumulator}_{'shared' if self.why else 'warp'}")
+        # a thread's value at first, and after each step
+        names = [own, *(fresh(f"{own}_{k + 1}") for k in range((self.together - 1).bit_length() + self.exclusive))]
+        steps = [(threads.store(own), None), *self._steps(names)]
+        statements, trees = tuple(s for s, _ in steps), tuple(Leaf(s.id, how) for s, how in steps)
+        held = threads.element(names[-1], threads.lane)
+        among = "" if threads.length <= threads.warp else f" of {threads.warp}"
+        note = f"scanned in shared memory: {self.why}" if self.why else f"scanned by shuffles in warps{among}"
+        temporaries = tuple(threads.array(name, threads.length, lanes=not self.why,
+                                          note=note if name == own and threads.length > 1 else "") for name in names)
+        # unlike a warp register, it may be needed in a later launch
+        result = threads.scalar(fresh(f"{node.accumulator}_all"))
+        if self.together == threads.length:
+            both = Statement(f"{node.name}.result", p.Variable(result.name), held, threads.everywhere)
+            return Written((*statements, both), (*trees, Leaf(both.id)), (*temporaries, result),
+                           p.Variable(result.name))
+        whole = threads.element(names[-2], threads.lane) if self.exclusive else held
+        more = self._of_warps(whole, held, result)
+        return replace(more, statements=(*statements, *more.statements), trees=(*trees, *more.trees),
+                       temporaries=(*temporaries, *more.temporaries))
+
+    def _steps(self, names: list[str]) -> Iterator[tuple[Statement, Shuffle | None]]:
+        """``next[t] = held[t - s] op held[t]`` for s = 1, 2, 4, ...; at last, in an exclusive one, ``held[t - 1]``."""
+        threads, node, lane = self.threads, self.threads.node, self.threads.lane
+        inside = lane if self.together == threads.length else remainder(lane, threads.warp)
+
+        def from_before(name: str, target: p.Subscript, held: str, offset: int, combine: str | None
+                        ) -> tuple[Statement, Shuffle | None]:
+            s = Statement(f"{node.name}.{name}", target, threads.element(held, add(lane, -offset)),
+                          threads.everywhere.where((">=", add(inside, -offset))), combine=combine)
+            return s, None if self.why else Shuffle(-offset, self.together)
+        for k in range((self.together - 1).bit_length()):
+            target = threads.element(names[k + 1], lane)
+            yield Statement(f"{node.name}.keep{k}", target, threads.element(names[k], lane), threads.everywhere), None
+            yield from_before(f"step{k}", target, names[k], 1 << k, node.operation)
+        if self.exclusive:
+            target = threads.element(names[-1], lane)
+            yield Statement(f"{node.name}.none", target, self.neutral, threads.everywhere), None
+            yield from_before("shift", target, names[-2], 1, None)
+
+    def _of_warps(self, whole: Expression, held: Expression, result: TemporaryVariable) -> Written:
+        """The last lane of each warp stores the warp's result; every thread combines those of earlier warps.
+
+        :arg whole: what a lane has with its own operand; *held*: what its result takes of its warp.
+        """
+        threads, node, lane, size = self.threads, self.threads.node, self.threads.lane, self.threads.warp
+        knl, warps = threads.kernel, -(-threads.length // size)
+        before = threads.scalar(knl.fresh_name(f"{node.accumulator}_before"))
+        shared = threads.array(knl.fresh_name(f"{node.accumulator}_shared"), warps - 1)
+        last = threads.everywhere.where(("==", add(remainder(lane, size), 1 - size)),
+                                        ("<", add(lane, -(warps - 1)*size)))
+        put = Statement(f"{node.name}.put", threads.element(shared.name, floor_div(lane, size)), whole, last)
+        first = Statement(f"{node.name}.first", p.Variable(before.name), self.neutral, threads.everywhere)
+        rest, order, tags = threads.over_warps(before.name, shared.name, range(warps - 1), threads.everywhere,
+                                               before=True)
+        both = Statement(f"{node.name}.result", p.Variable(result.name),
+                         knl.operation(node.operation).apply(p.Variable(before.name), held), threads.everywhere)
+        return Written((put, first, rest, both), (Leaf(put.id), Leaf(first.id), order, Leaf(both.id)),
+                       (shared, before, result), p.Variable(result.name), tags)
+
+# }}}

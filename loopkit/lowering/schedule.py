@@ -14,7 +14,7 @@ from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import Pair, dependences, shared_loops
 from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
-from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
+from loopkit.analysis.order import execution_paths, meeting_of, sequential
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.errors import IllegalTransformError, InternalError
@@ -22,8 +22,8 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier
-from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, is_innermost, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, seq
+from loopkit.kernel.tags import AutoLocalTag, LocalTag
+from loopkit.kernel.tree import Loop, Tree, leaves, seq
 from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, LaunchBody, Schedule, SchedulePoint, Storage
 from loopkit.lowering.storage import common_inames, leaves_its_launch, space_of_flow
 from loopkit.lowering.storage_proof import one_cell_across_blocks, values_in
@@ -39,10 +39,9 @@ def schedule(knl: LoopKernel, apart: frozenset[Pair] = frozenset(), *, refused: 
     :arg apart: pairs of statements that must not be in one launch for other reasons.
     :arg refused: the order may be illegal. A loop that the host would have to run and cannot stays in its launch.
     """
-    tree = sequential(knl.tree, knl.tags, ())
     launches: list[LaunchBody] = []
-    order = _Splitter(knl, apart, launches, refused).split(tree, ())
-    return Schedule(knl, tree, tuple(launches), order, apart)
+    order = _Splitter(knl, apart, launches, refused).split(sequential(knl.tree, knl.tags), ())
+    return Schedule(knl, tuple(launches), order, apart)
 
 
 def launches_of(knl: LoopKernel) -> dict[str, SchedulePoint]:
@@ -110,10 +109,13 @@ class _Splitter:
         cache: dict[object, bool] = {}
 
         def crosses(d: Dependence) -> bool:
+            """Must the two statements of *d* be in different launches in one iteration of the loops *hosts*?"""
             inames = [self.kernel.statement_by_id[s].inames for s in (d.source, d.sink)]
             key = (id(d.relation), *inames, d.of_value, is_between_blocks(self.kernel, d))
             if key not in cache:
-                cache[key] = self._crosses(d, hosts)
+                pairs = across_blocks(self.kernel, d)
+                cache[key] = pairs is not None and not in_one_iteration(
+                    pairs, shared_loops(self.kernel, d.source, d.sink, hosts)).is_empty()
             return cache[key]
 
         def may_end(first: int, second: int) -> bool:
@@ -130,12 +132,6 @@ class _Splitter:
             if finished.get(second, -1) < first and may_end(first, second):
                 finished[second] = first
         return finished
-
-    def _crosses(self, d: Dependence, hosts: tuple[str, ...]) -> bool:
-        """Must the two statements of *d* be in different launches in one iteration of the loops *hosts*?"""
-        pairs = across_blocks(self.kernel, d)
-        return pairs is not None and not in_one_iteration(
-            pairs, shared_loops(self.kernel, d.source, d.sink, hosts)).is_empty()
 
 
 def _by_child(tree: Tree) -> tuple[tuple[Tree, ...], dict[str, int]]:
@@ -164,24 +160,6 @@ def without_idle_auto(knl: LoopKernel) -> LoopKernel:
         return knl
     loops = annotated(knl, tags={x: tag for x, tag in knl.tags.items() if not isinstance(tag, AutoLocalTag)})
     return loops if next(violations(loops), None) is None else knl
-
-
-def sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...]) -> Tree:
-    """*tree* without parallel loops, and with ``ilp`` and ``vec`` loops around single statements."""
-    match tree:
-        case Loop(iname, body):
-            tag = tags.get(iname)
-            if is_parallel(tag):
-                return sequential(body, tags, pending)
-            if is_innermost(tag):
-                return sequential(body, tags, (*pending, iname))
-            return Loop(iname, sequential(body, tags, pending))
-        case Seq(children):
-            return seq(*(sequential(c, tags, pending) for c in children))
-        case Leaf():
-            return nest(tuple(vectors_last(pending, lambda x: x, tags)), tree)
-        case _:
-            return tree
 
 
 def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:

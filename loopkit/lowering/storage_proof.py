@@ -219,18 +219,15 @@ def _timed(v: Values, a: Access, axes: Sequence[Axis], lead: tuple[str, ...]) ->
         own = axis_inames(v.kernel, a.domain.inames, kind).get(axis)
         places_along = places_on_axis(v.kernel, *packings)
         if places_along is None:
-            raise _not_in_one_place(a.array, packings)
+            shown = " and as ".join(", ".join(inames) for inames in packings)
+            raise StorageError(
+                f"The statements that use '{a.array}' lie on one hardware axis as {shown}, in bounds that depend on "
+                "sizes, so that it is not known which of them have the same copy.", subject=a.array,
+                hint=f"set_temporary_address_space(knl, '{a.array}', 'global'), another axis for one of them, or "
+                     "fix_parameters")
         # a statement outside an axis runs at every place along it
         coordinates += [None if own is None else place[packings.index(own)] for place in places_along]
     return replace(timed(a, v.places[a.statement].way), relation=_expanded(a, lead, coordinates))
-
-
-def _not_in_one_place(array: str, packings: Sequence[tuple[str, ...]]) -> StorageError:
-    shown = " and as ".join(", ".join(inames) for inames in packings)
-    return StorageError(
-        f"The statements that use '{array}' lie on one hardware axis as {shown}, in bounds that depend on sizes, so "
-        "that it is not known which of them have the same copy.", subject=array,
-        hint=f"set_temporary_address_space(knl, '{array}', 'global'), another axis for one of them, or fix_parameters")
 
 
 def equal_inames(knl: LoopKernel, d: Dependence) -> list[str]:

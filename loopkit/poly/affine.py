@@ -223,27 +223,6 @@ def floor_div(a: Expression, b: Expression) -> p.FloorDiv:
     return p.FloorDiv(arithmetic(a), arithmetic(b))
 
 
-def rounded_once(expr: Expression) -> Expression:
-    """``k - (15*k + 14) // 16``, isl's form of a quotient that is rounded up, as ``(k + 1) // 16``.
-
-    *expr* itself if that is not shorter.
-    """
-    for term in expr.children if isinstance(expr, p.Sum) else ():
-        match term:
-            case p.Product(children=(-1, p.FloorDiv(numerator=numerator, denominator=int(m)))) if m > 0:
-                rest = subtract(expr, term)
-                inside = add(multiply(m, rest), multiply(-1, numerator), m - 1)
-                if _weight(inside) < _weight(numerator):
-                    return floor_div(inside, m)
-    return expr
-
-
-def _weight(form: Expression) -> int:
-    """The sum of the absolute values of the coefficients of *form*."""
-    terms = form.children if isinstance(form, p.Sum) else (form,)
-    return sum(abs(t) if isinstance(t, int) else abs(integer_factor(t)) for t in terms)
-
-
 def remainder(a: Expression, b: Expression) -> p.Remainder:
     """``a % b``, not simplified."""
     return p.Remainder(arithmetic(a), arithmetic(b))

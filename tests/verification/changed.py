@@ -8,8 +8,8 @@ import loopkit as lk
 from loopkit.ast.nodes import Node, Scope
 from loopkit.ast.walk import rewritten
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree, seq
-from loopkit.lowering.lowered import Lowered
-from loopkit.lowering.pipeline import lower_fully, with_program
+from loopkit.lowering.lowered import FINISHED, Lowered
+from loopkit.lowering.pipeline import lower_fully, run, stages
 from loopkit.verification.checks import Subject, report_of
 
 
@@ -32,7 +32,7 @@ def with_tree(lowered: Lowered, launch: int, tree: Tree) -> Lowered:
 
 def built(lowered: Lowered) -> Lowered:
     """*lowered* with the program of its trees."""
-    return with_program(lowered)
+    return run(lowered, stages("loops", FINISHED))
 
 
 def without_one_barrier(knl: lk.LoopKernel) -> Iterator[Lowered]:
