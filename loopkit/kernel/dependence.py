@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from loopkit.poly.sets import Map, parse_relation
+from loopkit.poly.sets import Map
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Dependence:
 
 
 def _restored(kind: str, array: str, source: str, sink: str, relation: str, *others: bool) -> Dependence:
-    return Dependence(kind, array, source, sink, parse_relation(relation), *others)
+    return Dependence(kind, array, source, sink, Map(relation), *others)
 
 
 def kind_of(source_writes: bool, sink_writes: bool) -> str:

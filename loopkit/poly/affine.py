@@ -208,7 +208,6 @@ def multiply(a: Expression, b: Expression) -> Expression:
             return multiply(a * b.children[0], p.Product(b.children[1:]) if len(b.children) > 2 else b.children[1])
         if isinstance(b, p.Sum):
             return add(*(multiply(a, c) for c in b.children))
-        return p.Product((a, *b.children)) if isinstance(b, p.Product) else p.Product((a, arithmetic(b)))
     left = a.children if isinstance(a, p.Product) else (arithmetic(a),)
     right = b.children if isinstance(b, p.Product) else (arithmetic(b),)
     return p.Product((*left, *right))

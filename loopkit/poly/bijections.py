@@ -75,13 +75,11 @@ def parted(points: InstanceSet, first: int, last: int) -> tuple[InstanceSet, Ins
     everywhere, nowhere = isl.Map.universe(values.get_space()), isl.Map.empty(values.get_space())
     before, behind, early, late = nowhere, everywhere, everywhere, nowhere
     if first:
-        before, behind = (values.lexmin().apply_range(_line(f"i {op} j + {first}")) for op in ("<", ">="))
+        least = values.lexmin()
+        before, behind = (least.apply_range(isl.Map(f"{{ [j] -> [i] : i {op} j + {first} }}")) for op in ("<", ">="))
     if last:
-        late, early = (values.lexmax().apply_range(_line(f"i {op} j - {last}")) for op in (">", "<="))
+        greatest = values.lexmax()
+        late, early = (greatest.apply_range(isl.Map(f"{{ [j] -> [i] : i {op} j - {last} }}")) for op in (">", "<="))
     one, two, three = (InstanceSet(points.inames, coalesced(part.wrap().flatten()))
                        for part in (before, behind.intersect(early), behind.intersect(late)))
     return one, two, three
-
-
-def _line(condition: str) -> isl.Map:
-    return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, f"{{ [j] -> [i] : {condition} }}")

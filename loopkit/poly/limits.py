@@ -224,7 +224,7 @@ P = ParamSpec("P")
 
 def kept_by_kernel(function: Callable[Concatenate[K, P], A]) -> Callable[Concatenate[K, P], A]:
     """*function*, of a kernel and hashable arguments, with its results :func:`kept` in the kernel's memo."""
-    name = function.__name__
+    name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
     def cached(knl: K, /, *args: P.args, **options: P.kwargs) -> A:

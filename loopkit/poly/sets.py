@@ -344,11 +344,6 @@ def rename_param(points: T, old: str, new: str) -> T:
     return points if i < 0 else points.set_dim_name(DIM.param, i, new)
 
 
-def parse_relation(text: str) -> isl.Map:
-    """The relation of which *text* is isl's notation."""
-    return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, text)
-
-
 def _parsed(text: str) -> isl.Set:
     try:
         return isl.Set.read_from_str(isl.DEFAULT_CONTEXT, text)
