@@ -176,11 +176,10 @@ def _padded(knl: lk.LoopKernel) -> lk.LoopKernel:
 
 def _added_up(knl: lk.LoopKernel, items: int) -> lk.LoopKernel:
     """The launch that adds up the parts: neighbouring threads have neighbouring vectors of *items* columns."""
-    levels = {"column_block": None, "column_thread": THREADS//items}
-    tags = {"column_thread": "l.0"}
-    if items > 1:
-        levels["column_item"], tags["column_item"] = items, "vec"
-    knl = lk.tag_inames(lk.split_levels(knl, "column", levels, tags=tags), {"row": "g.0", "column_block": "g.0"})
+    vectors = {"column_item": items} if items > 1 else {}
+    knl = lk.split_levels(knl, "column", {"column_block": None, "column_thread": THREADS//items, **vectors},
+                          tags={"column_thread": "l.0", **dict.fromkeys(vectors, "vec")})
+    knl = lk.tag_inames(knl, {"row": "g.0", "column_block": "g.0"})
     return lk.add_barrier(knl, "insn", "total.other.init")
 
 
@@ -314,10 +313,9 @@ def _by_warps(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int) -> lk.Loo
     knl = lk.prioritize_loops(
         knl, (*blocks, "i_warp", "j_warp", "k_outer", "k_step", "i_reg", "j_reg", "i_box", "j_box"))
     knl = lk.tensorize(knl, "i_box", "j_box", "k_box")
-    along = {x: ["k_step", "k_box"] if x == "k" else [y for y in knl.inames if y.startswith((f"{x}_reg", f"{x}_box"))]
-             for x in "ijk"}
+    rows, columns = ([y for y in knl.inames if y.startswith((f"{x}_warp", f"{x}_reg", f"{x}_box"))] for x in "ij")
     # the strips of both matrices have the layout of the matrices
-    knl = _staged(knl, "a_rows", ["i_warp", *along["i"], *along["k"]], ["j_warp", *along["j"], *along["k"]],
+    knl = _staged(knl, "a_rows", [*rows, "k_step", "k_box"], [*columns, "k_step", "k_box"],
                   (items_a_thread(np.dtype(np.float64)),)*2)
     # the lanes of half a warp load four neighbours of each of four rows: these are in different banks
     return lk.add_padding(lk.add_padding(knl, "a_tile", 0, by=4), "b_tile", 0, by=4)
