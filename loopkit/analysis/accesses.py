@@ -239,7 +239,7 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     def access(name: str, subscripts: tuple[Expression, ...], where: _Where, *, is_write: bool = False,
                update: str | None = None) -> Access:
         domain, doubt = where
-        known = (True,)*len(subscripts) if is_known(domain, allowed, *subscripts) \
+        known = (True,)*len(subscripts) if not subscripts or is_known(domain, allowed, *subscripts) \
             else tuple(is_quasi_affine(s, domain.inames, allowed) for s in subscripts)
         return Access(statement.id, name, subscripts, is_write, domain, known, doubt, update)
 

@@ -59,7 +59,8 @@ class InstanceSet:
     @cached_property
     def params(self) -> tuple[str, ...]:
         """The names of the parameters that occur in a constraint."""
-        return tuple(self.set.drop_unused_params().get_var_names_not_none(DIM.param))
+        return tuple(str(self.set.get_dim_name(DIM.param, i)) for i in range(self.set.dim(DIM.param))
+                     if self.set.involves_dims(DIM.param, i, 1))
 
     @property
     def text(self) -> str:
