@@ -25,7 +25,7 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
     """
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
-    _Checker(function.name, {a.name: a.lanes for a in function.arrays if a.lanes}, {}).block(
+    _Checker(function.name, {a.name: a.thread_axes for a in function.arrays if a.thread_axes}, {}).block(
         function.body, _NameScope(frozenset({*outside, *arrays, *axes, *function.coordinates}), frozenset(divergent)))
 
 
@@ -60,12 +60,12 @@ class _NameScope:
 class _Checker:
     """The state of the check of one function.
 
-    :ivar lanes: the arrays in warp registers, and the number of subscripts that name the thread of an element.
+    :ivar thread_axes: the arrays in warp registers, and the number of subscripts that name the thread of an element.
     :ivar own: for each array in warp registers, these subscripts in the first access to a thread's own element.
     """
 
     function: str
-    lanes: Mapping[str, int]
+    thread_axes: Mapping[str, int]
     own: dict[str, tuple[Expression, ...]]
 
     def block(self, block: Block, scope: _NameScope, own: set[str] | None = None) -> None:
@@ -107,11 +107,11 @@ class _Checker:
                         self.block(branch, scope.under(node.condition))
             case Region(instruction=Instruction() as instruction):
                 self._require_all(instruction, scope.uniform and not scope.in_region)
-                foreign = set(instruction.foreign_elements(node, self.lanes))
+                foreign = set(instruction.foreign_elements(node, self.thread_axes))
                 for inner in nodes_in(node.body):
                     if isinstance(inner, Assign):
                         self._own_elements(inner, foreign)
-                for fault in instruction.faults(node, self.lanes):
+                for fault in instruction.faults(node, self.thread_axes):
                     raise self._fault(fault)
                 self.block(node.body, replace(scope, in_region=True, together=True), own)
             case Region():
@@ -131,9 +131,9 @@ class _Checker:
 
     def _own_elements(self, assign: Assign, foreign: Collection[Expression] = ()) -> None:
         """Check that all elements in warp registers but the *foreign* ones are the thread's own."""
-        for e in (e for part in (assign.target, assign.value) for e in elements_of(part, self.lanes)):
+        for e in (e for part in (assign.target, assign.value) for e in elements_of(part, self.thread_axes)):
             assert isinstance(e.aggregate, p.Variable)
-            index = e.index_tuple[-self.lanes[e.aggregate.name]:]
+            index = e.index_tuple[-self.thread_axes[e.aggregate.name]:]
             if e not in foreign and self.own.setdefault(e.aggregate.name, index) != index:
                 raise self._fault(f"'{e}' is read from another lane without an instruction that does so")
 

@@ -81,11 +81,11 @@ class Instruction:
         """Does it access *element* in an assignment to *target*, so that no other instruction may?"""
         return False
 
-    def foreign_elements(self, region: Region, lanes: Collection[str]) -> Iterable[Expression]:
+    def foreign_elements(self, region: Region, warp_arrays: Collection[str]) -> Iterable[Expression]:
         """The elements of arrays in warp registers that it reads from other lanes."""
         return ()
 
-    def faults(self, region: Region, lanes: Collection[str]) -> Iterator[str]:
+    def faults(self, region: Region, warp_arrays: Collection[str]) -> Iterator[str]:
         """Messages about errors in the code of *region*, which it executes."""
         return iter(())
 
@@ -250,8 +250,8 @@ class Array:
     """An array that a function declares: shared by a block, or private to a thread.
 
     :ivar across_regions: it is private and keeps its value from one region to another.
-    :ivar lanes: if not 0, an array in warp registers, and not *shared*: this many trailing axes have an element for
-        each thread of the block. Warp instructions read it from other lanes.
+    :ivar thread_axes: if not 0, an array in warp registers, and not *shared*: this many trailing axes have an element
+        for each thread of the block. Warp instructions read it from other lanes.
     :ivar swizzle: the permutation of a shared array's columns. Only the emitted text uses it.
     """
 
@@ -260,7 +260,7 @@ class Array:
     shape: tuple[int, ...]
     shared: bool
     across_regions: bool = False
-    lanes: int = 0
+    thread_axes: int = 0
     note: str = ""
     swizzle: Swizzle | None = None
 

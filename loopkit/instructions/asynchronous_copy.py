@@ -17,6 +17,7 @@ from loopkit.errors import PreconditionError
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.text import InstructionText, Printer
 from loopkit.instructions.vector_access import in_steps, vectors_of
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 
@@ -29,12 +30,12 @@ class AsynchronousCopy(MemoryInstruction):
     """An assignment that copies an element of an array to shared memory asynchronously."""
 
     noun: ClassVar[str] = "an asynchronous copy"
-    memories: ClassVar[frozenset[str]] = frozenset({"shared"})
+    memories: ClassVar[frozenset[AddressSpace]] = frozenset({AddressSpace.SHARED})
     completion: ClassVar[Completion] = Completion.GROUP
     capability: ClassVar[int] = 80
     alternative: ClassVar[str] = ", or pipeline(..., asynchronous=False)"
 
-    def refuse_memory(self, statement: Statement, memory: str) -> None:
+    def refuse_memory(self, statement: Statement, memory: AddressSpace) -> None:
         raise PreconditionError(
             f"'{statement.id}' is asynchronous, but '{statement.written}' is {memory} and not in shared memory.",
             subject=statement.id, hint="let other threads read it too, or copy it as other values")

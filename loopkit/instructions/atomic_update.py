@@ -15,6 +15,7 @@ from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.text import InstructionText, Printer
+from loopkit.kernel.data import AddressSpace
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class AtomicUpdate(MemoryInstruction):
     """The atomic update of an element by an assignment with an operation."""
 
     noun: ClassVar[str] = "an atomic update"
-    memories: ClassVar[frozenset[str]] = frozenset({"shared", "warp", "global"})
+    memories: ClassVar[frozenset[AddressSpace]] = frozenset(
+        {AddressSpace.WARP, AddressSpace.SHARED, AddressSpace.GLOBAL})
     commutes: ClassVar[bool] = True
 
     def claims(self, element: Expression, target: Expression) -> bool:

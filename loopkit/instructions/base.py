@@ -7,6 +7,7 @@ from typing import ClassVar
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Instruction
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 
@@ -15,17 +16,17 @@ from loopkit.kernel.statement import Statement
 class MemoryInstruction(Instruction):
     """An instruction that makes the accesses of a statement.
 
-    :cvar memories: the address spaces on which it works, and ``"warp"`` for arrays in warp registers; a
-        statement that writes elsewhere uses plain loads and stores.
+    :cvar memories: the address spaces on which it works; a statement that writes elsewhere uses plain loads and
+        stores.
     :cvar capability: the first architecture that has it: 80 for sm_80.
     :cvar alternative: what a user can do on an earlier one, as a part of a hint.
     """
 
-    memories: ClassVar[frozenset[str]] = frozenset()
+    memories: ClassVar[frozenset[AddressSpace]] = frozenset()
     capability: ClassVar[int] = 0
     alternative: ClassVar[str] = ""
 
-    def refuse_memory(self, statement: Statement, memory: str) -> None:
+    def refuse_memory(self, statement: Statement, memory: AddressSpace) -> None:
         """Called if the assignee of *statement* is in a *memory* on which the instruction does not work.
 
         :raises PreconditionError: plain loads and stores cannot replace the instruction.

@@ -51,27 +51,27 @@ class Shuffle(Instruction):
             return add(thread, self.offset)
         return multiply(self.width, floor_div(thread, self.width))
 
-    def foreign_elements(self, region: Region, lanes: Collection[str]) -> Iterable[Expression]:
-        return (read_of_other_lane(region, lanes)[1],)
+    def foreign_elements(self, region: Region, warp_arrays: Collection[str]) -> Iterable[Expression]:
+        return (read_of_other_lane(region, warp_arrays)[1],)
 
-    def faults(self, region: Region, lanes: Collection[str]) -> Iterator[str]:
+    def faults(self, region: Region, warp_arrays: Collection[str]) -> Iterator[str]:
         """A message if the element that is read is not in the lane that its subscripts name."""
-        assign, read = read_of_other_lane(region, lanes)
+        assign, read = read_of_other_lane(region, warp_arrays)
         target = assign.target
         if self.offset is not None and (
-                not isinstance(target, p.Subscript) or not any(elements_of(target, lanes))
+                not isinstance(target, p.Subscript) or not any(elements_of(target, warp_arrays))
                 or target.index_tuple[:-1] != read.index_tuple[:-1]
                 or affine_difference(read.index_tuple[-1], target.index_tuple[-1]) != self.offset):
             yield f"'{read}' is not held {self.offset} lanes further on than '{target}'"
 
 
-def read_of_other_lane(region: Region, lanes: Collection[str]) -> tuple[Assign, p.Subscript]:
+def read_of_other_lane(region: Region, warp_arrays: Collection[str]) -> tuple[Assign, p.Subscript]:
     """The assignment in *region*, and the element that it reads from another lane.
 
     :raises InternalError: the region is not one assignment with one such read, perhaps under a guard.
     """
     node = _assignment(region.body)
-    reads = {e for e in elements_of(node.value, lanes) if e != node.target}
+    reads = {e for e in elements_of(node.value, warp_arrays) if e != node.target}
     if len(reads) != 1:
         raise InternalError(f"The shuffle of '{node.statement}' should read one element of another lane.")
     return node, reads.pop()
@@ -116,7 +116,7 @@ class Lanes:
         Threads without an element take part in shuffles too; no thread uses the value that they pass.
         """
         for name, a in self.arrays.items():
-            extents = "".join(f"[{e}]" for e in a.shape[:-a.lanes])
+            extents = "".join(f"[{e}]" for e in a.shape[:-a.thread_axes])
             other = f", {self.others[name]}" if name in self.variables else ""
             yield f"{self.type_name(a.dtype)} {name}{extents}{{}}{other};{f'  // {a.note}' if a.note else ''}"
 
@@ -129,7 +129,7 @@ class Lanes:
         assert isinstance(shuffle, Shuffle)
         array = self.arrays[_name(read)]
         other = self.others[array.name]
-        lead = "".join(f"[{i}]" for i in read.index_tuple[:-array.lanes])
+        lead = "".join(f"[{i}]" for i in read.index_tuple[:-array.thread_axes])
         value = self._read(f"{array.name}{lead}", array.dtype, shuffle)
         own = replace(node, value=_put(node.value, read, p.Variable(other)))
         if not _apart(region):
@@ -151,7 +151,7 @@ class Lanes:
 
 def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype], str]) -> Lanes:
     """The arrays of *function* that are in warp registers."""
-    arrays = {a.name: a for a in function.arrays if a.lanes}
+    arrays = {a.name: a for a in function.arrays if a.thread_axes}
     variables = frozenset(_name(read_of_other_lane(node, arrays)[1]) for node in nodes_in(function.body)
                           if isinstance(node, Region) and _apart(node))
     return Lanes(arrays, {name: knl.fresh_name(f"{name}_other") for name in arrays}, variables, type_name)

@@ -14,12 +14,13 @@ from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace
 
 #: The address spaces by the number of threads that share a cell, the fewest first.
-SPACES = (AddressSpace.PRIVATE, AddressSpace.LOCAL, AddressSpace.GLOBAL)
+SPACES = (AddressSpace.PRIVATE, AddressSpace.WARP, AddressSpace.LOCAL, AddressSpace.GLOBAL)
 #: The unit that has separate cells in each address space.
-OWNERS = {AddressSpace.PRIVATE: "thread", AddressSpace.LOCAL: "block", AddressSpace.GLOBAL: "call"}
+OWNERS = {AddressSpace.PRIVATE: "thread", AddressSpace.WARP: "block", AddressSpace.LOCAL: "block",
+          AddressSpace.GLOBAL: "call"}
 #: The memory of each address space.
-MEMORIES = {AddressSpace.PRIVATE: "registers", AddressSpace.LOCAL: "shared memory",
-            AddressSpace.GLOBAL: "global memory"}
+MEMORIES = {AddressSpace.PRIVATE: "registers", AddressSpace.WARP: "registers of warps",
+            AddressSpace.LOCAL: "shared memory", AddressSpace.GLOBAL: "global memory"}
 #: Sample sizes for the comparison of parametric numbers of cells.
 _SAMPLES = (1, 2, 5, 33, 100, 1000)
 

@@ -16,9 +16,14 @@ class _Named(Enum):
 
 
 class AddressSpace(_Named):
-    """The memory of a temporary: of a thread, of a block (loopy calls it local), or of the device."""
+    """The memory of a temporary: of a thread, of a block (loopy calls it local), or of the device.
+
+    WARP: each thread of a block holds its element in a register, and only warp instructions read those of other
+    threads. Lowering chooses it for values that threads combine.
+    """
 
     PRIVATE = "private"
+    WARP = "warp"
     SHARED = "shared"
     LOCAL = SHARED
     GLOBAL = "global"
@@ -29,11 +34,12 @@ ADDRESS_SPACES = "the address spaces are private, shared (or local) and global"
 
 
 def address_space(space: object) -> AddressSpace | None:
-    """An address space from its name, or the given one; ``None``: there is none of this name."""
+    """An address space from its name, or the given one; ``None``: there is none of this name that users may choose."""
     try:
-        return AddressSpace("shared" if space == "local" else space)
+        found = AddressSpace("shared" if space == "local" else space)
     except ValueError:
         return None
+    return None if found is AddressSpace.WARP else found
 
 
 class CachePolicy(_Named):
@@ -85,8 +91,6 @@ class TemporaryVariable:
     :ivar address_space: ``None``: storage allocation chooses it from the writers and readers. ``make_kernel`` takes
         names, too.
     :ivar fixed: the user declared shape and address space; lowering uses exactly these or refuses.
-    :ivar lanes: of a shared temporary: each thread holds its element in a register, and only warp instructions read the
-        elements of other threads.
     :ivar instruction: the instruction that stores and loads its elements; ``None``: plain stores and loads.
     :ivar note: a remark for readers of the generated code.
     :ivar order: its axes in memory, the slowest first; ``()``: in the order of its subscripts.
@@ -97,7 +101,6 @@ class TemporaryVariable:
     shape: tuple[Expression, ...] | None = None
     address_space: AddressSpace | None = None
     fixed: bool = False
-    lanes: bool = False
     instruction: Instruction | None = None
     note: str = ""
     order: tuple[int, ...] = ()

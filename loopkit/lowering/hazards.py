@@ -65,7 +65,7 @@ def hazards(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]
         storage = storages.get(array)
         if storage is None:
             yield from _argument_hazards(launch, array)
-        elif storage.space is not AddressSpace.PRIVATE and not storage.lanes:
+        elif storage.space not in (AddressSpace.PRIVATE, AddressSpace.WARP):
             # a warp instruction reads another lane's register when all lanes are there
             yield from _storage_hazards(launch, storage, [a for a in accesses if a.statement in launch.statements])
 

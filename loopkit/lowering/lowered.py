@@ -151,11 +151,6 @@ class Storage:
         return self.temporary.dtype
 
     @property
-    def lanes(self) -> bool:
-        """Does each thread hold its own element, behind *lead*, in a register?"""
-        return self.temporary.lanes
-
-    @property
     def swizzle(self) -> Swizzle | None:
         """The swizzle of the columns; its axis is one of *in_memory*."""
         t = self.temporary
@@ -168,12 +163,7 @@ class Storage:
         axes = f" axes {', '.join(map(str, order))}" if order else ""
         mixed = f", {self.swizzle}" if self.swizzle is not None else ""
         kind = ", between blocks" if self.temporary.between_blocks else ""
-        return f"{self.memory} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
-
-    @property
-    def memory(self) -> str:
-        """The memory that holds it: its address space, or ``"warp"`` for the registers of a warp."""
-        return "warp" if self.lanes else self.space.value
+        return f"{self.space} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
 
     @property
     def in_memory(self) -> tuple[Expression, ...]:
@@ -212,7 +202,7 @@ def in_storage(expr: Expression, storages: Mapping[str, Storage]) -> Expression:
 def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storage]) -> bool:
     """Does *instruction* work on the memory of the assignee of *s*?"""
     storage = storages.get(s.written)
-    memory = AddressSpace.GLOBAL.value if storage is None else storage.memory
+    memory = AddressSpace.GLOBAL if storage is None else storage.space
     return isinstance(instruction, MemoryInstruction) and memory in instruction.memories
 
 

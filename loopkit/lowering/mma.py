@@ -176,7 +176,7 @@ class _Finder:
         if storage is None:
             argument = self.kernel.array_args.get(name)
             return (None if argument is None else argument.dtype), argument is not None
-        return storage.dtype, storage.space is not AddressSpace.PRIVATE and not storage.lanes
+        return storage.dtype, storage.space not in (AddressSpace.PRIVATE, AddressSpace.WARP)
 
     def _lanes(self, s: Statement) -> tuple[str, str]:
         """The inames of the rows and of the pairs of columns along the lanes of a warp."""

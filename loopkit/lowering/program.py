@@ -81,10 +81,10 @@ def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
         if name in used and storage.space is not AddressSpace.GLOBAL:
             shape = tuple(e for e in storage.in_memory if isinstance(e, int))
             assert len(shape) == len(storage.in_memory)
-            shared = storage.space is AddressSpace.LOCAL and not storage.lanes
-            lanes = len(shape) - len(storage.lead) if storage.lanes else 0
+            thread_axes = len(shape) - len(storage.lead) if storage.space is AddressSpace.WARP else 0
             note = _note(storage) if launch.kernel.options.annotate else ""
-            yield Array(name, storage.dtype, shape, shared, name in alive, lanes, note, storage.swizzle)
+            shared = storage.space is AddressSpace.SHARED
+            yield Array(name, storage.dtype, shape, shared, name in alive, thread_axes, note, storage.swizzle)
 
 
 def _note(storage: Storage) -> str:

@@ -28,7 +28,7 @@ from loopkit.analysis.scans import Scan, operands, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.shuffle import Shuffle
-from loopkit.kernel.data import TemporaryVariable
+from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
@@ -205,8 +205,9 @@ class _Writer:
         held = threads.element(names[-1], threads.lane)
         among = "" if threads.length <= threads.warp else f" of {threads.warp}"
         note = f"scanned in shared memory: {self.why}" if self.why else f"scanned by shuffles in warps{among}"
-        temporaries = tuple(threads.array(name, threads.length, lanes=not self.why,
-                                          note=note if name == own and threads.length > 1 else "") for name in names)
+        space = AddressSpace.SHARED if self.why else AddressSpace.WARP
+        temporaries = tuple(threads.array(x, threads.length, space, note if x == own and threads.length > 1 else "")
+                            for x in names)
         # unlike a warp register, it may be needed in a later launch
         result = threads.scalar(fresh(f"{node.accumulator}_all"))
         if self.together == threads.length:
@@ -245,7 +246,7 @@ class _Writer:
         threads, node, lane, size = self.threads, self.threads.node, self.threads.lane, self.threads.warp
         knl, warps = threads.kernel, -(-threads.length // size)
         before = threads.scalar(knl.fresh_name(f"{node.accumulator}_before"))
-        shared = threads.array(knl.fresh_name(f"{node.accumulator}_shared"), warps - 1)
+        shared = threads.array(knl.fresh_name(f"{node.accumulator}_shared"), warps - 1, AddressSpace.SHARED)
         last = threads.everywhere.where(("==", add(remainder(lane, size), 1 - size)),
                                         ("<", add(lane, -(warps - 1)*size)))
         put = Statement(f"{node.name}.put", threads.element(shared.name, floor_div(lane, size)), whole, last)

@@ -75,11 +75,10 @@ class OverThreads:
         """A value of each thread, of the accumulator's dtype."""
         return TemporaryVariable(name, self.kernel.temporaries[self.node.accumulator].dtype, ())
 
-    def array(self, name: str, length: int, *, lanes: bool = False, note: str = "") -> TemporaryVariable:
-        """Shared elements, *length* of them for each row."""
+    def array(self, name: str, length: int, space: AddressSpace, note: str = "") -> TemporaryVariable:
+        """Elements of the threads, *length* of them for each row."""
         rows = [iname_range(self.kernel, x)[1] for x in self.rows]
-        return replace(self.scalar(name), shape=(*rows, length), address_space=AddressSpace.LOCAL, lanes=lanes,
-                       note=note)
+        return replace(self.scalar(name), shape=(*rows, length), address_space=space, note=note)
 
     def store(self, array: str) -> Statement:
         """Each thread stores its part."""
@@ -261,11 +260,11 @@ def combined(threads: OverThreads) -> Written:
     statements = [s for s, _ in steps]
     trees = [nest(threads.lanes, Leaf(s.id, how)) for s, how in steps]
     if why:
-        array = threads.array(own, length, note=f"combined as a tree: {why}" if length > 1 else "")
+        array = threads.array(own, length, AddressSpace.SHARED, f"combined as a tree: {why}" if length > 1 else "")
         return Written(tuple(statements), tuple(trees), (array,), threads.element(own, 0))
     among = f"warps of {size}" if length > size else "the warp" if not threads.rows else f"rows of {length}"
     result = fresh(f"{node.accumulator}_all")
-    temporaries = [threads.array(own, length, lanes=True, note=f"combined by shuffles in {among}"),
+    temporaries = [threads.array(own, length, AddressSpace.WARP, f"combined by shuffles in {among}"),
                    threads.scalar(result)]
     tags: dict[str, InameTag] = {}
     if length <= size:
@@ -280,7 +279,7 @@ def combined(threads: OverThreads) -> Written:
                         threads.element(own, threads.lane), first_lanes)
         first = Statement(f"{node.name}.first", p.Variable(result), threads.element(shared, 0), threads.domain)
         rest, order, tags = threads.over_warps(result, shared, range(1, warps), threads.domain, before=False)
-        temporaries.append(threads.array(shared, warps))
+        temporaries.append(threads.array(shared, warps, AddressSpace.SHARED))
         statements += [put, first, rest]
         trees += [nest(threads.lanes, Leaf(put.id)), Leaf(first.id), order]
     chain = tuple(s.id for s in statements[:len(steps) + 1])

@@ -77,7 +77,7 @@ def _common_subscripts(accesses: Sequence[Access]) -> dict[int, frozenset[str]]:
 def _needless_axes(v: Values) -> frozenset[int]:
     """The axes that the same forms of inames subscript everywhere, and that the user did not request."""
     t = v.temporary
-    if t.shape is not None or t.order or t.swizzle is not None or t.lanes or t.instruction is not None \
+    if t.shape is not None or t.order or t.swizzle is not None or t.instruction is not None \
             or t.address_space not in (None, AddressSpace.PRIVATE):
         return frozenset()
     return frozenset(k for k, inames in _common_subscripts(v.accesses).items() if inames)
@@ -147,7 +147,7 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
     leads: list[tuple[AddressSpace, Iterable[str]]] = [(space, ())] if own or not separating else []
     leads += [(space, (x for x in separating if x not in subscripting)), (space, separating),
               (space, (x for x in common if not parallel(x)))]
-    if space is AddressSpace.LOCAL and not t.lanes:
+    if space is AddressSpace.LOCAL:
         in_block = tuple(x for x in common if not isinstance(knl.tags.get(x), GroupTag))
         leads += [(space, (x for x in in_block if x in separating or parallel(x))), (space, in_block)]
     if t.address_space in (None, AddressSpace.GLOBAL):
@@ -175,7 +175,7 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
                            subject=t.name, hint="tag_array_axes behind the transformation that changed them")
     if t.swizzle is None:
         return
-    if space is not AddressSpace.LOCAL or t.lanes:
+    if space is not AddressSpace.LOCAL:
         where = "in registers" if space is not AddressSpace.GLOBAL else "in global memory"
         raise StorageError(f"'{t.name}' is swizzled, but it lies {where}, and only shared memory has banks.",
                            subject=t.name, hint="leave the swizzle out, or let other threads of the block read it")
@@ -195,6 +195,8 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
 def _address_space(v: Values) -> AddressSpace:
     """The smallest space in which every reader finds the value; the declared one if it is large enough."""
     knl, t = v.kernel, v.temporary
+    if t.address_space is AddressSpace.WARP:
+        return AddressSpace.WARP
     needed, witness = AddressSpace.GLOBAL if t.between_blocks else AddressSpace.PRIVATE, None
     for d in v.flows:
         space = space_of_flow(knl, d, v.places)

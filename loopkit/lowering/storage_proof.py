@@ -157,7 +157,7 @@ def _evidently_right(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> b
     on_grid = [x for x in inames if isinstance(v.kernel.tags.get(x), GroupTag)]
     # blocks have copies of what is shared; nothing orders the iterations of two blocks on global memory but the host
     ordered = place.hosts if space is AddressSpace.GLOBAL and on_grid else loops
-    given = [*ordered, *(on_grid if space is AddressSpace.LOCAL else ()), *lead]
+    given = [*ordered, *(on_grid if space is not AddressSpace.GLOBAL else ()), *lead]
     return injective_given(writer.subscript_relation, writer.domain, [inames.index(x) for x in given])
 
 
@@ -202,8 +202,7 @@ Axis = tuple[type[InameTag], int, tuple[tuple[str, ...], ...]]
 
 def _axes(v: Values, space: AddressSpace) -> list[Axis]:
     """The hardware axes along which the temporary has a copy at each place, with the packings of the accesses."""
-    kinds = {AddressSpace.PRIVATE: (GroupTag, LocalTag), AddressSpace.LOCAL: (GroupTag,),
-             AddressSpace.GLOBAL: ()}[space]
+    kinds = {AddressSpace.PRIVATE: (GroupTag, LocalTag), AddressSpace.GLOBAL: ()}.get(space, (GroupTag,))
     found: dict[tuple[type[InameTag], int], dict[tuple[str, ...], None]] = {}
     for kind in kinds:
         for a in v.accesses:

@@ -68,9 +68,9 @@ def note_of(array: Array) -> str:
 
 @dataclass(frozen=True)
 class Register:
-    """An array in warp registers: a thread names its own element; the last *lanes* subscripts select the thread."""
+    """An array in warp registers: a thread names its own element; the last subscripts select the thread."""
 
-    lanes: int
+    thread_axes: int
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Addresses:
         if place is None:
             return self.spelled.get(name, name)         # a value, or a scalar of the function
         if isinstance(place, Register):
-            return f"{name}{''.join(f'[{expr(_plain(i))}]' for i in indices[:-place.lanes])}"
+            return f"{name}{''.join(f'[{expr(_plain(i))}]' for i in indices[:-place.thread_axes])}"
         if isinstance(place, Nested):
             own = [expr(_plain(i)) for i in indices]
             if place.swizzle is not None:

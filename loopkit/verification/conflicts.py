@@ -140,7 +140,7 @@ class Conflicts:
     def _no_barriers_for(self, array: str) -> frozenset[int]:
         """Places that do not order accesses to *array*: warp instructions, unless the array is in warp registers."""
         storage = self.storages.get(array)
-        return frozenset() if storage is not None and storage.lanes else self._warp_instructions
+        return frozenset() if storage is not None and storage.space is AddressSpace.WARP else self._warp_instructions
 
     @cached_property
     def _warp_instructions(self) -> frozenset[int]:
@@ -191,7 +191,9 @@ class Conflicts:
         A sufficient test: compares each access with the first one, which writes all elements.
         """
         own, storage = self.shared.get(array, ()), self.storages.get(array)
-        return storage is not None and storage.lanes > 0 and kept(self.memo, ("in warps", array), lambda: all(
+        if storage is None or storage.space is not AddressSpace.WARP:
+            return False
+        return kept(self.memo, ("in warps", array), lambda: all(
             a.relation.range().is_subset(own[0].relation.range())
             and self._meeting(self._anywhere(array, a, own[0]), beyond_warps=True) is None for a in own))
 

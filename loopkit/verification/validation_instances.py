@@ -178,7 +178,8 @@ class InstanceCheck(LaunchCheck):
                 continue
             space = self.storages[d.array].space
             copies = tuple(c for axis, cs in self.grid.on_axis.items() for c in cs
-                           if space is AddressSpace.PRIVATE or (space is AddressSpace.LOCAL and axis.startswith("g")))
+                           if space is AddressSpace.PRIVATE
+                           or (space is not AddressSpace.GLOBAL and axis.startswith("g")))
             if not copies:
                 continue
             needed = self._there(ends[1], copies).apply(

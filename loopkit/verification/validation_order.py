@@ -96,7 +96,7 @@ class OrderCheck(LaunchCheck):
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Mismatch | None:
         storage = self.storages.get(array)
         shared = self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE)
-        warp = storage is not None and storage.lanes
+        warp = storage is not None and storage.space is AddressSpace.WARP
         kinds = [kind for kind, applies in {
             "order": not self._keeps_the_order(first, second, where), "lanes": shared and warp,
             "barrier": shared and not warp,

@@ -34,7 +34,7 @@ class WarpRegisterCheck(LaunchCheck):
 
     def findings(self) -> Iterator[Mismatch]:
         for array in self.function.arrays:
-            if array.lanes:
+            if array.thread_axes:
                 try:
                     yield from self._of_array(array)
                 except NotAffineError as err:
@@ -47,7 +47,7 @@ class WarpRegisterCheck(LaunchCheck):
             node = e.assign
             for element in dict.fromkeys(x for part in (node.target, node.value)
                                          for x in elements_of(part, (array.name,))):
-                index = [substitute(i, e.names) for i in element.index_tuple[-array.lanes:]]
+                index = [substitute(i, e.names) for i in element.index_tuple[-array.thread_axes:]]
                 (own if e.instruction is None or element == node.target else others).append((e, e.relation(index)))
         yield from self._overwritten(array, others)
         number = thread_number(self.grid, self.launch.block)
@@ -146,8 +146,8 @@ class ProductCheck(LaunchCheck):
         if storage is None:
             argument = self.kernel.array_args.get(name)
             return argument is not None and argument.dtype == np.float64
-        return storage.dtype == np.float64 and storage.space is not AddressSpace.PRIVATE \
-            and not (storage.lanes or storage.temporary.between_blocks)
+        return storage.dtype == np.float64 and storage.space not in (AddressSpace.PRIVATE, AddressSpace.WARP) \
+            and not storage.temporary.between_blocks
 
     # {{{ elements of each lane
 

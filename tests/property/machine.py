@@ -371,7 +371,7 @@ class _Text:
         self.known: list[str] = []
 
     def source(self) -> str:
-        own = [a for a in self.function.arrays if not (a.shared or a.lanes)]
+        own = [a for a in self.function.arrays if not (a.shared or a.thread_axes)]
         lines = ["def run(__memory, __place, __own, __given, __g, __l):", "    __copies = __Copies()"]
         lines += [f"    {_axis(a)} = {'__g' if a in GRID else '__l'}[{i % 3}]" for i, a in enumerate((*GRID, *BLOCK))]
         lines += [f"    {a.name} = __own({a.name!r})" for a in own if a.across_regions]
@@ -426,7 +426,7 @@ class _Text:
                 return [*lines, f"{pad}yield {'-' if node.scope is Scope.WARP else ''}{len(self.syncs)}"]
             case Region():
                 fresh = [f"{pad}{a.name} = __own({a.name!r})" for a in self.function.arrays
-                         if not (a.shared or a.lanes or a.across_regions)]
+                         if not (a.shared or a.thread_axes or a.across_regions)]
                 lines = [*fresh, *self._block(node.body, depth)]
                 # the lanes of a warp are there before and behind a shuffle; nothing else may read what others hold
                 if node.instruction is None:
@@ -688,8 +688,8 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
     blocks = [(x, y, z) for z, y, x in itertools.product(*reversed(grid))]
 
     def started(block: tuple[int, ...]) -> Iterator[bool]:
-        shared = {a.name: new(a.name, a.shape, a.dtype.kind in "iub", place, lanes=a.lanes > 0)
-                  for a in function.arrays if a.shared or a.lanes}
+        shared = {a.name: new(a.name, a.shape, a.dtype.kind in "iub", place, lanes=a.thread_axes > 0)
+                  for a in function.arrays if a.shared or a.thread_axes}
         return _block(names["run"], function, {**memories, **shared}, place, block, warps, order)
     if function.ticketed:
         _at_once(map(started, blocks), order.randint(1, 4), order)
@@ -724,7 +724,7 @@ def _at_once(blocks: Iterator[Iterator[bool]], most: int, order: random.Random) 
 
 def _block(run: Callable[..., Iterator[int]], function: Function, memories: Mapping[str, Memory], place: Place,
            block: tuple[int, ...], warps: Sequence[Sequence[tuple[int, ...]]], order: random.Random) -> Iterator[bool]:
-    private: dict[str, Array] = {a.name: a for a in function.arrays if not (a.shared or a.lanes)}
+    private: dict[str, Array] = {a.name: a for a in function.arrays if not (a.shared or a.thread_axes)}
 
     def own(name: str) -> Own:
         a = private[name]

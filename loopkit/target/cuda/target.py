@@ -186,7 +186,7 @@ class _Function:
         for s in (bound.statement for bound in self.launch.statements.values()):
             for i in (i for i in s.instructions if isinstance(i, MemoryInstruction)):
                 if not serves(i, s, self.lowered.storages):
-                    i.refuse_memory(s, str(self.lowered.storages[s.written].space))
+                    i.refuse_memory(s, self.lowered.storages[s.written].space)
                 if self.limits.capability < i.capability:
                     raise PreconditionError(f"'{s.id}' needs {i.noun}, which {self.limits.arch} does not have.",
                                             subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
@@ -232,7 +232,7 @@ class _Function:
     def _emitter(self, lanes: Lanes, axes: Mapping[str, str]) -> Emitter:
         arrays: dict[str, Flat | Nested | Register] = {
             **self.signature.places, **{a.name: declared(a) for a in self.function.arrays if a.shape},
-            **{name: Register(a.lanes) for name, a in lanes.arrays.items()}}
+            **{name: Register(a.thread_axes) for name, a in lanes.arrays.items()}}
         texts = {i: text for i, text in CUDA.instructions.items() if self.layout.vectors or not text.assumes_layout}
         types = {**index_types(self.launch.kernel, self.layout.index), **lanes.types}
         return Emitter(self.lowered.kernel, replace(CUDA, instructions=texts), Addresses(arrays), self.layout.index,
@@ -272,7 +272,7 @@ class _SharedMemory:
                 if not self.offsets[array.name]:
                     yield f"extern __shared__ __align__({_ALIGNMENT}) unsigned char {_DYNAMIC}[];"
                 yield _reference(array, self.offsets[array.name])
-            elif not array.lanes:
+            elif not array.thread_axes:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
                 shared = f"__shared__ {align}" if array.shared else ""
                 yield f"{shared}{array_declaration(array, CUDA)};{note_of(array)}"

@@ -135,7 +135,7 @@ class _Function:
         for a in self.function.arrays:
             if _is_kept(a):
                 body.append(f"{array_declaration(a, C, threads)};")
-            elif a.shared or a.lanes:
+            elif a.shared or a.thread_axes:
                 body.append(f"{array_declaration(a, C)};{note_of(a)}")
         for x, value in launch.coordinates.items():
             signs = signs.defining(x, value)
@@ -156,7 +156,7 @@ class _Function:
         """Loops over the threads of a block around a region."""
         mentioned = set(re.findall(r"\w+", "\n".join(lines)))
         own = [f"{array_declaration(a, C)};" for a in self.function.arrays
-               if not (a.shared or a.lanes or a.across_regions) and a.name in mentioned]
+               if not (a.shared or a.thread_axes or a.across_regions) and a.name in mentioned]
         signs = outer_signs(self.launch)
         heads = [f"const {self.emitter.index} {x} = {self.emitter.text(value, signs)};"
                  for x, value in self.launch.coordinates.items() if x in self.launch.ranges and x in mentioned]
@@ -177,7 +177,7 @@ class _Function:
 
 def _is_kept(array: Array) -> bool:
     """Does each thread of a block keep its own value from one region to another?"""
-    return array.across_regions and not (array.shared or array.lanes)
+    return array.across_regions and not (array.shared or array.thread_axes)
 
 
 def _negated(condition: Expression) -> Expression:
