@@ -12,7 +12,7 @@ from loopkit.analysis.rounding import index_names
 from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, instance_text
 from loopkit.expr.kinds import epsilon, kind_of
 from loopkit.interpreter.instances import Instance, broken_orders, reference_order
-from loopkit.interpreter.machine import Element, InitialData, LoggedAccess, Machine, element_text
+from loopkit.interpreter.interpreter import Element, InitialData, Interpreter, LoggedAccess, element_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
@@ -105,7 +105,7 @@ def replay_refusal(err: IllegalTransformError, *, seed: int = 0, **given: Any) -
         before, after = _typed(err.before, err.after, given)
         scalars = _scalars(before, err.witness, seed, given)
         arrays = {k: v for k, v in given.items() if k in before.array_args}
-        first = Machine(before, scalars, InitialData(seed, arrays, index_names(before)))
+        first = Interpreter(before, scalars, InitialData(seed, arrays, index_names(before)))
         first.run(reference_order(before, first.instances()))
         order, second = _refused(after, err.witness, first)
         expected, got = _passed_values(first, second, err.witness)
@@ -159,14 +159,14 @@ def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, A
     return {**values, **least_params(allowed, _USUAL_SIZE, open_sizes)}
 
 
-def _refused(knl: LoopKernel, witness: Witness, reference: Machine) -> tuple[str, Machine]:
+def _refused(knl: LoopKernel, witness: Witness, reference: Interpreter) -> tuple[str, Interpreter]:
     """The effect of the step: the first of its orders with a difference, else the first."""
     if any(s not in knl.statement_by_id or set(values) != set(knl.statement_by_id[s].inames)
            for s, values in (witness.source, witness.sink)):
         raise PreconditionError("There is nothing to replay: the two instances are made by lowering.",
                                 subject="replay", hint="the witness names them")
-    machine = partial(Machine, knl, reference.scalars, reference.data)
-    found = machine().instances()
+    interpreter = partial(Interpreter, knl, reference.scalars, reference.data)
+    found = interpreter().instances()
     source, sink = (Instance(s, tuple(values[x] for x in knl.statement_by_id[s].inames))
                     for s, values in (witness.source, witness.sink))
     missing = next((x for x in (source, sink) if x not in found), None)
@@ -175,7 +175,7 @@ def _refused(knl: LoopKernel, witness: Witness, reference: Machine) -> tuple[str
                         argument=next(iter(witness.parameters), ""), hint="leave the sizes out for the witness' own")
     ran = []
     for title, steps in broken_orders(knl, found, reference.sizes, source, sink):
-        ran.append((title, machine().run(steps)))
+        ran.append((title, interpreter().run(steps)))
         if _differences(reference, ran[-1][1]):
             return ran[-1]
     if ran:
@@ -184,14 +184,14 @@ def _refused(knl: LoopKernel, witness: Witness, reference: Machine) -> tuple[str
         raise PreconditionError("There is nothing to replay: the step turns no instances round.", subject="replay",
                                 hint="the witness names the two instances")
     # a refused step that keeps the order loses the value between the two
-    return "the value would be lost", machine((source, sink)).run(reference_order(knl, found))
+    return "the value would be lost", interpreter((source, sink)).run(reference_order(knl, found))
 
 # }}}
 
 
 # {{{ the differences
 
-def _differences(first: Machine, second: Machine) -> list[CellDifference]:
+def _differences(first: Interpreter, second: Interpreter) -> list[CellDifference]:
     reordered = bool(first.knl.reductions) or any(s.commutes for s in first.knl.statements)
     cells = [CellDifference(name, element, first.cell(name, element), second.cell(name, element))
              for name, element in sorted(first.written | second.written)]
@@ -207,7 +207,7 @@ def _same(a: Any, b: Any, *, reordered: bool = False) -> bool:
     return bool(abs(a - b) <= 64*epsilon(np.asarray(a).dtype)*max(abs(a), abs(b)))
 
 
-def _passed_values(first: Machine, second: Machine, witness: Witness) -> tuple[Any, Any]:
+def _passed_values(first: Interpreter, second: Interpreter, witness: Witness) -> tuple[Any, Any]:
     """The value that passes between the two instances of *witness* in each order; ``None``: unknown."""
     if witness.kind not in ("flow", "anti", "output"):
         return None, None
@@ -230,10 +230,10 @@ def _passed_values(first: Machine, second: Machine, witness: Witness) -> tuple[A
     return _read_value(accesses, witness), got
 
 
-def _pattern(machine: Machine, x: Instance) -> list[tuple[str, Element | None, bool]]:
+def _pattern(interpreter: Interpreter, x: Instance) -> list[tuple[str, Element | None, bool]]:
     """The elements that an instance accessed; a step may give a temporary other axes."""
-    return [(t.array, None if t.array in machine.knl.temporaries else t.element, t.is_write)
-            for t in machine.accesses[x]]
+    return [(t.array, None if t.array in interpreter.knl.temporaries else t.element, t.is_write)
+            for t in interpreter.accesses[x]]
 
 
 def _read_value(accesses: list[LoggedAccess], witness: Witness) -> Any:

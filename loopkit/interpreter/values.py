@@ -43,7 +43,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True)
-class Values:
+class Evaluator:
     """The values of expressions.
 
     :ivar types: the types of all names.

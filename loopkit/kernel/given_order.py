@@ -14,7 +14,7 @@ from loopkit.kernel.tree import Tree, paths
 #: Inames in the order in which their loops nest, outermost first.
 Chain = tuple[str, ...]
 #: Two inames, the outer one first.
-Pair = tuple[str, str]
+NestedPair = tuple[str, str]
 
 
 def given(tree: Tree, chains: Iterable[Sequence[str]]) -> tuple[Chain, ...]:
@@ -51,12 +51,12 @@ def given_anew(old: Sequence[Chain], new: Sequence[Chain]) -> tuple[Chain, ...]:
     return _chains([*((x, y) for x, y in _pairs(old) if (y, x) not in pairs or (x, y) in pairs), *_pairs(new)])
 
 
-def ordered_pairs(chains: Iterable[Chain]) -> frozenset[Pair]:
+def ordered_pairs(chains: Iterable[Chain]) -> frozenset[NestedPair]:
     """Each two inames of a chain, the outer one first."""
     return frozenset(_pairs(chains))
 
 
-def _pairs(chains: Iterable[Chain]) -> Iterator[Pair]:
+def _pairs(chains: Iterable[Chain]) -> Iterator[NestedPair]:
     return (pair for chain in chains for pair in combinations(chain, 2))
 
 
@@ -67,12 +67,12 @@ def _nests(tree: Tree, tags: Mapping[str, InameTag]) -> Iterator[Chain]:
                     and not is_parallel(tags.get(x)) and not is_innermost(tags.get(x)))
 
 
-def _chains(pairs: Iterable[Pair]) -> tuple[Chain, ...]:
+def _chains(pairs: Iterable[NestedPair]) -> tuple[Chain, ...]:
     """Longest chains that order just *pairs*, those given last at the end."""
     pairs = dict.fromkeys([*dict.fromkeys(reversed([*pairs]))][::-1])
     inames = dict.fromkeys(x for pair in pairs for x in pair)
     found: list[Chain] = []
-    covered: set[Pair] = set()
+    covered: set[NestedPair] = set()
     for pair in pairs:
         if pair not in covered:
             found.append(_extended(pair, inames, pairs))
@@ -80,7 +80,7 @@ def _chains(pairs: Iterable[Pair]) -> tuple[Chain, ...]:
     return tuple(found)
 
 
-def _extended(chain: Chain, inames: Iterable[str], pairs: Collection[Pair]) -> Chain:
+def _extended(chain: Chain, inames: Iterable[str], pairs: Collection[NestedPair]) -> Chain:
     """*chain* with each of *inames* that *pairs* order with all of it."""
     for x in inames:
         at = next((i for i in range(len(chain) + 1) if all((y, x) in pairs for y in chain[:i])

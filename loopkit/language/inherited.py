@@ -11,7 +11,7 @@ from loopkit.expr.mappers import children, has_reduction, variables
 from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import InlineReduction
 from loopkit.expr.tokens import Source
-from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, ParsedProgram
+from loopkit.language.program import Assignment, ForBlock, IfBlock, ParsedProgram, ProgramNode
 from loopkit.language.rules import Rules, bound_inames
 
 #: A temporary that is read, and the reduction inames around the read.
@@ -110,7 +110,7 @@ class _PartCollector:
         self.temporaries = frozenset(temporaries)
         self.bounds = {x: self.temporaries.intersection(d.params) for d in rules.domains.domains for x in d.inames}
 
-    def parts(self, nodes: Iterable[Node], around: frozenset[str], opened: frozenset[str],
+    def parts(self, nodes: Iterable[ProgramNode], around: frozenset[str], opened: frozenset[str],
               above: tuple[ProgramPart, ...]) -> Iterator[ProgramPart]:
         """The parts of *nodes*, in blocks over the inames *around*, of which those *opened* have a ``for`` block."""
         for node in nodes:

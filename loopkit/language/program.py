@@ -69,7 +69,7 @@ class ForBlock:
 
     start: int
     inames: tuple[Pattern, ...]
-    body: tuple[Node, ...]
+    body: tuple[ProgramNode, ...]
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ class IfBlock:
     start: int
     condition: Expression
     uses: tuple[NameUse, ...]
-    then: tuple[Node, ...]
-    otherwise: tuple[Node, ...]
+    then: tuple[ProgramNode, ...]
+    otherwise: tuple[ProgramNode, ...]
 
 
-Node = Assignment | ForBlock | IfBlock
+ProgramNode = Assignment | ForBlock | IfBlock
 
 
-def walk(nodes: Iterable[Node]) -> Iterator[Node]:
+def walk(nodes: Iterable[ProgramNode]) -> Iterator[ProgramNode]:
     """*nodes* and all nodes in them, in textual order."""
     for node in nodes:
         yield node
@@ -98,7 +98,7 @@ def walk(nodes: Iterable[Node]) -> Iterator[Node]:
             yield from walk((*node.then, *node.otherwise))
 
 
-def assignments(nodes: Iterable[Node]) -> list[Assignment]:
+def assignments(nodes: Iterable[ProgramNode]) -> list[Assignment]:
     """Every assignment in *nodes*, in textual order."""
     return [node for node in walk(nodes) if isinstance(node, Assignment)]
 
@@ -117,7 +117,7 @@ class ParsedProgram:
     """The whole text."""
 
     source: Source
-    body: tuple[Node, ...]
+    body: tuple[ProgramNode, ...]
     rules: tuple[Rule, ...]
 
 

@@ -15,7 +15,7 @@ from loopkit.kernel.kernel import unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
 from loopkit.language.conditions import conjunction, opposite, split
-from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, Pattern, walk
+from loopkit.language.program import Assignment, ForBlock, IfBlock, Pattern, ProgramNode, walk
 from loopkit.language.reductions import Evaluation, Hoister, bound_twice
 from loopkit.language.rules import Rules
 
@@ -67,11 +67,11 @@ class StatementMaker(Hoister):
     def source(self) -> Source:
         return self.rules.source
 
-    def make(self, body: Sequence[Node]) -> Tree:
+    def make(self, body: Sequence[ProgramNode]) -> Tree:
         """The order tree of *body*; the statements are collected on the way."""
         return group(self._items(body, Context()))
 
-    def _items(self, nodes: Sequence[Node], context: Context) -> list[Item]:
+    def _items(self, nodes: Sequence[ProgramNode], context: Context) -> list[Item]:
         items: list[Item] = []
         for node in nodes:
             match node:

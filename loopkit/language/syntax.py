@@ -32,9 +32,9 @@ from loopkit.language.program import (
     ForBlock,
     IfBlock,
     InstructionOptions,
-    Node,
     ParsedProgram,
     Pattern,
+    ProgramNode,
     Rule,
 )
 
@@ -82,9 +82,9 @@ class _StatementParser(ExpressionParser):
                 self.rule_starts.add(start)
         return found
 
-    def block(self, opened_at: int | None) -> tuple[Node, ...]:
+    def block(self, opened_at: int | None) -> tuple[ProgramNode, ...]:
         """Statements up to the keyword that ends the block (not over it), or to the end of the text."""
-        nodes: list[Node] = []
+        nodes: list[ProgramNode] = []
         while True:
             while self.kind == "newline":
                 self.at += 1
@@ -106,7 +106,7 @@ class _StatementParser(ExpressionParser):
             else:
                 nodes.append(self._assignment())
 
-    def _filled_block(self, opened_at: int, expected: str) -> tuple[Node, ...]:
+    def _filled_block(self, opened_at: int, expected: str) -> tuple[ProgramNode, ...]:
         """The end of a line, in place of which *expected* is allowed, and the statements behind it."""
         self._line_end(expected)
         body = self.block(opened_at)
@@ -134,7 +134,7 @@ class _StatementParser(ExpressionParser):
         condition = self.expression()
         uses = tuple(self.uses)
         then = self._filled_block(start, "an operator or the end of the line")
-        otherwise: tuple[Node, ...] = ()
+        otherwise: tuple[ProgramNode, ...] = ()
         if self.text == "elif":
             otherwise = (self._if(),)
         elif self.accept("else"):

@@ -379,7 +379,7 @@ def with_values(node: Node, values: Values) -> Node:
     return Block((*(Define(x, value) for x, value in values.items()), node)) if values else node
 
 
-def converted(node: codegen.Node, call: Callable[[CallNode], Node]) -> Node:
+def converted(node: codegen.LoopNode, call: Callable[[CallNode], Node]) -> Node:
     """isl's program as nodes; *call* makes the node of a leaf."""
     match node:
         case ForNode():

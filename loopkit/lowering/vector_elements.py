@@ -61,9 +61,9 @@ class PartialVectors:
     def are_partial(self, given: Sequence[DivisibleSize]) -> bool:
         """Does *domain* lack an element somewhere, even if *given* holds?"""
         x = p.Variable(self.iname)
-        lanes = self.vectors.onto(self.domain.inames).where((">=", subtract(x, self.low)),
-                                                            ("<=", subtract(x, self.high)))
-        return not lanes.subtract(self.domain).where(*_conditions(given)).is_empty()
+        elements = self.vectors.onto(self.domain.inames).where((">=", subtract(x, self.low)),
+                                                               ("<=", subtract(x, self.high)))
+        return not elements.subtract(self.domain).where(*_conditions(given)).is_empty()
 
     def lie_in(self, extent: Expression, first: Expression, last: Expression, given: Sequence[DivisibleSize]) -> bool:
         """Is every vector from the subscript *first* to *last* within an axis of *extent* elements, if *given* holds?
@@ -99,8 +99,8 @@ def partial_vectors_of(knl: LoopKernel, domain: InstanceSet, iname: str) -> Part
     if low is None or high is None:
         return None
     domain = domain.intersect_params(knl.assumptions)
-    lanes = PartialVectors(iname, low, high, domain, domain.onto([x for x in domain.inames if x != iname]))
-    return lanes if lanes.are_partial(()) else None
+    partial = PartialVectors(iname, low, high, domain, domain.onto([x for x in domain.inames if x != iname]))
+    return partial if partial.are_partial(()) else None
 
 
 def _conditions(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:

@@ -71,19 +71,19 @@ def _partial_vectors(finder: _Finder, bound: BoundStatement, iname: str, storage
     knl, s = finder.kernel, bound.statement
     if bound.auto or s.predicates or s.instructions or data_params(knl, s.domain):
         return None                         # a guard may precede the values that it depends on
-    lanes = partial_vectors_of(knl, bound.domain, iname)
-    if lanes is None:
+    cut = partial_vectors_of(knl, bound.domain, iname)
+    if cut is None:
         return None
     target = in_storage(s.assignee, storages)
     assert isinstance(target, p.Variable | p.Subscript)
     assign = Assign(target, in_storage(expanded_expression(knl, s), storages), s.combine, s.id)
-    loop = For(iname, lanes.low, lanes.high + 1, 1, Block((assign,)))
+    loop = For(iname, cut.low, cut.high + 1, 1, Block((assign,)))
     every, whole = ([v for v in finder.vectors(loop, assign, {}, set(), partial) if partial is None or v.serves is None]
-                    for partial in (None, lanes))
+                    for partial in (None, cut))
     assumed = [a for v in whole for a in v.assumed]
     given = [a for a in assumed if isinstance(a, DivisibleSize)]
     loaded = any(map(anywhere, assumed)) or any(v.loaded for v in whole)
-    return lanes if loaded and len(whole) == len(every) and lanes.are_partial(given) else None
+    return cut if loaded and len(whole) == len(every) and cut.are_partial(given) else None
 
 
 def _loops_of_one(tree: Tree, inames: frozenset[str]) -> Iterator[tuple[str, str]]:
@@ -149,7 +149,7 @@ class _Finder(Elements):
             case For() if node.instruction is not None:     # the instruction loads its own elements
                 return node
             case For() if node.iname in self.inames:
-                return self._lanes(node, names, taken)
+                return self._single_elements(node, names, taken)
             case For():
                 inside = {x: value for x, value in names.items() if x != node.iname}
                 if node.step != 1:
@@ -169,11 +169,11 @@ class _Finder(Elements):
             case Assign() | Define() | Sync() | Call():
                 return node
 
-    def _lanes(self, loop: For, names: Names, taken: set[str]) -> Node:
+    def _single_elements(self, loop: For, names: Names, taken: set[str]) -> Node:
         """A loop over a ``vec`` iname, behind the conditions that hold for all of its iterations or none."""
         match loop.body.children:
             case (If(otherwise=None) as guard,) if _same_for_all(guard.condition, loop.iname):
-                inside = self._lanes(replace(loop, body=guard.then), names, {*taken})
+                inside = self._single_elements(replace(loop, body=guard.then), names, {*taken})
                 return replace(guard, then=Block((inside,)))
             case (If(otherwise=None, then=Block(children=(Assign() as assign,))),) if assign.statement in self.partial:
                 partial = self.partial[assign.statement]
@@ -210,15 +210,15 @@ class _Finder(Elements):
         """
         match guard:
             case If(otherwise=None, then=Block(children=(For(body=Block(children=(
-                    If(otherwise=None, then=Block(children=(Assign() as assign,))) as lane,))) as loop,))) \
+                    If(otherwise=None, then=Block(children=(Assign() as assign,))) as element,))) as loop,))) \
                     if loop.iname in self.inames and assign.statement in self.partial:
                 anywhere = InstanceSet((), self.kernel.assumptions.from_params())
                 partial = replace(self.partial[assign.statement], vectors=anywhere)
-                known = (*self.where, substitute(lane.condition, names))
+                known = (*self.where, substitute(element.condition, names))
                 parts = [c for c in parts_of(guard.condition)
                          if not partial.have_none(where=(*known, p.LogicalNot(substitute(c, names))))]
-                both = p.LogicalAnd((*parts, *parts_of(lane.condition)))
-                loop = replace(loop, body=Block((replace(lane, condition=both),)))
+                both = p.LogicalAnd((*parts, *parts_of(element.condition)))
+                loop = replace(loop, body=Block((replace(element, condition=both),)))
                 found = self.vectors(loop, assign, names, {*taken}, partial)
                 if self.may_compute_all(loop, assign, found, names, partial):
                     return with_vector_access(loop, found, computes_all=True)
@@ -242,11 +242,11 @@ class _Finder(Elements):
                 vector = self.whole(vector, loop, names, partial)
             if vector is not None:
                 found.append(self._named(replace(vector, loaded=loaded, stored=stored), taken))
-        lanes = partial if partial is not None else self.partial.get(assign.statement)
-        if lanes is not None:
+        cut = partial if partial is not None else self.partial.get(assign.statement)
+        if cut is not None:
             for element in reads:
                 if element != assign.target and not any(are_close(element, v.element, loop) for v in found if v.loaded):
-                    found += [self._named(v, taken) for v in self.beside(loop, element, names, lanes, found)]
+                    found += [self._named(v, taken) for v in self.beside(loop, element, names, cut, found)]
         return tuple(found)
 
     def _named(self, vector: Vector, taken: set[str]) -> Vector:

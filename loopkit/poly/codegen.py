@@ -55,7 +55,7 @@ class ForNode:
     start: Expression
     stop: Expression
     step: int
-    body: Node
+    body: LoopNode
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class IfNode:
     """``if (condition) then else otherwise``."""
 
     condition: Expression
-    then: Node
-    otherwise: Node | None
+    then: LoopNode
+    otherwise: LoopNode | None
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ class CallNode:
 class BlockNode:
     """Nodes one after another; without children it does nothing."""
 
-    children: tuple[Node, ...]
+    children: tuple[LoopNode, ...]
 
 
-Node = ForNode | IfNode | CallNode | BlockNode
+LoopNode = ForNode | IfNode | CallNode | BlockNode
 
 #: Operations of isl for loops that run exactly the points, where looser ones with conditions would do.
 LOOPS = 100_000
@@ -91,7 +91,7 @@ LOOPS = 100_000
 
 
 def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set,
-             fresh_name: Callable[[str], str]) -> Node:
+             fresh_name: Callable[[str], str]) -> LoopNode:
     """Code that runs exactly the points of *domains*, in the order of *tree*.
 
     Each loop of *tree* becomes at most one loop. If leaves of one loop have strides, isl may shift them into one
@@ -120,7 +120,7 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     if not is_bounded:
         raise InternalError(f"The loops around {', '.join(domains)} have strides that isl cannot make loops of.")
 
-    def inside(call: CallNode) -> Node:
+    def inside(call: CallNode) -> LoopNode:
         known = context.intersect(params_of(wide[call.leaf]))
         condition = condition_expression(params_of(domains[call.leaf]), known)
         values = dict(zip(loops[call.leaf], call.values, strict=True))
@@ -147,13 +147,13 @@ def _lacks_loops(node: isl.AstNode) -> bool:
                for call in _calls(node) for k in range(call.get_op_n_arg() - 1))
 
 
-def guarded(condition: isl.Set, context: isl.Set, body: Node) -> Node:
+def guarded(condition: isl.Set, context: isl.Set, body: LoopNode) -> LoopNode:
     """*body* under the part of *condition* that *context* does not imply."""
     needed = condition_expression(condition, context)
     return body if needed is None else _if(needed, body, None)
 
 
-def _if(condition: Expression, then: Node, otherwise: Node | None) -> Node:
+def _if(condition: Expression, then: LoopNode, otherwise: LoopNode | None) -> LoopNode:
     """A choice, unless there is none: isl writes what always or never holds as a number."""
     if isinstance(condition, int):
         return then if condition else otherwise if otherwise is not None else BlockNode(())
@@ -175,7 +175,7 @@ def condition_expression(condition: isl.Set, context: isl.Set) -> Expression | N
     return None if found == 1 else found
 
 
-def block(*nodes: Node) -> Node:
+def block(*nodes: LoopNode) -> LoopNode:
     """*nodes* in order: nested blocks flattened, a single node left as it is."""
     flat = tuple(part for node in nodes for part in (node.children if isinstance(node, BlockNode) else (node,)))
     return flat[0] if len(flat) == 1 else BlockNode(flat)
@@ -233,9 +233,9 @@ class _Conversion:
     loops: Mapping[str, tuple[str, ...]]
     fresh_name: Callable[[str], str]
     context: isl.Set
-    placed: Callable[[CallNode], Node]
+    placed: Callable[[CallNode], LoopNode]
 
-    def node(self, node: isl.AstNode, names: Mapping[str, p.Variable] = MappingProxyType({})) -> Node:
+    def node(self, node: isl.AstNode, names: Mapping[str, p.Variable] = MappingProxyType({})) -> LoopNode:
         """*node*; *names* gives the variable for each of isl's iterators."""
         kind = _kind(node)
         if kind == _AST.block:

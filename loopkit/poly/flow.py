@@ -64,10 +64,10 @@ def value_flow(accesses: Sequence[TimedAccess], joint: Sequence[JointMustWrite] 
     return sorted((flow for flow in result if not flow[2].is_empty()), key=lambda flow: flow[:2])
 
 
-Flow = tuple[int, int, isl.Map]
+ValueFlow = tuple[int, int, isl.Map]
 
 
-def _computed(accesses: Sequence[TimedAccess]) -> list[Flow]:
+def _computed(accesses: Sequence[TimedAccess]) -> list[ValueFlow]:
     """The flow from must-writes, by isl's algorithm."""
     empty = isl.UnionMap.empty_ctx(isl.DEFAULT_CONTEXT)
     sinks, must, schedule = empty, empty, empty
@@ -91,7 +91,7 @@ def _computed(accesses: Sequence[TimedAccess]) -> list[Flow]:
              m.reset_tuple_id(DIM.in_).reset_tuple_id(DIM.out)) for m in maps]
 
 
-def _pairwise(accesses: Sequence[TimedAccess], sources: Sequence[int], must: Sequence[int]) -> Iterator[Flow]:
+def _pairwise(accesses: Sequence[TimedAccess], sources: Sequence[int], must: Sequence[int]) -> Iterator[ValueFlow]:
     """The flow from *sources* by definition: a write before a read without a must-write between them."""
     for source in sources:
         for sink, read in enumerate(accesses):

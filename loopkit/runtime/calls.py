@@ -28,7 +28,7 @@ from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
-from loopkit.runtime.views import Array, ArrayLike, DeviceView, share_memory
+from loopkit.runtime.views import ArrayLike, DeviceView, NumpyArray, share_memory
 from loopkit.target.text_target import TextTarget
 
 #: Most signatures that are kept; then all are dropped and collected again.
@@ -67,7 +67,7 @@ class Output:
     kind: Kind
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    adopt: Callable[[Array], Any] | None
+    adopt: Callable[[NumpyArray], Any] | None
     clear: bool
 
     def new(self, ordinal: int) -> Any:

@@ -20,7 +20,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Target
 from loopkit.poly.limits import bounded
 from loopkit.runtime import compiled, stages
-from loopkit.runtime.views import Array
+from loopkit.runtime.views import NumpyArray
 
 Reference = LoopKernel | Callable[..., Any]
 
@@ -106,7 +106,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     if isinstance(ref, LoopKernel):
         # both start from the same contents, so that an element written by only one of them is found
         passed = _arguments(ref, _copied(given, written))
-        expected: Mapping[str, Array] = compiled.compile(ref, target)(**passed).asdict()
+        expected: Mapping[str, NumpyArray] = compiled.compile(ref, target)(**passed).asdict()
     else:
         given = {k: v for k, v in given.items() if k in reads or k not in written}
         expected = _call(ref, given, typed)
@@ -194,7 +194,7 @@ def _data(knl: LoopKernel, shapes: Mapping[str, tuple[int | None, ...]], paramet
     return data
 
 
-def random_array(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> Array:
+def random_array(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> NumpyArray:
     """Random data of :func:`check_equivalent`."""
     if dtype.kind == "b":
         return np.asarray(random.integers(0, 2, shape), dtype)
@@ -210,7 +210,7 @@ def _copied(given: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
     return {k: v.copy() if k in names else v for k, v in given.items()}
 
 
-def _call(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -> Mapping[str, Array]:
+def _call(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -> Mapping[str, NumpyArray]:
     """*ref*'s outputs by name; :raises CallError: no argument of *knl* has the name of one of its parameters."""
     # copies, because the reference may work in place
     copied = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()}
@@ -259,7 +259,7 @@ def _epsilon(knl: LoopKernel) -> float:
     return max((epsilon(d) for d in dtypes if kind_of(d) in "fc"), default=0.0)
 
 
-def _compare(name: str, got: Array, expected: Array, relative: float) -> OutputComparison:
+def _compare(name: str, got: NumpyArray, expected: NumpyArray, relative: float) -> OutputComparison:
     if got.shape != expected.shape:
         raise EquivalenceError(f"'{name}' has the shape {got.shape}, and the reference's is {expected.shape}.",
                                output=name, index=(), got=got.shape, expected=expected.shape, error=float("inf"),
@@ -282,12 +282,12 @@ def _compare(name: str, got: Array, expected: Array, relative: float) -> OutputC
     return OutputComparison(name, error, bound, index)
 
 
-def _wide(array: Array) -> Array:
+def _wide(array: NumpyArray) -> NumpyArray:
     """Halves as float32: ml_dtypes warns about each NaN."""
     return array.astype(np.float32) if is_half(array.dtype) else array
 
 
-def _distance(got: Array, expected: Array) -> Array:
+def _distance(got: NumpyArray, expected: NumpyArray) -> NumpyArray:
     """Elementwise ``|got - expected|``; infinite if only one is NaN, or if infinities differ."""
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
     if got.dtype.kind in "fc" or expected.dtype.kind in "fc":

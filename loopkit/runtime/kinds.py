@@ -16,7 +16,7 @@ import numpy as np
 from loopkit.errors import CallError
 from loopkit.expr.functions import DTYPE_NAMES
 from loopkit.expr.kinds import named_dtype
-from loopkit.runtime.views import Array, ArrayLike, DeviceView
+from loopkit.runtime.views import ArrayLike, DeviceView, NumpyArray
 
 #: The handle of the legacy stream, which is ordered with all others.
 LEGACY_STREAM = 0
@@ -67,7 +67,7 @@ class HostKind(Kind):
     """A library whose arrays may be in the host's memory."""
 
     @abstractmethod
-    def adopt(self, array: Array) -> Any:
+    def adopt(self, array: NumpyArray) -> Any:
         """*array* as one of the library's, over the same memory."""
 
 
@@ -76,20 +76,20 @@ class NumpyKind(HostKind):
 
     name = "numpy"
 
-    def signature(self, x: Array) -> tuple[ArraySignature, int]:
+    def signature(self, x: NumpyArray) -> tuple[ArraySignature, int]:
         # some subclasses are rejected
         return (type(x), x.dtype, x.shape, x.strides, x.flags.num), x.ctypes.data
 
-    def view(self, name: str, x: Array) -> ArrayLike:
+    def view(self, name: str, x: NumpyArray) -> ArrayLike:
         if isinstance(x, np.ma.MaskedArray):
             raise CallError(f"'{name}' is a masked array, whose mask the kernel would ignore.", argument=name,
                             hint=f"pass {name}.filled(...)")
         return x
 
-    def adopt(self, array: Array) -> Array:
+    def adopt(self, array: NumpyArray) -> NumpyArray:
         return array
 
-    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Array:
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> NumpyArray:
         raise NotImplementedError("numpy has no arrays on a GPU")
 
 
@@ -167,7 +167,7 @@ class TorchKind(HostKind):
         size = dtype.itemsize
         return DeviceView(dtype, tuple(x.shape), tuple(s * size for s in x.stride()), x.data_ptr(), x.get_device())
 
-    def adopt(self, array: Array) -> Any:
+    def adopt(self, array: NumpyArray) -> Any:
         if array.dtype.name == "bfloat16":
             return self.torch.from_numpy(array.view(np.int16)).view(self.torch.bfloat16)
         return self.torch.from_numpy(array)
@@ -270,7 +270,7 @@ def general_kind(x: object) -> HostKind | None:
     return None
 
 
-def host_view(name: str, x: object) -> Array:
+def host_view(name: str, x: object) -> NumpyArray:
     """The argument *name* as a numpy array over the same memory.
 
     :raises CallError: it is not an array in the host's memory.

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
 # bits of numpy's ndarray.flags.num: one attribute access instead of three
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
@@ -76,7 +76,7 @@ class DeviceView:
 
 
 #: An array as checks need it, on the host or a GPU.
-ArrayLike = Array | DeviceView
+ArrayLike = NumpyArray | DeviceView
 
 
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ def share_memory(a: DeviceView, b: DeviceView) -> bool:
         return True
 
 
-def addresses(view: DeviceView, typestr: str, owner: object = None) -> Array:
+def addresses(view: DeviceView, typestr: str, owner: object = None) -> NumpyArray:
     """The addresses of *view* as a numpy array, which keeps *owner*; its memory is never read."""
     return np.asarray(SimpleNamespace(owner=owner, __array_interface__={
         "version": 3, "typestr": typestr, "shape": view.shape, "strides": view.strides, "data": (view.pointer, False)}))

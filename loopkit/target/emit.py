@@ -27,7 +27,7 @@ from loopkit.target.c.expressions import CText
 
 
 @dataclass(frozen=True)
-class Threads:
+class Hooks:
     """The text of a target for launches, and for what the threads of a block do together.
 
     :ivar region: adds lines around a region.
@@ -56,7 +56,7 @@ class Emitter:
     addresses: Addresses
     index_dtype: np.dtype
     types: Mapping[str, Type]
-    threads: Threads
+    hooks: Hooks
     axes: Mapping[str, str] = field(default_factory=dict)
 
     # {{{ the interface for instructions
@@ -163,7 +163,7 @@ class Emitter:
                 yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
             case Sync():
                 texts = [(i, self.text_of(i)) for i in node.instructions]
-                yield from self.threads.sync(node, [
+                yield from self.hooks.sync(node, [
                     line for i, text in texts if text is not None and text.sync is not None
                     for line in text.sync(i)])
             case Region():
@@ -173,16 +173,16 @@ class Emitter:
                 yield from indented(self.lines(node, signs))
                 yield "}"
             case Call():
-                yield from self.threads.call(node, signs)
+                yield from self.hooks.call(node, signs)
 
     def _region(self, node: Region, signs: Signs) -> Iterator[str]:
         emitter = self
-        if node.instruction is not None and self.threads.collective is not None:
-            before, node, spelled = self.threads.collective(node)
+        if node.instruction is not None and self.hooks.collective is not None:
+            before, node, spelled = self.hooks.collective(node)
             yield from before
             own = replace(self.addresses, spelled={**self.addresses.spelled, **spelled})
             emitter = replace(self, addresses=own)
-        yield from self.threads.region(list(emitter.lines(node.body, signs)))
+        yield from self.hooks.region(list(emitter.lines(node.body, signs)))
 
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.annotate and not (isinstance(last, Assign) and last.statement == node.statement):

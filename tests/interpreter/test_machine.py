@@ -13,7 +13,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import epsilon
 from loopkit.interpreter.instances import Instance, execution_order, reference_order
-from loopkit.interpreter.machine import InitialData, Machine
+from loopkit.interpreter.interpreter import InitialData, Interpreter
 from loopkit.runtime import stages
 from tests.cases import CASES, Case
 
@@ -23,7 +23,7 @@ Order = Callable[[lk.LoopKernel, list[Instance]], list[Instance]]
 SMALL = [case for case in CASES if case.name not in ("matmul_large_tiles", "matmul_register_blocked")]
 
 
-def ran(knl: lk.LoopKernel, arguments: Mapping[str, Any], order: Order) -> Machine:
+def ran(knl: lk.LoopKernel, arguments: Mapping[str, Any], order: Order) -> Interpreter:
     """*knl* on *arguments*, whose sizes are those of the arrays."""
     typed = stages.infer_types(knl)
     arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
@@ -34,7 +34,7 @@ def ran(knl: lk.LoopKernel, arguments: Mapping[str, Any], order: Order) -> Machi
                 scalars.setdefault(str(extent), length)
     if knl.name == "csr_matvec":
         scalars["n"] = len(arrays["rowptr"]) - 1
-    machine = Machine(typed, scalars, InitialData(0, arrays, index_names(typed)))
+    machine = Interpreter(typed, scalars, InitialData(0, arrays, index_names(typed)))
     return machine.run(order(typed, machine.instances()))
 
 

@@ -18,7 +18,7 @@ from hypothesis import given
 import loopkit as lk
 from loopkit.analysis.rounding import index_names
 from loopkit.interpreter.instances import execution_order
-from loopkit.interpreter.machine import InitialData, Machine
+from loopkit.interpreter.interpreter import InitialData, Interpreter
 from loopkit.runtime import stages
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Draw, Program
@@ -74,8 +74,8 @@ class Replayed(Trial):
                     assert machine.cell(array, element) == value, f"{array}{element} with {sizes}\n{self.script()}"
 
 
-def _ran(knl: lk.LoopKernel, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Machine:
-    machine = Machine(knl, scalars, InitialData(0, arrays, index_names(knl)))
+def _ran(knl: lk.LoopKernel, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Interpreter:
+    machine = Interpreter(knl, scalars, InitialData(0, arrays, index_names(knl)))
     return machine.run(execution_order(knl, machine.instances()))
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, reject
 
 import loopkit as lk
-from loopkit.interpreter.values import Values
+from loopkit.interpreter.values import Evaluator
 from loopkit.lowering.pipeline import lower_fully
 from loopkit.lowering.types import index_types
 from loopkit.runtime.typed import TypedKernel
@@ -160,7 +160,7 @@ def test_one_instance_at_a_time(tree: Tree, a: str, b: str, seed: int) -> None:
     s, t = numbers(a, N + 1, seed), numbers(b, M, seed + 1)
     knl = lk.add_dtypes(kernel(text(tree), a, b), {"y": np.int32})
     arrays = {"s": s, "t": t}
-    values = Values(index_types(knl), lambda name, at: arrays[name][at])
+    values = Evaluator(index_types(knl), lambda name, at: arrays[name][at])
     statement = lk.expand_subst(knl).statements[0]
     for i, j in np.ndindex(N, M):
         names = {"i": i, "j": j, "k": 101, "q": 50, "m": M}

@@ -24,7 +24,7 @@ from loopkit.runtime.kinds import (
     not_an_array,
     unreadable,
 )
-from loopkit.runtime.views import Array, DeviceView, c_strides
+from loopkit.runtime.views import DeviceView, NumpyArray, c_strides
 
 
 class CupyKind(Kind):
@@ -168,7 +168,7 @@ class CudaArrayKinds(ArrayKinds):
             return InterfaceKind(self._driver, _adopter(x))
         return None
 
-    def _imported(self, name: str, x: Any) -> Array | DeviceArray:
+    def _imported(self, name: str, x: Any) -> NumpyArray | DeviceArray:
         """*x* without a copy, ordered before later launches on the legacy stream."""
         device = dlpack_device(x)
         if not device:

@@ -253,7 +253,7 @@ class HostedLaunches:
 
 
 #: Anything that :class:`~loopkit.runtime.cuda.plan.CudaPlan` puts onto a stream.
-Launch = PreparedLaunch | PreparedClear | HostedLaunch
+AnyLaunch = PreparedLaunch | PreparedClear | HostedLaunch
 Launches = Sequence[PreparedLaunch | PreparedClear] | HostedLaunches
 
 
@@ -291,7 +291,7 @@ def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> No
 
 # {{{ failures
 
-def launch_error(gpu: Gpu, kernel: str, launch: Launch, failure: DriverError, arguments: Sequence[str], *,
+def launch_error(gpu: Gpu, kernel: str, launch: AnyLaunch, failure: DriverError, arguments: Sequence[str], *,
                  is_cause: bool) -> LaunchError:
     """The error for a launch of *kernel*.
 
@@ -336,7 +336,7 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
         raise DeviceError(f"{gpu} cannot run kernel '{kernel}': {err}.", hint=hint) from None
 
 
-def describe(launch: Launch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int], values: Mapping[str, Any]
+def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int], values: Mapping[str, Any]
              ) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.launch.parameters:

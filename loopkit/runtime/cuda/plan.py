@@ -19,9 +19,9 @@ from loopkit.runtime.calls import CheckedCall
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
 from loopkit.runtime.cuda.launching import (
+    AnyLaunch,
     HostedLaunch,
     HostedLaunches,
-    Launch,
     Launches,
     aside,
     describe,
@@ -33,7 +33,7 @@ from loopkit.runtime.cuda.staging import staging_of
 from loopkit.runtime.kinds import Kind, host_view
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar
-from loopkit.runtime.views import Array, DeviceView
+from loopkit.runtime.views import DeviceView, NumpyArray
 
 _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 #: Kinds whose libraries make a context current themselves.
@@ -237,7 +237,7 @@ class CudaPlan:
                 except DriverError as failure:
                     raise self._error(failure, launch, addresses, scalars, is_cause=True) from None
 
-    def again(self, code: int, launch: Launch, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int
+    def again(self, code: int, launch: AnyLaunch, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int
               ) -> None:
         """Repeat a launch in our own context: it fails if another context, or none, is current in this thread."""
         if code in _ANOTHER_CONTEXT:
@@ -247,7 +247,7 @@ class CudaPlan:
             failure = self.gpu.driver.failure(code)
             raise self._error(failure, launch, addresses, scalars, is_cause=False) from None
 
-    def _error(self, failure: DriverError, launch: Launch, addresses: Sequence[int], scalars: Sequence[Scalar], *,
+    def _error(self, failure: DriverError, launch: AnyLaunch, addresses: Sequence[int], scalars: Sequence[Scalar], *,
                is_cause: bool) -> LaunchError:
         checked = self.checked
         names = [*checked.array_names, *self.scratch.sizes]
@@ -282,7 +282,7 @@ class CudaPlan:
         outputs = self.checked.outputs
         made = [x.new(self.gpu.ordinal) if x.adopt is None else x.adopt(np.empty(x.shape, x.dtype)) for x in outputs]
         with staging.buffers() as buffer:
-            back: list[tuple[Array, int]] = []
+            back: list[tuple[NumpyArray, int]] = []
             addresses = list(addresses)
             for place, x in enumerate(self.checked.inputs):
                 if x.on_host:
@@ -330,7 +330,7 @@ class CudaPlan:
         try:
             driver.synchronize(stream)
         except DriverError as failure:
-            last: deque[Launch] = deque(self.launches, maxlen=1)
+            last: deque[AnyLaunch] = deque(self.launches, maxlen=1)
             if not last:
                 raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
                                   ) from None

@@ -19,7 +19,7 @@ import numpy as np
 from loopkit.errors import DeviceError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.memory import out_of_memory
-from loopkit.runtime.views import Array
+from loopkit.runtime.views import NumpyArray
 
 #: Bytes below which the driver's own copy is as fast.
 LARGE = 32 << 20
@@ -72,7 +72,7 @@ class Staging:
         if size:
             self._gpu.pycuda.memset_d8_async(pointer, 0, size, self._stream)
 
-    def upload(self, pointer: int, array: Array) -> None:
+    def upload(self, pointer: int, array: NumpyArray) -> None:
         """Copy *array*, of any strides, to *pointer* in C order."""
         source = _bytes(np.ascontiguousarray(array))
         if source.size == 0:
@@ -90,7 +90,7 @@ class Staging:
             event.record(self._stream)
         self._stream.synchronize()
 
-    def download(self, array: Array, pointer: int) -> None:
+    def download(self, array: NumpyArray, pointer: int) -> None:
         """Copy the array at *pointer*, in C order, to *array*, of any strides."""
         if array.size == 0:
             return
@@ -105,7 +105,7 @@ class Staging:
             copy(target, pointer, self._stream)
             self._stream.synchronize()
             return
-        under_way: deque[tuple[Array, Array, Any]] = deque()
+        under_way: deque[tuple[NumpyArray, NumpyArray, Any]] = deque()
         for start, part, pinned, event in self._pieces(target):
             if len(under_way) == _PIECES:
                 self._fetch(*under_way.popleft())
@@ -115,24 +115,24 @@ class Staging:
         for piece in under_way:
             self._fetch(*piece)
 
-    def _pieces(self, array: Array) -> Iterator[tuple[int, Array, Array, Any]]:
+    def _pieces(self, array: NumpyArray) -> Iterator[tuple[int, NumpyArray, NumpyArray, Any]]:
         """The pieces of *array*: the first byte, the piece, and its pinned memory with the event of its copy."""
         for start in range(0, array.size, _PIECE):
             part, slot = array[start:start + _PIECE], start // _PIECE % _PIECES
             yield start, part, self._pinned[slot][:part.size], self._events[slot]
 
-    def _fetch(self, part: Array, pinned: Array, event: Any) -> None:
+    def _fetch(self, part: NumpyArray, pinned: NumpyArray, event: Any) -> None:
         event.synchronize()
         self._copy(part, pinned)
 
-    def _copy(self, target: Array, source: Array) -> None:
+    def _copy(self, target: NumpyArray, source: NumpyArray) -> None:
         """Copy within the host's memory, by several threads: numpy releases the interpreter lock meanwhile."""
         share = -(-target.size // _threads())
         parts = [slice(start, start + share) for start in range(0, target.size, share)]
         list(_pool().map(lambda part: np.copyto(target[part], source[part]), parts))
 
     @cached_property
-    def _pinned(self) -> list[Array]:
+    def _pinned(self) -> list[NumpyArray]:
         try:
             return [self._gpu.pycuda.pagelocked_empty(_PIECE, np.uint8) for _ in range(_PIECES)]
         except self._gpu.pycuda.MemoryError:
@@ -166,7 +166,7 @@ def _release() -> None:
                 del staging
 
 
-def _bytes(array: Array) -> Array:
+def _bytes(array: NumpyArray) -> NumpyArray:
     """The bytes of an array in C order; some dtypes have no buffer of their own."""
     return np.asarray(array).reshape(-1).view(np.uint8)        # the plain array behind a subclass (np.matrix)
 

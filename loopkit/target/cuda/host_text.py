@@ -27,7 +27,7 @@ from loopkit.target.addresses import Addresses
 from loopkit.target.c.dialect import words_of
 from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
 from loopkit.target.cuda.dialect import CUDA, HOST
-from loopkit.target.emit import Emitter, Threads, wrapped
+from loopkit.target.emit import Emitter, Hooks, wrapped
 from loopkit.target.signature import head_lines, type_of
 
 
@@ -85,7 +85,7 @@ class _Writer:
     def emitter(self) -> Emitter:
         kernel = self.lowered.kernel
         return Emitter(kernel, HOST, Addresses({}), self.index, index_types(kernel, self.index),
-                       Threads(call=self._launch))
+                       Hooks(call=self._launch))
 
     def allocation(self, scratch: Parameter, known: _Known, before: Sequence[str]) -> Iterator[str]:
         """The allocation of a temporary; a negative extent allocates nothing.

@@ -33,7 +33,7 @@ from loopkit.target.addresses import (
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, assumed_by, assumption_lines
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
-from loopkit.target.emit import Emitter, Threads, outer_signs, wrapped
+from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.signature import Signature, count_of, head_lines, signature
 from loopkit.target.text_target import TextTarget, is_options, require_fields
 
@@ -236,7 +236,7 @@ class _Function:
         texts = {i: text for i, text in CUDA.instructions.items() if self.layout.vectors or not text.assumes_layout}
         types = {**index_types(self.launch.kernel, self.layout.index), **lanes.types}
         return Emitter(self.lowered.kernel, replace(CUDA, instructions=texts), Addresses(arrays), self.layout.index,
-                       types, Threads(list, self._sync_lines, lanes.shuffle), axes)
+                       types, Hooks(list, self._sync_lines, lanes.shuffle), axes)
 
     def _sync_lines(self, sync: Sync, own: list[str]) -> list[str]:
         comments = [f"// {reason}" for reason in sync.serves] if self.lowered.kernel.options.annotate else []

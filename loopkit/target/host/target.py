@@ -24,7 +24,7 @@ from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, array_declaration, declared, note_of
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
-from loopkit.target.emit import Emitter, Threads, outer_signs, wrapped
+from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.host.dialect import C
 from loopkit.target.signature import Signature, head_lines, signature
 from loopkit.target.text_target import TextTarget, is_options, require_fields
@@ -115,7 +115,7 @@ class _Function:
         dialect = C if self.blocks and not self.in_order else replace(C, instructions={})
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.signature.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
-                       Threads(self._thread_loops, self._sync_lines))
+                       Hooks(self._thread_loops, self._sync_lines))
 
     def lines(self) -> Iterator[str]:
         yield from head_lines(f"void {self.launch.name}", self.signature.parameters, C)

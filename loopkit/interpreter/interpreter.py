@@ -15,7 +15,7 @@ from loopkit.analysis.dependences import dependences
 from loopkit.errors import CallError, PreconditionError
 from loopkit.expr.kinds import kind_of
 from loopkit.interpreter.instances import Half, Instance, instances
-from loopkit.interpreter.values import Values, converted
+from loopkit.interpreter.values import Evaluator, converted
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.types import index_types
@@ -82,7 +82,7 @@ class LoggedAccess:
 
 
 @dataclass
-class Machine:
+class Interpreter:
     """The memory, and the log of its accesses.
 
     Arguments are cells. Temporaries are values: a read gets the value of the write that it depends on, as after an
@@ -105,7 +105,7 @@ class Machine:
     accesses: dict[Instance, list[LoggedAccess]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._values = Values(index_types(self.knl), self._read)
+        self._values = Evaluator(index_types(self.knl), self._read)
         self._now = Instance("", ())
         self._pending: dict[Instance, LoggedAccess] = {}
         self._temporaries: dict[tuple[str, Element], list[_Written]] = {}
@@ -122,12 +122,12 @@ class Machine:
         return {k: v for k, v in self.scalars.items() if isinstance(v, int)}
 
     def instances(self) -> list[Instance]:
-        """All instances of its kernel; another machine with the same data computes bounds that are read from memory."""
-        bounds = Machine(self.knl, self.scalars, self.data)
+        """All instances of its kernel; bounds from memory are computed by another interpreter."""
+        bounds = Interpreter(self.knl, self.scalars, self.data)
         return instances(self.knl, self.sizes, partial(bound_value, bounds))
 
-    def run(self, order: Iterable[Instance | Half]) -> Machine:
-        """Run the instances in this *order*; returns the machine itself."""
+    def run(self, order: Iterable[Instance | Half]) -> Interpreter:
+        """Run the instances in this *order*; returns the interpreter itself."""
         for step in order:
             instance = step if isinstance(step, Instance) else step.instance
             if isinstance(step, Instance) or not step.writes:
@@ -205,15 +205,15 @@ class Machine:
         return writes[-1][1] if writes else self.data.value(name, element, self._dtype(name))
 
 
-def bound_value(machine: Machine, s: Statement, instance: Instance) -> int:
+def bound_value(interpreter: Interpreter, s: Statement, instance: Instance) -> int:
     """The value that *instance* writes into a temporary bound, before anything else ran.
 
     :raises PreconditionError: it is computed from data that the kernel itself writes.
     """
-    knl = machine.knl
+    knl = interpreter.knl
     own = [a.array for a in accesses_of(knl, s) if not a.is_write and a.array in knl.written_names]
     if own or s.predicates:
         raise PreconditionError(f"The bound '{s.written}' depends on what the kernel computes; such kernels are not "
                                 "run one instance at a time.", subject=s.written)
-    machine.run([instance])
-    return int(machine.accesses[instance][-1].value)
+    interpreter.run([instance])
+    return int(interpreter.accesses[instance][-1].value)
