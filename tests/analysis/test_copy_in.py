@@ -16,7 +16,6 @@ from loopkit.expr.mappers import map_children, substitute
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Seq, Tree, seq
 from loopkit.poly.affine import add
-from loopkit.poly.sets import InstanceSet
 from loopkit.transform import prefetch, staging
 from tests.transform.kernels import F32, matmul, stencil
 
@@ -273,16 +272,17 @@ def test_a_write_at_an_unknown_place_may_be_assumed() -> None:
 
 # {{{ faults of the step itself
 
-def shrunk(domain: InstanceSet) -> InstanceSet:
-    """*domain* without the last value of its last iname."""
-    last = domain.inames[-1]
-    _, high = domain.constant_range(last)
+def shrunk(copy: Statement) -> Statement:
+    """*copy* without the last value of its last iname."""
+    last = copy.inames[-1]
+    _, high = copy.domain.constant_range(last)
     assert high is not None
-    return domain.where((">=", add(high - 1, p.Product((-1, p.Variable(last))))))
+    return replace(copy, domain=copy.domain.where((">=", add(high - 1, p.Product((-1, p.Variable(last)))))))
 
 
 FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
-    "a footprint shrunk": (prefetch, "_read_cells", lambda right: lambda *args: shrunk(right(*args))),
+    "a footprint shrunk": (staging.StagingBuffer, "copy_in", lambda right: lambda *args, **options: shrunk(
+        right(*args, **options))),
     "a box shrunk": (staging, "swept_interval", lambda right: lambda *args: replace(
         right(*args), extent=right(*args).extent - 1)),
     "an offset shifted": (staging.Box, "offsets", lambda right: lambda self, args: tuple(

@@ -427,11 +427,9 @@ def test_a_loop_around_barriers_is_unrolled() -> None:
 
 @pytest.mark.parametrize("space", ["warp", AddressSpace.WARP])
 def test_users_do_not_choose_the_registers_of_warps(space: str | AddressSpace) -> None:
-    text = "{[i]: 0<=i<64}", "<> t = 2*x[i]\ny[i] = t"
+    knl = lk.make_kernel("{[i]: 0<=i<64}", "<> t = 2*x[i]\ny[i] = t")
     with pytest.raises(lk.PreconditionError, match=r"the address spaces are private, shared .* and global"):
-        lk.set_temporary_address_space(lk.make_kernel(*text), "t", space)
-    with pytest.raises(lk.PreconditionError, match=r"the address spaces are private, shared .* and global"):
-        lk.make_kernel(*text, temporary_variables=[lk.TemporaryVariable("t", address_space=space)])
+        lk.set_temporary_address_space(knl, "t", space)
 
 
 def test_the_program_is_refused_when_a_lane_is_read_without_a_shuffle() -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from loopkit.expr.evaluate import evaluate
 from loopkit.poly import codegen
-from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, ForNode, IfNode, Node
+from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, ForNode, IfNode, LoopNode
 from loopkit.poly.sets import InstanceSet, range_condition
 
 
-def run(node: Node, names: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
+def run(node: LoopNode, names: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
     match node:
         case CallNode(values=values):
             yield tuple(int(evaluate(v, names)) for v in values)
