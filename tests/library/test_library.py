@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import loopkit as lk
+from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
 
 pytestmark = pytest.mark.optimised
@@ -158,6 +159,12 @@ def test_is_proven_as_a_whole(ready: Ready) -> None:
 
 
 @pytest.mark.deep
+@each
+def test_golden_cuda(ready: Ready, golden: GoldenFiles) -> None:
+    code = lk.generate_code(ready.kernel(F32, (1, 4096)), target=lk.CudaTarget())
+    golden.check(f"library/{ready.name.replace(' ', '_')}.cu", code)
+
+
 @each
 def test_keeps_its_data_in_registers(ready: Ready) -> None:
     code = lk.generate_code(ready.kernel(F32, ready.sizes[-1]), target="cuda")
