@@ -22,5 +22,5 @@ CUDA_TEXTS: InstructionTexts = {
     block_flag.BlockFlag: block_flag.CUDA, mma.Mma: mma.CUDA, vector_access.VectorAccess: vector_access.CUDA,
     atomic_update.AtomicUpdate: atomic_update.CUDA}
 
-#: The helper functions of all texts: reserved names.
-CUDA_NAMES = frozenset({block_flag.CUDA_TICKET.function, *(x for own in CUDA_TEXTS.values() for x in own.helpers)})
+#: The helper functions of all texts; their names are reserved.
+CUDA_HELPERS = {name: text for own in CUDA_TEXTS.values() for name, text in own.helpers.items()}

@@ -103,20 +103,6 @@ class InstructionText:
 InstructionTexts = Mapping[type[Instruction], InstructionText]
 
 
-@dataclass(frozen=True)
-class TicketText:
-    """The text by which a block gets its number among those of the launch, in the order in which they start.
-
-    :ivar function: the name of the helper function; its argument is the counter of started blocks.
-    :ivar text: the text of the function.
-    :ivar shared_bytes: the shared memory that it declares.
-    """
-
-    function: str
-    text: str
-    shared_bytes: int
-
-
 def or_else(lines: Sequence[str]) -> Iterator[str]:
     """The end of an ``if``, with the *lines* of its other branch, if any. A single ``if`` there becomes ``else if``."""
     own = [line for line in lines if line and not line.startswith(" ")]

@@ -91,22 +91,20 @@ class Emitter:
             store = self.policy_store(node.target) if _is_number(dtype) else ""
             return f"{store}(&{target}, {value});" if store else f"{target} = {value};"
         operation = REDUCTIONS[node.combine]
-        has_operators = dtype.kind != "c" and (self.dialect.halves.operators or not is_half(dtype))
+        has_operators = dtype.kind != "c" and (self.dialect.halves or not is_half(dtype))
         if operation.combine in ("+", "*") and has_operators:
             return f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
         return f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
 
     def policy_store(self, element: p.Variable | p.Subscript) -> str:
-        has_policy = self._has_policy(_array(element), CachePolicy.STREAMING)
-        return self.dialect.policies.streaming_store if has_policy else ""
+        return self._policy(_array(element), CachePolicy.STREAMING)
 
     def policy_load(self, array: str) -> str:
-        has_policy = array not in self.kernel.written_names and self._has_policy(array, CachePolicy.EVICT_LAST)
-        return self.dialect.policies.evict_last_load if has_policy else ""
+        return "" if array in self.kernel.written_names else self._policy(array, CachePolicy.EVICT_LAST)
 
-    def _has_policy(self, name: str, policy: CachePolicy) -> bool:
+    def _policy(self, name: str, policy: CachePolicy) -> str:
         argument = self.kernel.array_args.get(name)
-        return argument is not None and argument.cache_policy is policy
+        return self.dialect.policies.get(policy, "") if argument and argument.cache_policy is policy else ""
 
     def is_global(self, element: p.Variable | p.Subscript) -> bool:
         return isinstance(self.addresses.arrays.get(_array(element)), Flat)

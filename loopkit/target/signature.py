@@ -61,7 +61,7 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
                 own_bytes=access.element.size(storage.dtype.itemsize) if access is not None and access.element else 0,
                 cleared=access is not None))
             places[storage.name] = Flat(storage.in_memory)
-    if dialect.ticket is not None and function.ticketed:
+    if function.ticketed and any(x.cleared for x in arrays):
         arrays.append(Parameter(count_of(launch), ParameterKind.SCRATCH, np.dtype(np.uint32), count_of(launch),
                                 shape=(1,), written=True, read=True, cleared=True))
     extents = [e for place in places.values() if not place.strides for e in place.shape[1:] if e is not None]

@@ -163,7 +163,7 @@ class CBase:
         return self._to_half(piece, want) if is_half(want) else self._cast(piece, want)
 
     def _cast(self, piece: Piece, want: np.dtype) -> Piece:
-        if want.kind == "c" and self.dialect.complex.overloaded:
+        if want.kind == "c" and self.dialect.overloaded:
             part = real_dtype(want)
             if piece.dtype.kind != "c" and piece.dtype != part:
                 piece = self._cast(piece, part)
@@ -195,12 +195,12 @@ class CBase:
         if isinstance(value, np.generic):
             value = value.item()
         if dtype == BOOL:
-            return Piece(self.dialect.types.truth[bool(value)], PRIMARY, BOOL, BOOL)
+            return Piece(self.dialect.syntax.truth[bool(value)], PRIMARY, BOOL, BOOL)
         if dtype.kind == "c":
             whole = complex(value)                                      # type: ignore[call-overload]
             part = real_dtype(dtype)
             parts = [self._literal(whole.real, part), self._literal(whole.imag, part)]
-            return self._call(("" if self.dialect.complex.overloaded else "make_") + dtype.name, parts, dtype)
+            return self._call(("" if self.dialect.overloaded else "make_") + dtype.name, parts, dtype)
         if kind_of(dtype) == "f":
             number = float(value)                                       # type: ignore[arg-type]
             return self._half_literal(number, dtype) if is_half(dtype) else real_literal(number, dtype)
@@ -219,7 +219,7 @@ class CBase:
         """A half in its memory form."""
         if piece.exact:
             return piece
-        if not self.dialect.halves.operators:
+        if not self.dialect.halves:
             return self._call(self._helper("to", piece.dtype), [piece], piece.dtype)
         if piece.number is None:
             return self._cast(piece, piece.dtype)
@@ -229,26 +229,26 @@ class CBase:
         """The exact value of a half as a float32."""
         if not (piece.exact or piece.unrounded):
             return replace(piece, dtype=FLOAT32, number=None)
-        if self.dialect.halves.operators:
+        if self.dialect.halves:
             return self._cast(self._stored(piece), FLOAT32)
         return self._call(self._helper("from" if piece.exact else "round", piece.dtype), [piece], FLOAT32)
 
     def _half_operand(self, piece: Piece) -> Piece:
         """A half as an operand of the language's operators."""
-        if self.dialect.halves.operators:
+        if self.dialect.halves:
             return self._stored(piece)
         return replace(self._in_float(piece), dtype=piece.dtype)
 
     def _from_half(self, piece: Piece, want: np.dtype) -> Piece:
         """A half converted to *want*: through float32 unless *want* is a real number."""
-        if self.dialect.halves.operators and kind_of(want) in "iufb" and not is_half(want):
+        if self.dialect.halves and kind_of(want) in "iufb" and not is_half(want):
             return self._cast(self._stored(piece), want)
         return self._in_float(piece)
 
     def _to_half(self, piece: Piece, want: np.dtype) -> Piece:
         """A real number rounded to *want*; to bfloat16 through float32, as ml_dtypes rounds."""
         small = piece.dtype.itemsize == 1
-        if self.dialect.halves.operators:
+        if self.dialect.halves:
             if is_bfloat16(want) and piece.dtype != FLOAT32 and piece.dtype.itemsize > 2:
                 piece = self._cast(piece, FLOAT32)
             return self._cast(piece, want)
@@ -260,7 +260,7 @@ class CBase:
 
     def _half_function(self, name: str, arguments: Sequence[Piece], own: np.dtype, text: str | None = None) -> Piece:
         """The function *name* of halves: the language's own, else that of float32 (*text*, a helper), rounded."""
-        native = self.dialect.halves.functions.get(name)
+        native = self.dialect.halves.get(name)
         if native is not None:
             return self._call(native, [self._stored(x) for x in arguments], own)
         call = self._call(text or self.dialect.function(name, FLOAT32), [self._in_float(x) for x in arguments], own)

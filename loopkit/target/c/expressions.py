@@ -343,7 +343,7 @@ class CText(CBase):
         condition = self._condition(expr.condition)
         then, otherwise = (self._convert(self._operand(e, own), own) for e in (expr.then, expr.else_))
         if is_half(own) and not (then.exact and otherwise.exact):
-            then, otherwise = (x if x.unrounded and not self.dialect.halves.operators else self._half_operand(x)
+            then, otherwise = (x if x.unrounded and not self.dialect.halves else self._half_operand(x)
                                for x in (then, otherwise))
         else:
             then, otherwise = self._exact(then), self._exact(otherwise)

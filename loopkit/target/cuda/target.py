@@ -14,7 +14,7 @@ from loopkit.ast.nodes import Array, Function, Scope, Sync
 from loopkit.ast.walk import instructions_in
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.base import MemoryInstruction
-from loopkit.instructions.block_flag import CUDA_TICKET
+from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import Lanes, lanes_of
 from loopkit.instructions.text import indented
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
@@ -149,7 +149,7 @@ class _Function:
 
     @cached_property
     def shared(self) -> _SharedMemory:
-        others = CUDA_TICKET.shared_bytes if self.function.ticketed else 0
+        others = TICKET_BYTES if self.function.ticketed else 0
         return _shared_memory(self.function.arrays, self.limits.static_shared_bytes, others)
 
     # {{{ limits
@@ -217,7 +217,7 @@ class _Function:
         emitter = self._emitter(lanes, {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)
         body: list[str] = []
         if function.ticketed:
-            body.append(f"const unsigned int {number} = {CUDA_TICKET.function}({count_of(launch)});")
+            body.append(f"const unsigned int {number} = next_block({count_of(launch)});")
         signs = outer_signs(launch)
         for x, value in launch.coordinates.items():
             body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
@@ -226,7 +226,7 @@ class _Function:
                                            if emitter.text_of(i) is not None))
         body += [*self.shared.declarations(function.arrays, aligned), *lanes.declarations()]
         inner = list(emitter.lines(function.body, signs))
-        body += [CUDA.policies.evict_last_start] if CUDA.policies.evict_last_load in "".join(inner) else []
+        body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
 
     def _emitter(self, lanes: Lanes, axes: Mapping[str, str]) -> Emitter:
