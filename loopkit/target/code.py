@@ -10,10 +10,11 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function, Instruction
+from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function
 from loopkit.ast.walk import instructions_in
 from loopkit.errors import ENTRY_POINTS
 from loopkit.expr.text import to_text
+from loopkit.instructions.text import ElementText
 
 
 class ParameterKind(Enum):
@@ -33,8 +34,7 @@ class Parameter:
     :ivar array: for ``STRIDE`` the array, else the same as *name*.
     :ivar axis: for ``STRIDE`` the axis, else 0.
     :ivar shape: for ``SCRATCH`` the extents in the kernel's parameters, else ``()``.
-    :ivar instruction: for a temporary, the instruction that stores and loads its elements.
-    :ivar own_bytes: the bytes of an element if they differ from those of *dtype*, else 0.
+    :ivar element: for a temporary, the form of its elements in memory; ``None``: that of *dtype*.
     :ivar cleared: for ``SCRATCH``: it is zeroed before a call.
     """
 
@@ -46,13 +46,12 @@ class Parameter:
     shape: tuple[Expression, ...] = ()
     written: bool = False
     read: bool = False
-    instruction: Instruction | None = None
-    own_bytes: int = 0
+    element: ElementText | None = None
     cleared: bool = False
 
     @property
     def element_bytes(self) -> int:
-        return self.own_bytes or int(np.dtype(self.dtype).itemsize)
+        return self.dtype.itemsize if self.element is None else self.element.size(self.dtype.itemsize)
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class GeneratedKernel:
     @property
     def ticketed(self) -> bool:
         """Do its blocks take tickets in start order?"""
-        return any(x.cleared and x.instruction is None for x in self.parameters)
+        return any(x.cleared and x.element is None for x in self.parameters)
 
 
 def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:
