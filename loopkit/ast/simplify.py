@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
-from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in
+from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten
 from loopkit.expr.mappers import substitute, variables
 
 Names = Mapping[str, Expression]
@@ -89,33 +89,19 @@ def _defined(block: Block) -> frozenset[str]:
 
 def without_unused_names(block: Block) -> Block:
     """*block* without constants that no later node mentions; the instances of statements get their values."""
-    return _used(block)[0]
-
-
-def _used(block: Block) -> tuple[Block, frozenset[str]]:
-    """*block* without unused constants, and the names that it mentions."""
-    kept: list[Node] = []
-    names: set[str] = set()
-    for node in reversed(block.children):
-        if isinstance(node, Define) and node.name not in names:
-            kept[:] = reversed(list(_with_dependences(reversed(kept), node.name, node.value)))
-            continue
-        node, own = _used_in(node)
-        names |= own
-        kept.append(node)
-    return Block(tuple(reversed(kept))), frozenset(names)
-
-
-def _used_in(node: Node) -> tuple[Node, frozenset[str]]:
-    if isinstance(node, Block):
-        return _used(node)
-    names = set().union(*map(variables, expressions_of(node)))
-
-    def used(child: Node) -> Node:
-        child, own = _used_in(child)
-        names.update(own)
-        return child
-    return map_child_nodes(node, used), frozenset(names)
+    def used(node: Node) -> Node:
+        if not isinstance(node, Block):
+            return node
+        kept: list[Node] = []
+        names = set[str]()
+        for child in reversed(node.children):
+            if isinstance(child, Define) and child.name not in names:
+                kept = list(_with_dependences(kept, child.name, child.value))
+            else:
+                names |= mentioned(child)
+                kept.insert(0, child)
+        return Block(tuple(kept))
+    return rewritten(block, used)
 
 
 def _with_dependences(nodes: Iterable[Node], name: str, value: Expression) -> Iterator[Node]:

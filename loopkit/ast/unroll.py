@@ -64,7 +64,5 @@ def _put(expr: Expression, values: Values) -> Expression:
     if isinstance(expr, p.Variable):
         return values.get(expr.name, expr)
     new = map_children(expr, lambda e: _put(e, values))
-    if isinstance(new, p.Subscript) and new is not expr:
-        return p.Subscript(new.aggregate, tuple(add(i) if isinstance(i, p.Sum | p.Product) else i
-                                                for i in new.index_tuple))
-    return new
+    return p.Subscript(new.aggregate, tuple(map(add, new.index_tuple))) \
+        if isinstance(new, p.Subscript) and new is not expr else new

@@ -26,13 +26,10 @@ class AtomicUpdate(MemoryInstruction):
     memories: ClassVar[frozenset[AddressSpace]] = frozenset(
         {AddressSpace.WARP, AddressSpace.SHARED, AddressSpace.GLOBAL})
     commutes: ClassVar[bool] = True
+    titles: ClassVar[tuple[str, ...]] = ("atomic",)
 
     def claims(self, element: Expression, target: Expression) -> bool:
         return element == target
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        return ("atomic",)
 
 
 # {{{ CUDA, and C with OpenMP

@@ -21,15 +21,15 @@ class Flat:
 
     def offset(self, indices: tuple[Expression, ...]) -> Expression:
         if self.strides:
-            return _sum([multiply(_plain(i), p.Variable(s)) for i, s in zip(indices, self.strides, strict=True)])
+            return _sum([multiply(add(i), p.Variable(s)) for i, s in zip(indices, self.strides, strict=True)])
         result: Expression = 0
         for axis, index in enumerate(indices):
             if axis:
                 extent = self.shape[axis]
                 assert extent is not None
-                result = p.Product((result, arithmetic(_plain(extent)))) if isinstance(result, p.Sum) \
-                    and not isinstance(extent, int) else multiply(result, _plain(extent))
-            result = _sum([result, _plain(index)])
+                result = p.Product((result, arithmetic(add(extent)))) if isinstance(result, p.Sum) \
+                    and not isinstance(extent, int) else multiply(result, add(extent))
+            result = _sum([result, add(index)])
         return result
 
 
@@ -91,9 +91,9 @@ class Addresses:
         if place is None:
             return self.spelled.get(name, name)         # a value, or a scalar of the function
         if isinstance(place, Register):
-            return f"{name}{''.join(f'[{expr(_plain(i))}]' for i in indices[:-place.thread_axes])}"
+            return f"{name}{''.join(f'[{expr(add(i))}]' for i in indices[:-place.thread_axes])}"
         if isinstance(place, Nested):
-            own = [expr(_plain(i)) for i in indices]
+            own = [expr(add(i)) for i in indices]
             if place.swizzle is not None:
                 own[-1] = _swizzled(indices, place.swizzle, place.rows, expr)
             return f"{name}{place.lead}{''.join(f'[{i}]' for i in own)}"
@@ -104,7 +104,7 @@ class Addresses:
 
 def _swizzled(indices: tuple[Expression, ...], swizzle: Swizzle, rows: int, expr: Callable[[Expression], str]) -> str:
     """The column of the element with *indices*, as text."""
-    row, column = _plain(indices[swizzle.axis]), _plain(indices[-1])
+    row, column = add(indices[swizzle.axis]), add(indices[-1])
     if isinstance(row, int):
         row %= swizzle.period
     elif rows > swizzle.period:
@@ -116,11 +116,6 @@ def _swizzled(indices: tuple[Expression, ...], swizzle: Swizzle, rows: int, expr
     left, right = (f"({text})" if " " in text or "*" in text or "%" in text else text
                    for text in (expr(column), expr(mask)))
     return f"{left} ^ {right}"
-
-
-def _plain(index: Expression) -> Expression:
-    """A subscript with its terms collected: ``16*i_outer + i_inner - 1``."""
-    return add(index) if isinstance(index, p.Sum | p.Product) else index
 
 
 def _sum(terms: list[Expression]) -> Expression:

@@ -11,7 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function
-from loopkit.ast.walk import instructions_in
+from loopkit.ast.walk import nodes_in, own_instructions
 from loopkit.errors import ENTRY_POINTS
 from loopkit.expr.text import to_text
 from loopkit.instructions.text import ElementText
@@ -142,7 +142,8 @@ class GeneratedCode:
 
 def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
     """The assumptions of the instructions of *functions*: for each array the strongest, for each size once."""
-    found = dict.fromkeys(a for f in functions for i in instructions_in(f.body) for a in i.assumed)
+    found = dict.fromkeys(a for f in functions for node in nodes_in(f.body) for i in own_instructions(node)
+                          for a in i.assumed)
     most: dict[AlignedArray, int] = {}
     for a in found:
         if isinstance(a, AlignedArray):

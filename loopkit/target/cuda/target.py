@@ -11,7 +11,7 @@ import numpy as np
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Function, Scope, Sync
-from loopkit.ast.walk import instructions_in
+from loopkit.ast.walk import nodes_in, own_instructions
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
@@ -222,8 +222,8 @@ class _Function:
         for x, value in launch.coordinates.items():
             body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
             signs = signs.defining(x, value)
-        aligned = frozenset[str]().union(*(i.aligned for i in instructions_in(function.body)
-                                           if emitter.text_of(i) is not None))
+        aligned = frozenset[str]().union(*(
+            i.aligned for node in nodes_in(function.body) for i in own_instructions(node) if emitter.text_of(i)))
         body += [*self.shared.declarations(function.arrays, aligned), *lanes.declarations()]
         inner = list(emitter.lines(function.body, signs))
         body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
