@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Instruction, Region, Scope, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Region, Scope, Sync
 from loopkit.ast.walk import as_block, child_nodes, expressions_of, nodes_in
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import elements_of, variables
@@ -98,13 +98,15 @@ class _Checker:
                         self.block(as_block(branch), scope.under(node.condition))
                 case Region(instruction=instruction):
                     # one target prints regions in braces of their own and another does not: right in both
-                    together = instruction is not None and self._executes(instruction, node, scope)
+                    together = scope.together if instruction is None else self._executes(instruction, node, scope)
                     self.block(node.body, replace(scope, in_region=True, together=together), own)
                 case Sync():
                     if not scope.uniform or scope.in_region:
                         raise self._fault("a barrier stands where not all threads of a block come")
                 case Block():
                     self.block(node, scope)
+                case Call():
+                    raise AssertionError(node)
             for e in expressions_of(node):
                 if missing := variables(e) - scope.names:
                     raise self._fault(f"'{min(missing)}' has no value in '{e}'")
