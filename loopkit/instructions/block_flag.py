@@ -44,10 +44,6 @@ class BlockFlag(Instruction):
 
 # {{{ CUDA
 
-def _loading(printer: Printer, flag: BlockFlag) -> Printer:
-    return printer.loading(flag.loads, "wait_for") if flag.loads else printer
-
-
 def _storing(printer: Printer, node: Assign, flag: BlockFlag, signs: Signs) -> list[str] | None:
     if not flag.stores:
         return None
@@ -101,7 +97,7 @@ __device__ __forceinline__ unsigned int next_block(unsigned int *started)
     __syncthreads();
     return number;
 }
-"""}, assignment=_storing, loads=_loading,
+"""}, assignment=_storing, loads=lambda flag: dict.fromkeys(flag.loads, "wait_for"),
     element=ElementText(lambda name: f"flagged<{name}>", lambda size: 8 * -(-size // 4)))
 
 #: Bytes of shared memory by which a block takes a ticket.

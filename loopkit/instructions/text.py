@@ -1,7 +1,7 @@
 """Texts of instructions in a language, and the interface of the emitter that they use."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -63,9 +63,6 @@ class Printer(Protocol):
     def with_registers(self, dtypes: Mapping[str, np.dtype]) -> Printer:
         """This emitter with small arrays of a thread, by name."""
 
-    def loading(self, arrays: Collection[str], function: str) -> Printer:
-        """This emitter with loads from *arrays* by the helper *function*."""
-
 
 @dataclass(frozen=True)
 class ElementText:
@@ -81,7 +78,7 @@ class InstructionText:
 
     :ivar helpers: the texts of the functions that it calls, by name.
     :ivar assignment: the lines of an assignment by the instruction.
-    :ivar loads: the printer of an assignment some of whose loads the instruction makes.
+    :ivar loads: the helpers by which it loads from some arrays.
     :ivar vectors: the lines of a loop over such assignments, several elements at a time; ``None``: not possible.
     :ivar loop: the lines of a loop that the instruction executes.
     :ivar sync: the lines at a synchronisation of threads.
@@ -91,7 +88,7 @@ class InstructionText:
 
     helpers: Mapping[str, str] = field(default_factory=dict)
     assignment: Callable[[Printer, Assign, Any, Signs], Iterable[str] | None] | None = None
-    loads: Callable[[Printer, Any], Printer] | None = None
+    loads: Callable[[Any], Mapping[str, str]] | None = None
     vectors: Callable[[Printer, For, Signs], Iterable[str] | None] | None = None
     loop: Callable[[Printer, For, Any, Signs], Iterable[str]] | None = None
     sync: Callable[[Any], Iterable[str]] | None = None
@@ -103,11 +100,13 @@ class InstructionText:
 InstructionTexts = Mapping[type[Instruction], InstructionText]
 
 
-def or_else(lines: Sequence[str]) -> Iterator[str]:
-    """The end of an ``if``, with the *lines* of its other branch, if any. A single ``if`` there becomes ``else if``."""
+def if_else(condition: str, then: Iterable[str], otherwise: Iterable[str] = (), comment: str = "") -> Iterator[str]:
+    """The lines of an ``if`` and its other branch, if that has lines. A single ``if`` there becomes ``else if``."""
+    yield f"if ({condition}) {{{comment}"
+    yield from indented(then)
+    lines = list(otherwise)
     own = [line for line in lines if line and not line.startswith(" ")]
-    if own and own[0].startswith("if (") and own[-1] == "}" \
-            and all(line.startswith("} else ") for line in own[1:-1]):
+    if own and own[0].startswith("if (") and own[-1] == "}" and all(line.startswith("} else ") for line in own[1:-1]):
         yield f"}} else {lines[0]}"
         yield from lines[1:]
         return

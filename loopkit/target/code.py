@@ -13,6 +13,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function
 from loopkit.ast.walk import nodes_in, own_instructions
 from loopkit.errors import ENTRY_POINTS
+from loopkit.expr.mappers import conjunction
 from loopkit.expr.text import to_text
 from loopkit.instructions.text import ElementText
 
@@ -80,16 +81,9 @@ class GeneratedKernel:
 
 def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:
     """The condition under which a grid has blocks, or ``None``, and its extents under this condition."""
-    conditions: list[Expression] = []
-    found: list[Expression] = []
-    for extent in extents:
-        match extent:
-            case p.If(condition=condition, then=then, else_=0):         # the alternative may be another extent, too
-                conditions.append(condition)
-                found.append(then)
-            case _:
-                found.append(extent)
-    return p.LogicalAnd(tuple(conditions)) if len(conditions) > 1 else next(iter(conditions), None), found
+    own = [(e.condition, e.then) if isinstance(e, p.If) and e.else_ == 0 else (None, e) for e in extents]
+    conditions = [condition for condition, _ in own if condition is not None]
+    return conjunction(conditions) if conditions else None, [extent for _, extent in own]
 
 
 @dataclass(frozen=True)

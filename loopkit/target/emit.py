@@ -1,7 +1,7 @@
 """The one emitter of C-family text: statements and loops; the dialect holds the differences between targets."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -17,7 +17,7 @@ from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.instructions.text import InstructionText, Printer, indented, or_else
+from loopkit.instructions.text import InstructionText, if_else, indented
 from loopkit.kernel.data import CachePolicy
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, Launch
@@ -78,10 +78,6 @@ class Emitter:
     def with_registers(self, dtypes: Mapping[str, np.dtype]) -> Emitter:
         own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
         return replace(self, addresses=own, types={**self.types, **dtypes})
-
-    def loading(self, arrays: Collection[str], function: str) -> Emitter:
-        loaders = {**self.addresses.loaders, **dict.fromkeys(arrays, function)}
-        return replace(self, addresses=replace(self.addresses, loaders=loaders))
 
     def plain(self, node: Assign, signs: Signs) -> str:
         dtype = self.dtype_of(node.target)
@@ -153,10 +149,10 @@ class Emitter:
                     text.loop(self, node, node.instruction, signs)
             case If():
                 comment = f"  // {node.comment}" if node.comment else ""
-                yield f"if ({self.condition(node.condition, signs)}) {{{comment}"
-                yield from indented(self.lines(node.then, signs.where(node.condition)))
+                then = self.lines(node.then, signs.where(node.condition))
                 fails = signs.where(p.LogicalNot(node.condition))
-                yield from or_else([] if node.otherwise is None else list(self.lines(node.otherwise, fails)))
+                otherwise = () if node.otherwise is None else self.lines(node.otherwise, fails)
+                yield from if_else(self.condition(node.condition, signs), then, otherwise, comment)
             case Define():
                 yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
             case Sync():
@@ -185,10 +181,9 @@ class Emitter:
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {node.statement}"
-        printer: Printer = self
         texts = [(i, text) for i in node.instructions if (text := self.text_of(i)) is not None]
-        for i, text in texts:
-            printer = printer if text.loads is None else text.loads(printer, i)
+        loaders = {x: helper for i, text in texts if text.loads is not None for x, helper in text.loads(i).items()}
+        printer = replace(self, addresses=replace(self.addresses, loaders=loaders)) if loaders else self
         for i, text in texts:
             if text.assignment is not None and (lines := text.assignment(printer, node, i, signs)) is not None:
                 yield from lines

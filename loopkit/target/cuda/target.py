@@ -20,16 +20,7 @@ from loopkit.instructions.text import indented
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import (
-    Addresses,
-    Flat,
-    Nested,
-    Register,
-    array_declaration,
-    declared,
-    extents_text,
-    note_of,
-)
+from loopkit.target.addresses import Addresses, Nested, array_declaration, extents_text, note_of
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, assumed_by, assumption_lines
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
@@ -230,13 +221,12 @@ class _Function:
         return [*body, *([""] if body else []), *inner]
 
     def _emitter(self, lanes: Lanes, axes: Mapping[str, str]) -> Emitter:
-        arrays: dict[str, Flat | Nested | Register] = {
-            **self.signature.places, **{a.name: declared(a) for a in self.function.arrays if a.shape},
-            **{name: Register(a.thread_axes) for name, a in lanes.arrays.items()}}
+        own = {a.name: Nested("", a, a.thread_axes) for a in self.function.arrays if a.shape}
         texts = {i: text for i, text in CUDA.instructions.items() if self.layout.vectors or not text.assumes_layout}
         types = {**index_types(self.launch.kernel, self.layout.index), **lanes.types}
-        return Emitter(self.lowered.kernel, replace(CUDA, instructions=texts), Addresses(arrays), self.layout.index,
-                       types, Hooks(list, self._sync_lines, lanes.shuffle), axes)
+        return Emitter(
+            self.lowered.kernel, replace(CUDA, instructions=texts), Addresses({**self.signature.places, **own}),
+            self.layout.index, types, Hooks(list, self._sync_lines, lanes.shuffle), axes)
 
     def _sync_lines(self, sync: Sync, own: list[str]) -> list[str]:
         comments = [f"// {reason}" for reason in sync.serves] if self.lowered.kernel.options.annotate else []

@@ -22,7 +22,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import Addresses, array_declaration, declared, note_of
+from loopkit.target.addresses import Addresses, Nested, array_declaration, note_of
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.host.dialect import C
@@ -109,7 +109,7 @@ class _Function:
     @cached_property
     def emitter(self) -> Emitter:
         lead = "".join(f"[{_AXES[axis]}]" for axis in self.threads)
-        places = {a.name: declared(a, lead if _is_kept(a) else "") for a in self.function.arrays
+        places = {a.name: Nested(lead if _is_kept(a) else "", a) for a in self.function.arrays
                   if a.shape or _is_kept(a)}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
         dialect = C if self.blocks and not self.in_order else replace(C, instructions={})
