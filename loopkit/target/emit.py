@@ -1,6 +1,7 @@
 """The one emitter of C-family text: statements and loops; the dialect holds the differences between targets."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -250,6 +251,9 @@ def outer_signs(launch: Launch) -> Signs:
 _BRACKETS = {"[": 1, "]": -1}
 _DEPTH = {"(": 1, ")": -1, **_BRACKETS}
 
+#: Where a line may be broken, the best places first.
+_OPERATORS = re.compile(r"(?: (?:&&|\|\|)|,)(?= )|( [-+?:])(?= )|( [+*]?=)(?= )|(?<=[\])])(\*)")
+
 
 def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
     """*lines*, the long ones broken after an operator or a comma and continued with a deeper indent.
@@ -277,22 +281,12 @@ def _break(line: str, low: int, high: int, depths: Sequence[int], brackets: Sequ
     A break in a subscript, or behind the ``*`` of a product of elements, is the last resort.
     """
     places: list[tuple[bool, int, int, int]] = []
-    code = line.split("  //")[0]
-    for i in range(len(code[:high])):
-        if code[i] != " " and code[i - 1] != "*":           # each place below ends with one of them
-            continue
-        inside = brackets[i] > 0
-        if code.startswith((" && ", " || "), i - 3) or code.startswith(", ", i - 1):
-            kind = 0
-        elif code.startswith(" + ", i - 2) or (not inside and code.startswith((" - ", " ? ", " : "), i - 2)):
-            kind = 1
-        elif code.startswith(" = ", i - 2) or code.startswith((" += ", " *= "), i - 3):
-            kind = 2
-        elif not inside and code.startswith(("]*", ")*"), i - 2):
-            kind = 3
-        else:
-            continue
+    for found in _OPERATORS.finditer(line.split("  //")[0]):
+        at, kind = found.end(), found.lastindex or 0
+        if at >= high:
+            break
+        inside = brackets[at] > 0
         # the continuation of a subscript is indented by four more columns
-        if i >= low + 4*inside:
-            places.append((inside or kind == 3, depths[i], kind, -i))
+        if at >= low + 4*inside and not (inside and (kind == 3 or found[0] in (" -", " ?", " :"))):
+            places.append((inside or kind == 3, depths[at], kind, -at))
     return -min(places)[3] if places else None

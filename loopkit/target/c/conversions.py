@@ -1,10 +1,9 @@
 """Types of expressions in C text, conversions between them, literals, and names of functions."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
@@ -32,7 +31,7 @@ from loopkit.expr.dtypes import (
 from loopkit.expr.intervals import Interval, interval, is_linear, of_dtype
 from loopkit.expr.kinds import is_bfloat16, is_half, kind_of, promote
 from loopkit.expr.nodes import TypeCast
-from loopkit.target.c.dialect import Dialect, suffix
+from loopkit.target.c.dialect import Dialect, helper
 from loopkit.target.c.values import PRIMARY, UNARY, Piece, inside, integer_literal, real_literal
 
 #: Functions of halves whose result is a half again.
@@ -130,20 +129,6 @@ class CBase:
             return real_dtype(want)
         return want if rank == 3 else resolve(given)
 
-    def _step_dtypes(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type],
-                     made: Callable[[tuple[Any, ...]], Expression] | None) -> Iterator[np.dtype]:
-        """The dtypes of the results of an operation of two, three, ... operands from the left.
-
-        :arg made: the operation of some operands, if its result may be larger than they are.
-        """
-        found = self._type(operands[0])
-        for number, operand in enumerate(operands[1:], 2):
-            found = f(found, self._type(operand))
-            dtype = self._own(found, own) if found != BOOL else BOOL
-            if made is not None and isinstance(found, Weak) and found.rank == 1:
-                dtype = self._long_enough(made(tuple(operands[:number])), dtype, own)
-            yield dtype
-
     # }}}
 
     # {{{ conversions
@@ -220,7 +205,7 @@ class CBase:
         if piece.exact:
             return piece
         if not self.dialect.halves:
-            return self._call(self._helper("to", piece.dtype), [piece], piece.dtype)
+            return self._call(helper("to", piece.dtype), [piece], piece.dtype)
         if piece.number is None:
             return self._cast(piece, piece.dtype)
         return self._call(self.dialect.type_name(piece.dtype), [real_literal(piece.number, piece.dtype)], piece.dtype)
@@ -231,7 +216,7 @@ class CBase:
             return replace(piece, dtype=FLOAT32, number=None)
         if self.dialect.halves:
             return self._cast(self._stored(piece), FLOAT32)
-        return self._call(self._helper("from" if piece.exact else "round", piece.dtype), [piece], FLOAT32)
+        return self._call(helper("from" if piece.exact else "round", piece.dtype), [piece], FLOAT32)
 
     def _half_operand(self, piece: Piece) -> Piece:
         """A half as an operand of the language's operators."""
@@ -272,8 +257,5 @@ class CBase:
 
     def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype, c_dtype: np.dtype | None = None) -> Piece:
         return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, c_dtype or dtype)
-
-    def _helper(self, name: str, dtype: np.dtype) -> str:
-        return f"{name}_{suffix(dtype)}"
 
     # }}}

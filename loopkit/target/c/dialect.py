@@ -29,6 +29,11 @@ def suffix(dtype: np.dtype) -> str:
     return "bf16" if is_bfloat16(dtype) else f"{dtype.kind}{8 * dtype.itemsize}"
 
 
+def helper(name: str, dtype: np.dtype) -> str:
+    """The name of the helper function *name* of operands of *dtype*."""
+    return f"{name}_{suffix(dtype)}"
+
+
 @dataclass(frozen=True)
 class Functions:
     """Functions of integers and reals; *qualifier* is that of a helper function.
@@ -101,8 +106,7 @@ class Dialect:
             return _REAL_NAMES.get(name, name) + ("f" if dtype.itemsize == 4 else "")
         if dtype.kind == "c":
             return COMPLEX_FUNCTIONS[name] + ("f" if dtype.itemsize == 8 and not self.overloaded else "")
-        full = f"{name}_{suffix(dtype)}"
-        return self.functions.integer.get(full, full)
+        return self.functions.integer.get(helper(name, dtype), helper(name, dtype))
 
     def preamble(self, text: str) -> str:
         """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name."""
