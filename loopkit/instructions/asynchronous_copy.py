@@ -14,8 +14,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Assign, Completion, For, Instruction
 from loopkit.ast.signs import Signs
 from loopkit.errors import PreconditionError
-from loopkit.instructions.base import MemoryInstruction
-from loopkit.instructions.text import InstructionText, Printer
+from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer
 from loopkit.instructions.vector_access import in_steps, vectors_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel

@@ -13,8 +13,7 @@ from loopkit.ast.signs import Signs
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.instructions.base import MemoryInstruction
-from loopkit.instructions.text import InstructionText, Printer
+from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer
 from loopkit.kernel.data import AddressSpace
 
 

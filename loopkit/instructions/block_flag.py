@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Assign, Completion, Instruction
 from loopkit.ast.signs import Signs
 from loopkit.expr.mappers import variables
-from loopkit.instructions.text import ElementText, InstructionText, Printer
+from loopkit.instructions.base import ElementText, InstructionText, Printer
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from loopkit.ast.nodes import Completion, Instruction
-from loopkit.instructions.text import InstructionText
+from loopkit.instructions.base import InstructionText
 
 
 @dataclass(frozen=True)

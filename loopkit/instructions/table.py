@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from loopkit.ast.nodes import Completion, Instruction
 from loopkit.instructions import asynchronous_copy, atomic_update, block_flag, groups, mma, vector_access
-from loopkit.instructions.base import MemoryInstruction
-from loopkit.instructions.text import InstructionTexts
+from loopkit.instructions.base import InstructionTexts, MemoryInstruction
 
 #: The instruction for each option in the braces after an assignment.
 STATEMENT_INSTRUCTIONS: Mapping[str, MemoryInstruction] = {

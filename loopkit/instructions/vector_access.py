@@ -16,7 +16,7 @@ from loopkit.ast.nodes import Assign, Assumed, Block, For, If, Instruction
 from loopkit.ast.signs import Signs
 from loopkit.expr.mappers import children, conjunction, conjuncts, map_children, substitute, variables
 from loopkit.expr.text import to_text
-from loopkit.instructions.text import InstructionText, Printer, if_else
+from loopkit.instructions.base import InstructionText, Printer, if_else
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
 
 #: Bytes of the widest access of a thread.

@@ -15,7 +15,7 @@ from loopkit.ast.walk import nodes_in, own_instructions
 from loopkit.errors import ENTRY_POINTS
 from loopkit.expr.mappers import conjunction
 from loopkit.expr.text import to_text
-from loopkit.instructions.text import ElementText
+from loopkit.instructions.base import ElementText
 
 
 class ParameterKind(Enum):

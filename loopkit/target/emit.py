@@ -18,7 +18,7 @@ from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.instructions.text import InstructionText, if_else, indented
+from loopkit.instructions.base import InstructionText, if_else, indented
 from loopkit.kernel.data import CachePolicy
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, Launch
@@ -46,7 +46,7 @@ class Hooks:
 
 @dataclass(frozen=True)
 class Emitter:
-    """Prints the body of one function of *kernel*: a :class:`~loopkit.instructions.text.Printer`.
+    """Prints the body of one function of *kernel*: a :class:`~loopkit.instructions.base.Printer`.
 
     :ivar types: of the kernel's names.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).

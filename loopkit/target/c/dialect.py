@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from loopkit.expr.kinds import is_bfloat16
-from loopkit.instructions.text import InstructionTexts
+from loopkit.instructions.base import InstructionTexts
 from loopkit.kernel.data import CachePolicy
 
 #: These spellings need no header in C and CUDA C++, and give int64 one type in both.

@@ -40,9 +40,7 @@ from loopkit.expr.kinds import is_half, kind_of, promote
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import TypeCast, negated
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
-from loopkit.target.c.conversions import CBase
-from loopkit.target.c.dialect import helper, suffix
-from loopkit.target.c.values import (
+from loopkit.target.c.conversions import (
     AND,
     EQUALITY,
     OR,
@@ -52,11 +50,13 @@ from loopkit.target.c.values import (
     SUM,
     TERNARY,
     UNARY,
+    CBase,
     Piece,
     inside,
     promoted,
     usual_conversion,
 )
+from loopkit.target.c.dialect import helper, suffix
 
 
 @dataclass(frozen=True)

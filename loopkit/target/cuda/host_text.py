@@ -14,7 +14,7 @@ from loopkit.ast.nodes import Call, For
 from loopkit.ast.signs import Signs
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import variables
-from loopkit.instructions.text import indented
+from loopkit.instructions.base import indented
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError

@@ -13,10 +13,9 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Function, Scope, Sync
 from loopkit.ast.walk import nodes_in, own_instructions
 from loopkit.errors import LimitError, PreconditionError
-from loopkit.instructions.base import MemoryInstruction
+from loopkit.instructions.base import MemoryInstruction, indented
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import Lanes, lanes_of
-from loopkit.instructions.text import indented
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types

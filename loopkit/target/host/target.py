@@ -17,7 +17,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Function, Sync
 from loopkit.instructions.atomic_update import has_openmp
-from loopkit.instructions.text import indented
+from loopkit.instructions.base import indented
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
