@@ -132,11 +132,8 @@ class _Function:
                 body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
                 signs = signs.defining(x, value)
         threads = "".join(f"[{launch.extents[axis]}]" for axis in self.threads)
-        for a in self.function.arrays:
-            if _is_kept(a):
-                body.append(f"{array_declaration(a, C, threads)};")
-            elif a.shared or a.thread_axes:
-                body.append(f"{array_declaration(a, C)};{note_of(a)}")
+        body += [f"{array_declaration(a, C, threads)};" if _is_kept(a) else f"{array_declaration(a, C)};{note_of(a)}"
+                 for a in self.function.arrays if _is_kept(a) or a.shared or a.thread_axes]
         for x, value in launch.coordinates.items():
             signs = signs.defining(x, value)
         lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, signs)]
