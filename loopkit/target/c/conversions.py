@@ -23,7 +23,6 @@ from loopkit.expr.dtypes import (
     Type,
     Weak,
     as_size,
-    literal_type,
     rank_of,
     real_dtype,
     resolve,
@@ -270,16 +269,8 @@ class CBase:
 
     # {{{ literals
 
-    def _literal_dtype(self, value: object, want: np.dtype) -> np.dtype:
-        given = literal_type(value)
-        if isinstance(given, Weak) and given.rank == 1 and kind_of(want) in "iufc":
-            return real_dtype(want)
-        return self._own(given, want)
-
     def _literal(self, value: object, dtype: np.dtype, *, typed: bool = False) -> Piece:
         """The number *value* as one of *dtype*; *typed*: an integer's type is *dtype* in C too."""
-        if isinstance(value, np.generic):
-            value = value.item()
         if dtype == BOOL:
             return Piece(self.dialect.syntax.truth[bool(value)], PRIMARY, BOOL, BOOL)
         if dtype.kind == "c":

@@ -30,6 +30,7 @@ from loopkit.expr.dtypes import (
     comparison,
     division,
     join,
+    literal_type,
     rank_of,
     real_dtype,
     resolve,
@@ -81,7 +82,9 @@ class CText(CBase):
     def _operand(self, expr: Expression, want: np.dtype) -> Piece:
         """*expr* as an operand where *want* is needed: weak ones adapt to it, others keep their dtype."""
         if not isinstance(expr, p.ExpressionNode):
-            return self._literal(expr, self._literal_dtype(expr, want))
+            given = literal_type(expr)
+            is_whole = isinstance(given, Weak) and given.rank == 1 and kind_of(want) in "iufc"
+            return self._literal(expr, real_dtype(want) if is_whole else self._own(given, want))
         own = self._own(self._type(expr), want)
         return self._emit(expr, self._long_enough(expr, own, want) if self.of_sizes(expr) else own)
 
@@ -379,9 +382,9 @@ class CText(CBase):
     def _function(self, name: str, arguments: Sequence[Expression], own: np.dtype) -> Piece:
         kind = FUNCTIONS[name].kind
         if kind == "predicate":
-            dtype = resolve(as_float(self._joined(arguments)))
-            call = replace(self._of_floats(name, arguments, dtype), dtype=BOOL, c_dtype=BOOL, unrounded=False)
-            return replace(call, c_dtype=INT32) if self.dialect.functions.int_predicates else call
+            call = self._of_floats(name, arguments, resolve(as_float(reduce(join, map(self._type, arguments)))))
+            c_dtype = INT32 if self.dialect.functions.int_predicates else BOOL
+            return replace(call, dtype=BOOL, c_dtype=c_dtype, unrounded=False)
         if kind in ("real", "complex"):
             return self._part(name, arguments[0], own)
         return self._of_floats(name, arguments, own)
@@ -404,9 +407,6 @@ class CText(CBase):
         args = [self._converted(argument, operand)]
         return self._convert(self._call(self.dialect.function(name, operand), args,
                                         operand if name == "conj" else real_dtype(operand)), own)
-
-    def _joined(self, arguments: Sequence[Expression]) -> Type:
-        return reduce(join, map(self._type, arguments))
 
     # }}}
 
