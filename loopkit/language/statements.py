@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import has_reduction, update_of
+from loopkit.expr.mappers import conjunction, has_reduction, update_of
 from loopkit.expr.text import to_text
 from loopkit.expr.tokens import Source
 from loopkit.kernel.kernel import unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
-from loopkit.language.conditions import conjunction, opposite, split
+from loopkit.language.conditions import opposite, split
 from loopkit.language.program import Assignment, ForBlock, IfBlock, Pattern, ProgramNode, walk
 from loopkit.language.reductions import Evaluation, Hoister, bound_twice
 from loopkit.language.rules import Rules

@@ -17,13 +17,13 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, rank_of, resolve, type_of, weak
 from loopkit.expr.intervals import interval, of_dtype
 from loopkit.expr.kinds import kind_of
-from loopkit.expr.mappers import children, map_children, substitute
+from loopkit.expr.mappers import children, conjunction, map_children, substitute
 from loopkit.expr.nodes import Neutral, TypeCast, sum_of
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement, with_expressions
-from loopkit.language.conditions import conjunction, split
+from loopkit.language.conditions import split
 from loopkit.poly.domains import constrained
 from loopkit.poly.sets import InstanceSet, fix_params
 from loopkit.transform.data import reshaped, reshaped_temporaries
