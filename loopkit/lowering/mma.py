@@ -104,6 +104,8 @@ class _Finder:
                         uniform = uniform | {child.name} if _agree(uniform, child.value) else uniform - {child.name}
                     result.append(self.node(child, names, uniform))
                 return Block(tuple(result))
+            case _:
+                pass
         return map_child_nodes(node, lambda child: self.node(child, names, uniform))
 
     def _nest(self, loop: For, names: Names) -> For:
@@ -140,7 +142,7 @@ class _Finder:
             raise _Refusal(f"{', '.join(f'{x} has {n}' for x, n in extents.items())} values, and the sum has to have "
                            "4, 8 or 16, and rows and columns of a lane 2")
         target, sums = assign.target, {x for x in extents if x != depth.iname}
-        if not isinstance(target, p.Subscript) or self._place(target) != (np.float64, AddressSpace.PRIVATE) \
+        if not isinstance(target, p.Subscript) or self._place(target) != (np.dtype(np.float64), AddressSpace.PRIVATE) \
                 or not sums <= variables(target):
             raise _Refusal(f"{target} is not a sum in float64 of one row and column in the registers of a thread")
         return self._fragments((one, other), (i, j), (row, column, depth), names)

@@ -178,6 +178,8 @@ class _Finder(Elements):
                 # or element by element, without registers between
                 if not late or len({v.length for v in found}) + 1 == len(found):
                     return with_vector_access(loop, found)
+            case _:
+                pass
         return loop
 
     def _in_loop(self, loop: For) -> _Finder:
