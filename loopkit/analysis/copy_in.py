@@ -97,9 +97,13 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
         pairs: Map = same_element(written, use.cells)
         pairs = pairs.intersect(flow.get((copy.id, use.reader.id), Map.empty(pairs.get_space())))
         references, other = _another_value(taken, use, pairs)
-        wrong = [*_not_covered(taken, use, pairs), *other]
-        if wrong:                           # writes of another element imply nothing about the order
-            refusals += wrong
+        missing = use.domain.set.subtract(pairs.range())
+        if other or not missing.is_empty():     # writes of another element imply nothing about the order
+            refusals += [Refusal(
+                BrokenPairs.of_points(after, copy.id, use.reader.id, missing, temporary,
+                                      element=element_of_sink(use.cells)),
+                f"{step}: '{use.reader.id}' would read an element that '{copy.id}' has not copied.", doubt=use.doubt),
+                *other]
             pairs = reduce(Map.subtract, [r.broken.pairs for r in other], pairs)
             use = replace(use, domain=use.domain.named(pairs.range()))
         for claim in (c for ref in references if ref.name in before.written_names
@@ -163,15 +167,6 @@ class _Reference:
 
 #: Parts that must have equal values for two expressions of one form: two affine expressions, or reads from memory.
 _Parts = tuple[Expression, Expression] | _Reference
-
-
-def _not_covered(taken: _Step, use: _StagedRead, pairs: Map) -> Iterator[Refusal]:
-    missing = use.domain.set.subtract(pairs.range())
-    if not missing.is_empty():
-        yield Refusal(BrokenPairs.of_points(taken.after, taken.copy.id, use.reader.id, missing, taken.copy.written,
-                                            element=element_of_sink(use.cells)),
-                      f"{taken.name}: '{use.reader.id}' would read an element that '{taken.copy.id}' has not copied.",
-                      doubt=use.doubt)
 
 
 def _another_value(taken: _Step, use: _StagedRead, pairs: Map) -> tuple[Iterable[_Reference], list[Refusal]]:

@@ -41,7 +41,7 @@ from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.relations import cells, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, loops_around, require_inames, temporary_for
+from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, require_inames, temporary_for
 from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
 
 
@@ -383,4 +383,4 @@ def _spanning(buffer: Buffer, users: Sequence[Statement]) -> Buffer:
         stay = set(kernel.inames)
         uses = {s.id: tuple(dict.fromkeys(end for args in uses[s.id] for end in _ends_of_axes(buffer, s, args)))
                 for s in users}
-    return replace(buffer, uses=uses, outer=loops_around(kernel, name, dict.fromkeys(uses, stay), buffer.request.sweep))
+    return replace(buffer, uses=uses, outer=buffer.loops_around(dict.fromkeys(uses, stay), buffer.request.sweep))
