@@ -43,10 +43,7 @@ from loopkit.poly.sets import InstanceSet, Map
 
 @dataclass(frozen=True)
 class _StagedRead:
-    """A read of the temporary at *subscripts*, by the instances *domain*, that replaces *original*.
-
-    :ivar doubt: the reason why not every instance of *domain* is known to read; ``None``: every one reads.
-    """
+    """A read of the temporary at *subscripts*, by the instances *domain*, some of them in *doubt*, for *original*."""
 
     reader: Statement
     subscripts: tuple[Expression, ...]
@@ -61,8 +58,6 @@ class _StagedRead:
 
 @dataclass(frozen=True)
 class _Step:
-    """A step from *before* to *after*, in which *copy* writes the staging buffer."""
-
     before: LoopKernel
     after: LoopKernel
     copy: Statement
@@ -137,9 +132,7 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_St
 
 def _originals(knl: LoopKernel, temporary: str, new: Expression, old: Expression, *, inside: bool
                ) -> Iterator[tuple[tuple[Expression, ...], Expression]]:
-    """The subscripts of each read of *temporary* in *new*, with the part of *old* that it replaces; as an index if it
-    is *inside* of a subscript.
-    """
+    """The subscripts of each read of *temporary* in *new*, with the part of *old* that it replaces."""
     def typed(e: Expression) -> Type | None:
         return type_of(e, partial(declared, knl))
     if new is old:
@@ -175,16 +168,11 @@ def _another_value(taken: _Step, use: _StagedRead, pairs: Map) -> tuple[Iterable
     value = expanded_expression(taken.after, copy)
     parts = list(_aligned(value, use.original, (points, use.domain), taken.before))
     references = dict.fromkeys(part for part in parts if isinstance(part, _Reference))
-    if pairs.is_empty():
-        return references, []
     if None not in parts:
         affine = [part for part in parts if isinstance(part, tuple)]
-        equal: Map = same_element(subscripts_on(points, tuple(new for new, _ in affine)),
-                                  subscripts_on(use.domain, tuple(old for _, old in affine)))
-        if pairs.is_subset(equal):
-            return references, []
-        pairs = pairs.subtract(equal)
-    return references, [Refusal(
+        pairs = pairs.subtract(same_element(subscripts_on(points, tuple(new for new, _ in affine)),
+                                            subscripts_on(use.domain, tuple(old for _, old in affine))))
+    return references, [] if pairs.is_empty() else [Refusal(
         BrokenPairs(taken.after, copy.id, use.reader.id, pairs, copy.written, "value", element_of_sink(use.cells)),
         f"{taken.name}: '{copy.id}' would copy '{value}' where '{use.reader.id}' reads '{use.original}'.",
         doubt=use.doubt)]

@@ -47,19 +47,16 @@ class _Step:
 
     @cached_property
     def users(self) -> tuple[Statement, ...]:
-        """The statements that access the buffer, as they are after the step."""
         ids = {a.statement for a in accesses_by_array(self.after)[self.buffer]}
         return tuple(s for s in self.after.statements if s.id in ids and s.id in self.before.statement_by_id)
 
     @cached_property
     def accesses(self) -> list[Access]:
-        """The accesses of the users to the array before the step."""
         ids = {s.id for s in self.users}
         return [a for a in accesses_by_array(self.before)[self.array] if a.statement in ids]
 
     @cached_property
     def copies(self) -> tuple[Statement, ...]:
-        """The copy-in and the copy-out, if the step made them."""
         return tuple(s for s in self.after.statements if s.id not in self.before.statement_by_id)
 
     def of_copies(self, *, is_write: bool) -> list[Access]:
@@ -72,11 +69,9 @@ class _Step:
 
     @cached_property
     def tile(self) -> tuple[str, ...]:
-        """The inames of the loops around the buffer."""
         return tuple(x for x in self.copy_out.inames if all(x in s.inames for s in self.users))
 
     def in_tile(self, inames: tuple[str, ...]) -> Map:
-        """From instances to their tile."""
         return subscript_relation(inames, tuple(map(p.Variable, self.tile)))
 
     def elements(self, a: Access) -> Map:
@@ -84,14 +79,12 @@ class _Step:
         return self.in_tile(a.domain.inames).flat_range_product(a.relation)
 
     def outside_of_buffer(self) -> Iterator[Refusal]:
-        """Refusals of accesses outside of the buffer."""
         for a in accesses_by_array(self.after)[self.buffer]:
             bad = outside(a.relation, self.after.temporaries[self.buffer].shape or (), self.after.assumptions)
             if bad is not None:
                 yield self.of_points(a, bad, "access", "has no cell in the buffer")
 
     def of_points(self, a: Access, points: Set, does: str, why: str) -> Refusal:
-        """The refusal of instances *points* of access *a*."""
         return Refusal(BrokenPairs.of_points(self.after, a.statement, a.statement, points, a.array,
                                              element=element_of_sink(a.subscript_relation)),
                        f"{self.name}: '{a.statement}' would {does} an element of '{self.array}' that {why}.",
@@ -104,7 +97,6 @@ class _Step:
             yield self.of_values(w, doubt)
 
     def of_values(self, w: WrongValue, doubt: str | None = None) -> Refusal:
-        """The refusal of a lost or a wrong value."""
         known = w.is_lost and {w.source, w.sink} <= self.before.statement_by_id.keys()
         return Refusal(
             BrokenPairs(self.after, w.source, w.sink, w.pairs, self.array, "flow" if w.is_lost else "value",

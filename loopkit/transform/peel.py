@@ -144,8 +144,8 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
     points = reduce(InstanceSet.union, (analysis_domain(kernel, kernel.statement(s)).onto(inames) for s in ids))
     # the start of a union may need a form for each remainder of its strides; that of a polyhedron is one form
     found = affordable(lambda: (parted(points, first, last),), otherwise=None, budget=500_000)
-    around = points if found is not None else points.named(in_plain_bounds(points.set, kernel.assumptions))
-    regions = found[0] if found is not None else parted(around, first, last)
+    regions = found[0] if found is not None else parted(
+        points.named(in_plain_bounds(points.set, kernel.assumptions)), first, last)
     if regions is None:
         data = [x for s in ids for x in data_params(kernel, kernel.statement(s).domain)]
         raise PreconditionError(f"The loop over '{iname}' around '{ids[0]}' has no known end to peel: its bound is "

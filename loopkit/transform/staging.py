@@ -140,7 +140,6 @@ class StagingBuffer:
         return Box(tuple(axes))
 
     def fresh_box(self, like: str) -> Box:
-        """The box with fresh inames."""
         return Box(tuple((v, None if x is None else self.kernel.fresh_name(f"{like}_{axis}"))
                          for axis, (v, x) in enumerate(self.box.axes)))
 
@@ -221,7 +220,6 @@ class StagingBuffer:
         return subscripts_on(domain, (*map(p.Variable, self.outer), *self.box.offsets(arguments)))
 
     def cells(self, moves: Iterable[Map]) -> InstanceSet:
-        """The cells in the range of *moves*, which must not be empty."""
         return reduce(InstanceSet.union, (InstanceSet(self.inames, with_dim_names(move.range(), self.inames))
                                           for move in moves))
 
@@ -283,7 +281,6 @@ class StagingBuffer:
         return every if fits else copy.domain
 
     def used(self, expr: Expression) -> Expression:
-        """*expr* with cells in the place of all uses."""
         arguments = self.staged.is_use(expr)
         return map_children(expr, self.used) if arguments is None else element(self.temporary.name,
                                                                                self.box.offsets(arguments))
