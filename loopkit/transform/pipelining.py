@@ -299,18 +299,14 @@ def _through_registers(kernel: LoopKernel, iname: str, copies: _Copies) -> LoopK
     result = with_dependences(kernel, partial(_divided, copies, loads), tree=tree,
                               statements=in_order_of(tree, statements), temporaries={**kernel.temporaries, **cells})
     for s in own:
-        result = with_axes(result, [registers[s.id]], _own_inames(kernel, s, iname))
+        around = loops_of(kernel.paths[s.id])
+        inames = tuple(x for x in around[around.index(iname) + 1:] if not is_parallel(kernel.tags.get(x)))
+        if wide := next((x for x in inames if not iname_range(kernel, x)[1]), None):
+            raise PreconditionError(
+                f"'{wide}' has no constant range, so that what '{s.id}' copies fits in no registers.", subject=wide,
+                hint="split the iname, or pipeline with registers=False")
+        result = with_axes(result, [registers[s.id]], inames)
     return result
-
-
-def _own_inames(kernel: LoopKernel, s: Statement, iname: str) -> tuple[str, ...]:
-    around = loops_of(kernel.paths[s.id])
-    own = tuple(x for x in around[around.index(iname) + 1:] if not is_parallel(kernel.tags.get(x)))
-    for x in own:
-        if not iname_range(kernel, x)[1]:
-            raise PreconditionError(f"'{x}' has no constant range, so that what '{s.id}' copies fits in no registers.",
-                                    subject=x, hint="split the iname, or pipeline with registers=False")
-    return own
 
 
 def _divided(copies: _Copies, loads: Mapping[str, str], found: Sequence[Dependence], after: LoopKernel

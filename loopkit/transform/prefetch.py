@@ -148,9 +148,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
-    if any(map(staged.uses_in, result.statements)):
-        return result
-    return rewritten(result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
+    return result if any(map(staged.uses_in, result.statements)) else rewritten(
+        result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None) -> Expression:
