@@ -1,7 +1,7 @@
 """Reductions that are scans: along an iname, each has the operands of the one before it and at most one more."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 from loopkit.analysis.accesses import analysis_domain, data_params, expand_rules, expanded_expression, why_undecided
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.witnesses import parameters_of
-from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text
+from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text, values_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -107,14 +107,11 @@ def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points:
     assert point is not None
     sizes, at = point
     own = {x: v for x, v in at.items() if x in knl.statement_by_id[node.init].inames}
-    where = _with_sizes(sizes) + why.format(at=instance_text(node.final, own), **{f"_{x}": v for x, v in at.items()})
+    what = why.format(at=instance_text(node.final, own), **{f"_{x}": v for x, v in at.items()})
     return PreconditionError(
-        f"The reduction of '{node.final}' is no scan along '{sweep}': {where}.", subject=node.name,
+        f"The reduction of '{node.final}' is no scan along '{sweep}': {values_text(sizes, 'with {}, ')}{what}.",
+        subject=node.name,
         hint=f"a scan's lower bound is fixed and its upper one moves with '{sweep}': sum(j, x[j]) over 0<=j<={sweep}")
-
-
-def _with_sizes(sizes: Mapping[str, int]) -> str:
-    return f"with {', '.join(f'{k} = {v}' for k, v in sizes.items())}, " if sizes else ""
 
 
 def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
@@ -176,7 +173,7 @@ def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None
         sizes, source, sink = smallest_pair(d.relation, knl.statement_by_id[d.source].inames, update.inames,
                                             parameters_of(knl))
         raise PreconditionError(
-            f"The operands of '{update.id}' do not stay as they are along '{sweep}': {_with_sizes(sizes)}"
+            f"The operands of '{update.id}' do not stay as they are along '{sweep}': {values_text(sizes, 'with {}, ')}"
             f"{instance_text(d.source, source)} writes to '{d.array}' what {instance_text(d.sink, sink)} reads, and "
             "others read another value there.", subject=d.array,
             hint="write to an array that the reduction does not read")

@@ -12,7 +12,7 @@ from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import iname_span, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import parameters_of
-from loopkit.errors import PreconditionError, ScheduleError, instance_text
+from loopkit.errors import PreconditionError, ScheduleError, instance_text, values_text
 from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.kernel import LoopKernel
@@ -285,11 +285,10 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
             zeros: Sequence[Expression]) -> dict[str, Expression]:
     relation = solutions(old, new, zeros)
     points = reduce(InstanceSet.union, (analysis_domain(kernel, s).onto(old) for s in owners))
-    lost = points.named(points.set.subtract(relation.domain()))
-    if not lost.is_empty():
-        point = lexmin_point(lost.set, old, parameters_of(kernel))
-        assert point is not None
-        raise PreconditionError(f"The equations have no solution for {_at(owners[0].id, *point)}.", subject=old[0],
+    point = lexmin_point(points.set.subtract(relation.domain()), old, parameters_of(kernel))
+    if point is not None:
+        raise PreconditionError(f"The equations have no solution for {instance_text(owners[0].id, point[1])}"
+                                f"{values_text(point[0], ' (with {})')}.", subject=old[0],
                                 hint="each point of the old inames needs one of the new ones")
     if not relation.intersect_domain(points.set).is_single_valued():
         raise PreconditionError(f"The equations leave {', '.join(new)} open: they have several solutions for one "
@@ -297,16 +296,12 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
     met = two_with_one_image(relation, points, parameters_of(kernel))
     if met is not None:
         params, first, second = met
-        raise PreconditionError(f"The equations send {_at(owners[0].id, params, first)} and "
-                                f"{instance_text(owners[0].id, second)} to one point of {', '.join(new)}.",
-                                subject=new[0], hint="add an iname and an equation that tells them apart")
+        raise PreconditionError(f"The equations send {instance_text(owners[0].id, first)}"
+                                f"{values_text(params, ' (with {})')} and {instance_text(owners[0].id, second)} to one "
+                                f"point of {', '.join(new)}.", subject=new[0],
+                                hint="add an iname and an equation that tells them apart")
     values = inverse(relation, points, new)
     if values is None:
         raise PreconditionError(f"The equations do not give {', '.join(old)} as one affine form of {', '.join(new)}.",
                                 subject=old[0])
     return dict(zip(old, values, strict=True))
-
-
-def _at(statement: str, params: Mapping[str, int], point: Mapping[str, int]) -> str:
-    sizes = ", ".join(f"{name} = {value}" for name, value in params.items())
-    return f"{instance_text(statement, point)}{f' (with {sizes})' if sizes else ''}"
