@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import product
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -72,9 +73,13 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
     """
     chosen = _chosen(kernel, iname, within, "skewed")
     start, outer = _start(kernel, iname, by)
-    for x in outer:
-        for s in require_owners(kernel, iname, chosen):
-            _require_around(kernel, s, x, iname)
+    for x, s in product(outer, require_owners(kernel, iname, chosen)):
+        loops = loops_of(kernel.paths[s.id])
+        if x == iname or x not in loops[:loops.index(iname)]:
+            way = (f"interchange(knl, '{iname}', '{x}') first" if x in loops and x != iname
+                   else "skew by inames of the loops around it, and name the statements with within=")
+            raise ScheduleError(f"The loop over '{iname}' around '{s.id}' does not stand inside a loop over '{x}'.",
+                                subject=iname, hint=way)
     result = _counted(kernel, iname, subtract(p.Variable(iname), start), chosen)
     result = with_given_order(result, *((x, iname) for x in outer))
     return require_legal(result, f"skew({iname}, by={by})", assume=assume, unsafe=unsafe)
@@ -108,7 +113,11 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collec
     [n] -> { [i] : 0 < i <= n }
     """
     chosen = _chosen(kernel, iname, within, "shifted")
-    step = Reindexing((iname,), {iname: subtract(p.Variable(iname), _distance(kernel, by))})
+    distance = parse_expression(by, what="the distance of a shift") if isinstance(by, str) else int(by)
+    if not is_quasi_affine(distance, (), kernel.value_params):
+        raise PreconditionError(f"shift needs an integer or an affine form in the parameters, not {by!r}.",
+                                subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')")
+    step = Reindexing((iname,), {iname: subtract(p.Variable(iname), distance)})
     result = reindex(kernel, step, kernel.tree, chosen)
     return require_legal(result, f"shift({iname}, {by})", assume=assume, unsafe=unsafe)
 
@@ -186,9 +195,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
                                 subject=old[0])
     zeros = [_zero(kernel, equation, (*old, *new)) for equation in _one_by_one(equations)]
     values = _solved(kernel, owners, old, new, zeros)
-    left = [substitute(zero, values) for zero in zeros]
-    conditions = tuple(("==", zero) for e in left if (zero := add(e)) != 0)
-    step = Reindexing(new, values, conditions)
+    step = Reindexing(new, values, tuple(("==", left) for e in zeros if (left := add(substitute(e, values))) != 0))
     result = with_given_order(reindex(kernel, step, with_nest(kernel, old, new, chosen), chosen), new)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
@@ -207,15 +214,6 @@ def _counted(kernel: LoopKernel, iname: str, value: Expression, chosen: frozense
     """*kernel* with *value* in place of *iname* in whole loops of *chosen* statements."""
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
     return reindex(kernel, Reindexing((iname,), {iname: value}), tree, chosen)
-
-
-def _require_around(kernel: LoopKernel, s: Statement, outer: str, iname: str) -> None:
-    loops = loops_of(kernel.paths[s.id])
-    if outer == iname or outer not in loops[:loops.index(iname)]:
-        way = (f"interchange(knl, '{iname}', '{outer}') first" if outer in loops and outer != iname
-               else "skew by inames of the loops around it, and name the statements with within=")
-        raise ScheduleError(f"The loop over '{iname}' around '{s.id}' does not stand inside a loop over '{outer}'.",
-                            subject=iname, hint=way)
 
 
 def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple[Expression, list[str]]:
@@ -238,16 +236,6 @@ def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple
     for x in by:
         require_iname(kernel, x)
     return add(*(multiply(int(f), p.Variable(x)) for x, f in by.items())), list(by)
-
-
-def _distance(kernel: LoopKernel, by: int | str) -> Expression:
-    if not isinstance(by, str):
-        return int(by)
-    distance = parse_expression(by, what="the distance of a shift")
-    if not is_quasi_affine(distance, (), kernel.value_params):
-        raise PreconditionError(f"shift needs an integer or an affine form in the parameters, not {by!r}.",
-                                subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')")
-    return distance
 
 
 def _one_by_one(equations: str | Sequence[Equation]) -> Iterator[Equation]:
