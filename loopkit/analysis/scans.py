@@ -14,7 +14,7 @@ from loopkit.expr.mappers import variables
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode, Statement
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite
+from loopkit.kernel.tree import Leaf, Loop, leaves, nodes_in
 from loopkit.poly.affine import add
 from loopkit.poly.relations import (
     apart_along,
@@ -73,9 +73,12 @@ def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
                              "its bounds are read from memory", hint="bound it by inames and parameters")
     sums, terms = analysis_domain(knl, init), analysis_domain(knl, update)
     rows = tuple(x for x in init.inames if x != sweep)
-    _require_no_gap(knl, node, sums, sweep, rows)
-    newest = _newest(knl, node, sums, terms, sweep)
-    shift = _shift(knl, node, newest, sweep, iname)
+    first = sums.subtract(_one_further(sums, sweep))
+    several, _ = apart_along(identity_on(first, first, rows), first.inames.index(sweep))
+    if not several.is_empty():
+        raise _refusal(knl, node, sweep, f"there is a gap before {{at}}, where '{sweep}' starts again",
+                       first.named(several.range()))
+    shift = _shift(knl, node, _newest(knl, node, sums, terms, sweep), sweep)
     _require_same_values(knl, update, sweep)
     return Scan(node, sweep, iname, shift, rows)
 
@@ -90,13 +93,11 @@ def operands(knl: LoopKernel, scan: Scan, offset: int) -> Map:
 
 def require_alone(knl: LoopKernel, scan: Scan) -> None:
     """:raises ScheduleError: the loop over the iname of *scan* has other statements than the update."""
-    def one(tree: Tree) -> Tree:
-        if isinstance(tree, Loop) and tree.iname == scan.iname and scan.node.update in leaves(tree) \
-                and tree.body != Leaf(scan.node.update):
+    for loop in nodes_in(knl.tree):
+        if isinstance(loop, Loop) and loop.iname == scan.iname and scan.node.update in leaves(loop) \
+                and loop.body != Leaf(scan.node.update):
             raise ScheduleError(f"The loop of '{scan.node.update}' over '{scan.iname}' has other statements too.",
                                 subject=scan.iname, hint="compute them before the reduction, into an array")
-        return tree
-    rewrite(knl.tree, one)
 
 
 def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points: InstanceSet) -> PreconditionError:
@@ -121,15 +122,6 @@ def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
     return points.apply(reindexing(points.inames, values, everything), points.inames)
 
 
-def _require_no_gap(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, sweep: str, rows: tuple[str, ...]) -> None:
-    """:raises PreconditionError: a row has several instances without one before it."""
-    first = sums.subtract(_one_further(sums, sweep))
-    several, _ = apart_along(identity_on(first, first, rows), first.inames.index(sweep))
-    if not several.is_empty():
-        raise _refusal(knl, node, sweep, f"there is a gap before {{at}}, where '{sweep}' starts again",
-                       first.named(several.range()))
-
-
 def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: InstanceSet, sweep: str) -> InstanceSet:
     """The operands of each instance that the instance before it does not have."""
     before = _one_further(terms, sweep)
@@ -147,8 +139,9 @@ def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: Inst
     return newest
 
 
-def _shift(knl: LoopKernel, node: ReductionNode, newest: InstanceSet, sweep: str, iname: str) -> int:
+def _shift(knl: LoopKernel, node: ReductionNode, newest: InstanceSet, sweep: str) -> int:
     """The distance of the new operand from *sweep*, which must be constant."""
+    iname, = node.inames
     point = lexmin_point(newest.set, newest.inames)
     if point is None:
         return 0
@@ -162,8 +155,8 @@ def _shift(knl: LoopKernel, node: ReductionNode, newest: InstanceSet, sweep: str
 
 def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None:
     """Each operand has one value, whichever instance of the sweep reads it."""
-    into = [d for d in dependences(knl) if d.sink == update.id and d.source != update.id and d.array
-            and d.array != update.written]
+    into = [d for d in dependences(knl)
+            if d.sink == update.id and d.source != update.id and d.array not in ("", update.written)]
     for d in (*_changed_values(knl, into, update, sweep), *_overwritten(knl, into, update, sweep)):
         if not d.exact:
             raise UndecidedError(f"Whether the operands of '{update.id}' stay as they are along '{sweep}' cannot be "
