@@ -22,7 +22,7 @@ from loopkit.language.names import name_list
 from loopkit.poly.affine import add, is_quasi_affine, multiply, subtract
 from loopkit.poly.bijections import affine_ends, inverse, solutions, two_with_one_image
 from loopkit.poly.sets import InstanceSet, lexmin_point
-from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops, with_nest
+from loopkit.transform.reindex import Reindexing, reindex, reindex_loops
 from loopkit.transform.step import (
     matching_statements,
     owners_of_all,
@@ -80,7 +80,7 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
                    else "skew by inames of the loops around it, and name the statements with within=")
             raise ScheduleError(f"The loop over '{iname}' around '{s.id}' does not stand inside a loop over '{x}'.",
                                 subject=iname, hint=way)
-    result = _counted(kernel, iname, subtract(p.Variable(iname), start), chosen)
+    result = reindex_loops(kernel, Reindexing((iname,), {iname: subtract(p.Variable(iname), start)}), chosen)
     result = with_given_order(result, *((x, iname) for x in outer))
     return require_legal(result, f"skew({iname}, by={by})", assume=assume, unsafe=unsafe)
 
@@ -146,7 +146,7 @@ def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | N
     chosen = _chosen(kernel, iname, within, "reversed")
     ends = affine_ends(iname_span(kernel, iname), kernel.assumptions)
     total = add(*ends) if ends is not None else 0
-    result = _counted(kernel, iname, subtract(total, p.Variable(iname)), chosen)
+    result = reindex_loops(kernel, Reindexing((iname,), {iname: subtract(total, p.Variable(iname))}), chosen)
     return require_legal(result, f"reverse({iname})", assume=assume, unsafe=unsafe)
 
 
@@ -196,7 +196,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     zeros = [_zero(kernel, equation, (*old, *new)) for equation in _one_by_one(equations)]
     values = _solved(kernel, owners, old, new, zeros)
     step = Reindexing(new, values, tuple(("==", left) for e in zeros if (left := add(substitute(e, values))) != 0))
-    result = with_given_order(reindex(kernel, step, with_nest(kernel, old, new, chosen), chosen), new)
+    result = with_given_order(reindex_loops(kernel, step, chosen), new)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
 
@@ -208,12 +208,6 @@ def _chosen(kernel: LoopKernel, iname: str, within: str | Collection[str] | None
     require_owners(kernel, iname, chosen)
     require_whole_reductions(kernel, iname, chosen)
     return chosen
-
-
-def _counted(kernel: LoopKernel, iname: str, value: Expression, chosen: frozenset[str]) -> LoopKernel:
-    """*kernel* with *value* in place of *iname* in whole loops of *chosen* statements."""
-    tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
-    return reindex(kernel, Reindexing((iname,), {iname: value}), tree, chosen)
 
 
 def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple[Expression, list[str]]:
