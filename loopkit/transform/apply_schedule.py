@@ -74,7 +74,7 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
       a[t_i - 2*t - 1] = b[t_i - 2*t - 1]  {id=back}
     end
     """
-    units = _units(kernel, _vectors(kernel, schedules))
+    units = [*_units(kernel, _vectors(kernel, schedules))]
     order = _Order(kernel)
     tree = order.of(units, 0)
     result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree)
@@ -150,7 +150,8 @@ class _Unit:
     is_part: bool = False
 
 
-def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> list[_Unit]:
+def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> Iterator[_Unit]:
+    """One unit for each statement and its reductions, or one for each of its parts if *vectors* name them."""
     groups: dict[str, list[str]] = {}
     for s in leaves(kernel.tree):
         groups.setdefault(owner(s), []).append(s)
@@ -158,28 +159,22 @@ def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> list[_Unit]:
     if missing:
         raise PreconditionError(f"The schedule does not say when '{missing[0]}' runs.", subject=missing[0],
                                 hint=f"give schedules for {', '.join(missing)} too")
-    return [unit for s, parts in groups.items() for unit in _units_of(kernel, s, parts, vectors)]
-
-
-def _units_of(kernel: LoopKernel, statement: str, parts: Sequence[str], vectors: Mapping[str, Vector]
-              ) -> Iterator[_Unit]:
-    """One unit for a statement and its reductions, or, where they are named, one for each part."""
-    if [x for x in parts if x in vectors] == [statement]:
-        own = kernel.statement_by_id[statement]
-        body = restricted(kernel.tree, parts)
+    for s, parts in groups.items():
+        if [x for x in parts if x in vectors] != [s]:
+            for x in parts:
+                if x not in vectors:
+                    raise PreconditionError(f"The schedule does not say when '{x}' runs.", subject=x,
+                                            hint=f"give schedules for all parts of '{s}', or only for the statement")
+                yield _Unit(kernel.statement_by_id[x], (x,), vectors[x], Leaf(x), is_part=True)
+            continue
+        own, body = kernel.statement_by_id[s], restricted(kernel.tree, parts)
         while isinstance(body, Loop) and body.iname in own.inames:
             body = body.body
         if any(loop.iname in own.inames for loop in loops_in(body)) or any(
                 not set(own.inames) <= set(kernel.statement_by_id[x].inames) for x in parts):
-            raise ScheduleError(f"The parts of '{statement}' stand in loops of their own.", subject=statement,
+            raise ScheduleError(f"The parts of '{s}' stand in loops of their own.", subject=s,
                                 hint=f"give each a schedule: {', '.join(parts)}")
-        yield _Unit(own, tuple(parts), vectors[statement], body)
-        return
-    for x in parts:
-        if x not in vectors:
-            raise PreconditionError(f"The schedule does not say when '{x}' runs.", subject=x,
-                                    hint=f"give schedules for all parts of '{statement}', or only for the statement")
-        yield _Unit(kernel.statement_by_id[x], (x,), vectors[x], Leaf(x), is_part=True)
+        yield _Unit(own, tuple(parts), vectors[s], body)
 
 
 @dataclass

@@ -154,8 +154,7 @@ def require_dtype(name: str, dtype: np.dtype | None) -> np.dtype:
 
 def require_owners(kernel: LoopKernel, iname: str, chosen: frozenset[str]) -> list[Statement]:
     """The statements of *chosen* with *iname*; :raises PreconditionError: there are none."""
-    owners = [s for s in kernel.statements if iname in s.inames and s.id in chosen]
-    if not owners:
+    if not (owners := [s for s in kernel.statements if iname in s.inames and s.id in chosen]):
         raise PreconditionError(f"None of the statements that within= names has the iname '{iname}'.", subject=iname)
     return owners
 
