@@ -9,9 +9,8 @@ from itertools import product
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, collective_inames, commute
 from loopkit.analysis.dependences import assumed_dependences, dependences, in_words, shared_loops, without_assumed
-from loopkit.analysis.instructions import collective_inames
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Completion, Scope, completion_of

@@ -30,9 +30,8 @@ from loopkit.expr.parsing import parse_expression
 from loopkit.expr.text import to_text
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, ValueArg
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, Obligation
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
