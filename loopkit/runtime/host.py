@@ -29,7 +29,7 @@ from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.processes import dump, version
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import ArrayLike, DeviceView, stride
+from loopkit.runtime.views import ArrayLike, DeviceView, constant
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
@@ -85,8 +85,7 @@ class HostPlan:
                     continue
                 if key not in operands:
                     operands[key] = len(operands)
-                    self._constants.append(stride(arrays[p.array], p.axis) if p.kind is ParameterKind.STRIDE else
-                                           _passed_as(np.dtype(p.dtype))(checked.values[p.name]))
+                    self._constants.append(_passed_as(np.dtype(p.dtype))(constant(p, arrays, checked.values)))
                 places.append(operands[key])
             self._functions[launch.name] = functions[launch.name], _picker(places)
 

@@ -20,7 +20,6 @@ from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
 from loopkit.runtime.cuda.launching import (
     AnyLaunch,
-    HostedLaunch,
     HostedLaunches,
     Launches,
     aside,
@@ -253,8 +252,7 @@ class CudaPlan:
         names = [*checked.array_names, *self.scratch.sizes]
         arrays = {x.name: x.view for x in checked.inputs}
         arrays |= {x.name: DeviceView.packed(x.shape, x.dtype, self.gpu.ordinal) for x in checked.outputs}
-        sizes = launch.values if isinstance(launch, HostedLaunch) else checked.values
-        values = {**sizes, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
+        values = {**launch.values, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
 

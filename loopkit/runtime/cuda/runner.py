@@ -24,9 +24,10 @@ from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launching import (
+    AnyLaunch,
     HostedLaunches,
+    Launch,
     Launches,
-    PreparedClear,
     PreparedLaunch,
     Sources,
     aside,
@@ -201,12 +202,15 @@ class CudaRunner(Runner):
             return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, sources)
 
         cleared = [p.name for p in text.scratch if p.cleared]
-        first = [PreparedClear(gpu.driver, code.kernels[0], places[cleared[0]],
-                               sum(aside(scratch[x]) for x in cleared))] if cleared else []
+        first = []
+        if cleared:
+            place, count = places[cleared[0]], sum(aside(scratch[x]) for x in cleared)
+            first = [Launch(code.kernels[0], (1, 1, 1), lambda addresses, scalars, stream: gpu.driver.clear(
+                addresses[place], count, stream), bound.values)]
         if code.order is not None:
             every = {launch.name: prepared(launch, (1, 1, 1)) for launch in code.kernels}
             return HostedLaunches(gpu, every, code.order, text.hosts, bound.values, first)
-        result: list[PreparedLaunch | PreparedClear] = [*first]
+        result: list[AnyLaunch] = [*first]
         for launch in code.kernels:
             grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
             if min(grid) > 0:
