@@ -24,12 +24,12 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import CallSignatures, CheckedCall, Runner
 from loopkit.runtime.compiler import HostCompiler, find_compiler
-from loopkit.runtime.kinds import NUMPY, ArrayKinds, HostKind, TorchKind, host_view
+from loopkit.runtime.kinds import ArrayKinds, host_view
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.processes import dump, version
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import ArrayLike, DeviceView, constant
+from loopkit.runtime.views import ArrayLike, NumpyArray, constant
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
@@ -179,17 +179,14 @@ class HostRunner(Runner):
     def text_target(self) -> CTarget:
         return self.target
 
+    def _view(self, name: str, x: Any) -> NumpyArray:
+        return host_view(name, x)
+
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> HostPlan:
-        given = dict(zip(known.names, values, strict=True))
-        kinds = {known.names[i]: self.kinds.of(values[i]) for i in known.arrays}
-        views = {x: host_view(x, given[x]) for x in kinds}
-        typed = self.kernels.of({**given, **views})
-        bound = typed.plan.bind({**given, **views}, allocate=partial(DeviceView.packed, ordinal=-1))
+        arrays = self._arrays(known, values)
+        typed, bound = self._bound(known, values, arrays, -1)
         text = typed.fitting(self.target, bound, bound.strided)
-        maker: HostKind = next((k for k in kinds.values() if isinstance(k, TorchKind)), NUMPY)
-        checked = self._checked(known, typed, text, bound, kinds, views, (maker, maker.adopt),
-                                lambda x: x.dtype.alignment)
-        return HostPlan(checked, text, self._loaded(text), bound.arrays)
+        return HostPlan(self._checked(known, typed, text, bound, arrays), text, self._loaded(text), bound.arrays)
 
     def _loaded(self, text: Text) -> Mapping[str, Any]:
         """The functions of *text* by name; they keep their library."""

@@ -54,6 +54,10 @@ class Kind(ABC):
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         """A new array in C order on the device *ordinal*, whose context is current; zeroed or uninitialized."""
 
+    def of_outputs(self, x: Any) -> Kind:
+        """The kind of the outputs of a call whose first array on a GPU is *x*."""
+        return self
+
     def stream(self, ordinal: int) -> Callable[[], int]:
         """A function that gives the handle of the library's current stream."""
         return lambda: LEGACY_STREAM

@@ -35,8 +35,8 @@ from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import DeviceView, NumpyArray
 
 _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
-#: Kinds whose libraries make a context current themselves.
-_SEE_TO_CONTEXTS = ("torch", "cupy")
+#: Kinds whose arrays are always in primary contexts, and whose libraries make these current themselves.
+WITH_CONTEXTS = ("torch", "cupy")
 
 #: From a call's values, the addresses of its inputs, and its values before conversion, to its outputs.
 Run = Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]
@@ -175,7 +175,7 @@ class CudaPlan:
         kinds = [*(x.kind for x in self.checked.outputs), *([self.scratch.kind] if self.scratch.sizes else [])]
         # waiting for a stream, or for an event on one, needs the context
         return (self.streams.only is not None and self.streams.chosen is None and not self.debug
-                and not self._copies and all(kind is not None and kind.name in _SEE_TO_CONTEXTS for kind in kinds))
+                and not self._copies and all(kind is not None and kind.name in WITH_CONTEXTS for kind in kinds))
 
     def _run_directly(self, stream: Callable[[], int]) -> Run:
         check, results, scalars = self.checked.check, self.checked.results, self.checked.scalars
