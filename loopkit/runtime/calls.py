@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -162,27 +162,40 @@ class CheckedCall:
         return lambda originals, made: make([originals[i] if is_input else made[i] for is_input, i in returned])
 
 
+#: From a call's values, the addresses of its inputs, and its values before conversion, to its outputs.
+Run = Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCall:
+    """A call with all arguments fixed; made by :meth:`CompiledKernel.bind`.
+
+    :ivar kept: the memory that lives as long as the call.
+    """
+
+    run: Callable[[], Outputs]
+    launches: Sized
+    kept: object
+
+    @property
+    def number_of_launches(self) -> int:
+        return len(self.launches)
+
+    def __call__(self) -> Outputs:
+        return self.run()
+
+
 class LaunchPlan(Protocol):
     """The launches of the calls of one signature."""
 
-    #: Runs a call: from its values, the addresses of its inputs, and its values before conversion, to its outputs.
     @property
-    def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]: ...
+    def run(self) -> Run: ...
 
     def allocated(self) -> Mapping[str, Any]:
         """New outputs, zeroed, for a call that keeps them."""
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         """The call with all of its arguments fixed."""
-
-
-class BoundCall(Protocol):
-    """A call with all arguments fixed; keeps its arrays alive; made by :meth:`CompiledKernel.bind`."""
-
-    @property
-    def number_of_launches(self) -> int: ...
-
-    def __call__(self) -> Outputs: ...
 
 # }}}
 

@@ -8,7 +8,6 @@ import itertools
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
@@ -22,7 +21,7 @@ from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.calls import CallSignatures, CheckedCall, Runner
+from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Run, Runner
 from loopkit.runtime.compiler import HostCompiler, find_compiler
 from loopkit.runtime.kinds import ArrayKinds, host_view
 from loopkit.runtime.outputs import Outputs
@@ -56,7 +55,6 @@ class HostPlan:
 
     A call's operands are the addresses of its inputs, of its allocated outputs and of temporaries, its scalars, and
     then the constants. Each function takes some of them.
-
     """
 
     def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayLike]
@@ -90,8 +88,7 @@ class HostPlan:
             self._functions[launch.name] = functions[launch.name], _picker(places)
 
     @cached_property
-    def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]:
-        """A function that runs a call: from its values, its inputs' addresses, and its values before conversion."""
+    def run(self) -> Run:
         check, results, makers, scratch = self._checked.check, self._checked.results, self._makers, self._scratch
         launch, scalars, constants = self._launch, self._scalars, self._constants
         checked: list[int] = []
@@ -130,32 +127,20 @@ class HostPlan:
     def allocated(self) -> dict[str, Any]:
         return {x.name: adopt(make()) for x, (make, adopt) in zip(self._checked.outputs, self._makers, strict=True)}
 
-    def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundHostCall:
+    def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         self._checked.check(addresses)
         scratch = [make() for make in self._scratch]
         operands = [*addresses, *[x.ctypes.data for x in scratch],
                     *[passed(convert(values[i])) for i, convert, passed in self._scalars], *self._constants]
         launches = [partial(self._launch, operands)] if self._text.code.order is not None else [
             partial(function, *pick(operands)) for function, pick in self._functions.values()]
-        return BoundHostCall(launches, self._checked.results(originals, ()), (values, originals, scratch))
+        outputs = self._checked.results(originals, ())
 
-
-@dataclass(frozen=True)
-class BoundHostCall:
-    """A call on the host with all arguments fixed."""
-
-    launches: Sequence[Callable[[], object]]
-    outputs: Outputs
-    kept: object
-
-    @property
-    def number_of_launches(self) -> int:
-        return len(self.launches)
-
-    def __call__(self) -> Outputs:
-        for launch in self.launches:
-            launch()
-        return self.outputs
+        def run() -> Outputs:
+            for launch in launches:
+                launch()
+            return outputs
+        return BoundCall(run, launches, (values, originals, scratch))
 
 
 class HostRunner(Runner):

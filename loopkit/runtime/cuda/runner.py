@@ -279,39 +279,23 @@ def _argument_sets(gpu: Gpu, given: Mapping[str, Any], views: Mapping[str, Array
         raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
                         argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
     copied = {x: v for x, v in views.items() if isinstance(v, np.ndarray) or x in written}
-    block = _Block(gpu, [*copied.values(), *(number - 1) * [*views.values()]])
-    return [{**given, **{x: block.copy(v) for x, v in (views if k else copied).items()}} for k in range(number)]
+    return [{**given, **{x: _copy(gpu, v) for x, v in (views if k else copied).items()}} for k in range(number)]
 
 
-class _Block:
-    """One piece of memory on a GPU, whose context is current, for copies of *views*."""
-
-    def __init__(self, gpu: Gpu, views: Sequence[ArrayLike]) -> None:
-        self._gpu = gpu
-        size = sum(map(_room, views))
-        self._memory = allocate(gpu, (size,), np.dtype(np.uint8))
-        self._next = self._memory.pointer
-
-    def copy(self, view: ArrayLike) -> DeviceArray:
-        """A copy; a copy of an array on the GPU keeps its strides and its alignment, on which the text may depend."""
-        start = self._next
-        self._next += _room(view)
-        if isinstance(view, np.ndarray):
-            packed = np.ascontiguousarray(view)
-            if packed.size:
-                self._gpu.pycuda.memcpy_htod(start, packed.reshape(-1).view(np.uint8))
-            return DeviceArray(DeviceView.packed(view.shape, view.dtype, self._gpu.ordinal, start), self._memory)
-        low, high = view.span
-        start += (view.pointer + low) % _ALIGNMENT
-        if high > low:
-            self._gpu.pycuda.memcpy_dtod(start, view.pointer + low, high - low)
-        return DeviceArray(replace(view, pointer=start - low, ordinal=self._gpu.ordinal, writeable=True), self._memory)
-
-
-def _room(view: ArrayLike) -> int:
-    """Bytes of a copy with any start, a multiple of every dtype's alignment."""
-    low, high = (0, view.nbytes) if isinstance(view, np.ndarray) else view.span
-    return -(-(high - low + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
+def _copy(gpu: Gpu, view: ArrayLike) -> DeviceArray:
+    """A copy on *gpu*; that of an array on a GPU keeps its strides and its alignment, on which the text may depend."""
+    if isinstance(view, np.ndarray):
+        made = allocate(gpu, view.shape, view.dtype)
+        if view.size:
+            gpu.pycuda.memcpy_htod(made.pointer, np.ascontiguousarray(view).reshape(-1).view(np.uint8))
+        return made
+    low, high = view.span
+    first = (view.pointer + low) % _ALIGNMENT
+    memory = allocate(gpu, (first + high - low,), np.dtype(np.uint8))
+    start = memory.pointer + first
+    if high > low:
+        gpu.pycuda.memcpy_dtod(start, view.pointer + low, high - low)
+    return DeviceArray(replace(view, pointer=start - low, ordinal=gpu.ordinal, writeable=True), memory)
 
 
 def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingRequest) -> Timing:
