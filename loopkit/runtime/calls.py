@@ -150,16 +150,15 @@ class CheckedCall:
     @cached_property
     def results(self) -> Callable[[Sequence[Any], Sequence[Any]], Outputs]:
         """A function from a call's values and the allocated outputs to the call's result."""
-        make, given = Outputs.maker(self.fields), {x.name: x.position for x in self.inputs}
-        if not self.outputs:
-            positions = tuple(given[x] for x in self.fields)
-            if len(positions) == 1:
-                first, = positions
-                return lambda originals, made: make((originals[first],))
-            return lambda originals, made: make([originals[i] for i in positions])
-        allocated = {x.name: k for k, x in enumerate(self.outputs)}
-        returned = [(x in given, given[x] if x in given else allocated[x]) for x in self.fields]
-        return lambda originals, made: make([originals[i] if is_input else made[i] for is_input, i in returned])
+        make = Outputs.maker(self.fields)
+        # those of the allocated outputs count from the end
+        places = {x.name: k - len(self.outputs) for k, x in enumerate(self.outputs)}
+        places |= {x.name: x.position for x in self.inputs}
+        returned = [places[x] for x in self.fields]
+        if len(returned) == 1 and not self.outputs:
+            first, = returned
+            return lambda originals, made: make((originals[first],))
+        return lambda originals, made: make([originals[i] if i >= 0 else made[i] for i in returned])
 
 
 #: From a call's values, the addresses of its inputs, and its values before conversion, to its outputs.
@@ -219,10 +218,10 @@ class CallSignatures:
     read: Reader = reads_none
     plans: dict[tuple[Hashable, ...], LaunchPlan] = field(default_factory=dict)
     recent: tuple[list[Hashable] | None, LaunchPlan | None] = (None, None)
-    scalars: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.scalars = bool(self.sizes or self.open)
+    @cached_property
+    def scalars(self) -> bool:
+        return bool(self.sizes or self.open)
 
     def add_scalars(self, values: Sequence[Any], signature: list[Hashable]) -> None:
         """Add the scalars that a check depends on to *signature*; :raises CallError: one does not fit.

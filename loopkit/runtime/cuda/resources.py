@@ -46,9 +46,6 @@ class Resources(Mapping[str, KernelResources]):
     def __len__(self) -> int:
         return len(self._kernels)
 
-    def __eq__(self, other: object) -> bool:
-        return self._kernels == other._kernels if isinstance(other, Resources) else NotImplemented
-
     def __hash__(self) -> int:
         return hash(tuple(self._kernels.values()))
 
