@@ -53,8 +53,8 @@ _CTYPES: dict[str, Any] = {"float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint
 class HostPlan:
     """The launches of the calls of one signature on the host.
 
-    A call's operands are the addresses of its inputs, of its allocated outputs and of temporaries, its scalars, and
-    then the constants. Each function takes some of them.
+    A call's operands are the addresses of its inputs, of its allocated outputs and of temporaries, its scalars, the
+    constants, and the inames of the host's loops. Each function takes some of them.
     """
 
     def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayLike]
@@ -68,24 +68,14 @@ class HostPlan:
         dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
         # scalars that no function takes are converted too, as a check
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
-        operands = {x: k for k, x in enumerate([
-            *((ParameterKind.ARRAY, x) for x in checked.array_names),
-            *((ParameterKind.SCRATCH, x) for x in shapes), *((ParameterKind.VALUE, x) for x, _, _ in checked.scalars)])}
-        self._constants: list[Any] = []
-        self._functions = {}
-        for launch in text.code.kernels:
-            places = []
-            for p in launch.parameters:
-                key = p.kind, p.name
-                if p.kind is ParameterKind.HOST:
-                    # behind all others, counted from the end
-                    places.append(text.hosts.index(p.name) - len(text.hosts))
-                    continue
-                if key not in operands:
-                    operands[key] = len(operands)
-                    self._constants.append(_passed_as(np.dtype(p.dtype))(constant(p, arrays, checked.values)))
-                places.append(operands[key])
-            self._functions[launch.name] = functions[launch.name], _picker(places)
+        names = [*checked.array_names, *shapes, *(x for x, _, _ in checked.scalars)]
+        constants = {p.name: p for launch in text.code.kernels for p in launch.parameters
+                     if p.name not in names and p.kind is not ParameterKind.HOST}
+        self._constants = [_passed_as(np.dtype(p.dtype))(constant(p, arrays, checked.values))
+                           for p in constants.values()]
+        places = {x: k for k, x in enumerate([*names, *constants, *text.hosts])}
+        self._functions = {x.name: (functions[x.name], _picker([places[p.name] for p in x.parameters]))
+                           for x in text.code.kernels}
 
     @cached_property
     def run(self) -> Run:

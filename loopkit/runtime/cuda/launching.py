@@ -105,10 +105,8 @@ class PreparedLaunch:
         for p in constants:
             code, parts = _packing(p)
             struct.pack_into(code, self._buffer, offsets[p.name], *parts(constant(p, sources.arrays, sources.values)))
-        form, end = f"{len(pointers)}P", 8 * len(pointers)
-        for p in scalars:
-            form += f"{offsets[p.name] - end}x{_packing(p)[0]}"
-            end = offsets[p.name] + np.dtype(p.dtype).itemsize
+        form = f"{len(pointers)}P{start - 8 * len(pointers)}x" + "".join(
+            f"{_packing(p)[0]}{_SLOT - np.dtype(p.dtype).itemsize}x" for p in scalars)
         self._pack = partial(struct.Struct(form).pack_into, self._buffer, 0)
         self._picks = [sources.places[p.name] for p in pointers]
         self._parts = [(_packing(p)[1], varying[p.name]) for p in scalars]

@@ -19,7 +19,6 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, PassedArray, Runner
-from loopkit.runtime.cuda.binary import Binary
 from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
@@ -37,6 +36,7 @@ from loopkit.runtime.cuda.launching import (
 )
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.plan import WITH_CONTEXTS, CudaPlan, Scratch, Streams
+from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
