@@ -58,9 +58,7 @@ class VectorCheck(LaunchCheck):
         yield from self._in_time(assign)
 
     def _found(self, statement: str, text: str, points: Set | None = None) -> Iterator[Mismatch]:
-        """The mismatch, if there are *points*; ``None``: it does not depend on them."""
-        if points is None or not points.is_empty():
-            yield self.mismatch("vector", statement, text, points, self.execution.coordinates)
+        yield from self.mismatch("vector", statement, text, points, self.execution.coordinates)
 
     # {{{ moved elements
 

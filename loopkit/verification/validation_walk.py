@@ -81,11 +81,6 @@ class Execution:
         return self.points.intersect(points_where(condition, self.coordinates))
 
     @property
-    def numbers(self) -> Mapping[str, Expression]:
-        """The constants that number several coordinates at once (``256*round + 16*l.1 + l.0``)."""
-        return {x: value for x, value in self.names.items() if isinstance(value, p.Sum) and len(variables(value)) > 1}
-
-    @property
     def loops(self) -> tuple[str, ...]:
         return loops_of(self.path)
 
@@ -241,25 +236,26 @@ class LaunchCheck:
         return [node for node, _ in divergent_nodes(self.function.body, frozenset[str]().union(*names) - uniform)]
 
     def mismatch(self, kind: str, statement: str, text: str, points: Set | None = None, names: Sequence[str] = ()
-                 ) -> Mismatch:
-        """The mismatch at the smallest of *points*, with the dimensions *names*, whose place exists.
+                 ) -> Iterator[Mismatch]:
+        """The mismatch at the smallest of *points*, with the dimensions *names*, whose place exists; none without any.
 
         The inames of the statement are those dimensions that begin with an apostrophe.
-        """
-        if points is None:
-            return Mismatch(kind, self.launch.name, statement, text)
-        real = self.grid.real(points, names)
-        if real is None:
-            return Mismatch("undecided", self.launch.name, statement, f"whether {text} cannot be told, as "
-                            f"{', '.join(self.grid.by_sizes) or 'nothing'} share axes in parts that sizes give")
-        found = lexmin_point(real, names)
-        assert found is not None
-        parameters, values = found
-        return Mismatch(kind, self.launch.name, statement, text, parameters,
-                        {x: v for x, v in values.items() if not x.startswith("'")},
-                        {x[1:]: v for x, v in values.items() if x.startswith("'")})
 
-    def at_points(self, kind: str, statement: str, text: str, points: Set, names: Sequence[str]) -> Iterator[Mismatch]:
-        """The mismatch if there are *points*."""
-        if not points.is_empty():
-            yield self.mismatch(kind, statement, text, points, names)
+        :arg points: ``None``: the mismatch does not depend on them.
+        """
+        parameters, values = dict[str, int](), dict[str, int]()
+        if points is not None:
+            if points.is_empty():
+                return
+            real = self.grid.real(points, names)
+            if real is None:
+                kind = "undecided"
+                text = (f"whether {text} cannot be told, as {', '.join(self.grid.by_sizes) or 'nothing'} share axes in "
+                        "parts that sizes give")
+            else:
+                found = lexmin_point(real, names)
+                assert found is not None
+                parameters, values = found
+        yield Mismatch(kind, self.launch.name, statement, text, parameters,
+                       {x: v for x, v in values.items() if not x.startswith("'")},
+                       {x[1:]: v for x, v in values.items() if x.startswith("'")})
