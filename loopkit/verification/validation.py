@@ -104,14 +104,12 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         yield found
         decided = decided and found.kind != "undecided"
     for loop in loops:
-        assert isinstance(loop.node, For)
-        match loop.node.instruction:
-            case VectorAccess():
-                yield from VectorCheck(*subject, loop).findings()
-            case Mma() as product:
-                yield from ProductCheck(*subject, loop, product).findings()
-            case other:
-                raise TypeError(f"there is no check of {other} for a loop")
+        instruction = loop.loop.instruction
+        if isinstance(instruction, Mma):
+            yield from ProductCheck(*subject, loop, instruction).findings()
+        else:
+            assert isinstance(instruction, VectorAccess), f"there is no check of {instruction} for a loop"
+            yield from VectorCheck(*subject, loop).findings()
     yield from WarpRegisterCheck(*subject).findings()
     if decided:
         yield from OrderCheck(*subject).findings()

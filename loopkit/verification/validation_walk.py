@@ -63,6 +63,11 @@ class Execution:
         assert isinstance(self.node, Sync)
         return self.node
 
+    @property
+    def loop(self) -> For:
+        assert isinstance(self.node, For)
+        return self.node
+
     @cached_property
     def points(self) -> Set:
         return projected(self.condition, (), self.coordinates)

@@ -100,8 +100,7 @@ class ProductCheck(LaunchCheck):
     product: Mma
 
     def findings(self) -> Iterator[Mismatch]:
-        loop = self.execution.node
-        assert isinstance(loop, For)
+        loop = self.execution.loop
         loops, assign = nest_of(loop)
         wrong = "is no nest around one statement" if assign is None else self._wrong(loops, assign)
         if wrong or assign is None:
