@@ -23,9 +23,9 @@ from loopkit.poly.enumerated import where_holds
 from loopkit.poly.limits import kept
 from loopkit.poly.piecewise import points_where, projected
 from loopkit.poly.relations import other_instance, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set, as_points
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points, universe_params
 from loopkit.verification.report import Mismatch
-from loopkit.verification.validation_walk import Execution, LaunchCheck
+from loopkit.verification.validation_walk import Execution, Facts, LaunchCheck
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +53,9 @@ class InstanceCheck(LaunchCheck):
     # {{{ executed instances
 
     def _instances(self, bound: BoundStatement, executions: Sequence[Execution]) -> Iterator[Mismatch]:
-        s = bound.statement
-        axes = self._axes(bound)
-        names = (*axes, *map(_own_name, s.inames))
-        wanted = self._wanted(bound, axes)
-        own = names[len(axes):]
+        s, axes = bound.statement, self._axes(bound)
+        own = _own_names(s)
+        names, wanted = (*axes, *own), self._wanted(bound, axes)
         existing = wanted.intersect(self.grid.onto(names, self.grid.must_exist(bound.hardware)))
         unplaced = self._domain(s).subtract(projected(existing, names, own))
         if not unplaced.is_empty():
@@ -98,24 +96,21 @@ class InstanceCheck(LaunchCheck):
         """*points* without those at which a condition fails that is affine there, e.g. at one value of an iname."""
         found = InstanceSet(names, points)
         own = {x: p.Variable(_own_name(x)) for x in s.inames}
-        for condition in self._own_conditions(s)[1]:
-            held = where_holds(found, substitute(condition, own), self.kernel.value_params.union(names))
+        for condition, holds in self._own_facts(s).conditions:
+            condition = substitute(condition if holds else p.LogicalNot(condition), own)
+            held = where_holds(found, condition, self.kernel.value_params.union(names))
             found = found if held is None else held
         return as_points(found.set)
 
     def _domain(self, s: Statement) -> Set:
         """The instances at which the affine conditions of the statement hold."""
-        def domain() -> Set:
-            points = as_points(s.domain.intersect_params(self.kernel.assumptions).set)
-            return reduce(Set.intersect, map(as_points, self._own_conditions(s)[0]), points)
-        return kept(self.memo, s.id, domain)
+        return kept(self.memo, s.id, lambda: as_points(s.domain.intersect_params(self.kernel.assumptions).set)
+                    .intersect(projected(self._own_facts(s).points, (), s.inames)))
 
-    def _own_conditions(self, s: Statement) -> tuple[list[Set], list[Expression]]:
-        """The conditions for an instance of *s* to run: the affine ones in inames and sizes, and those on data."""
-        conditions = {c: self._where(c, s.inames) for predicate in s.predicates
-                      for c in _conjuncts(expand_rules(predicate, self.kernel.substitutions))}
-        return ([points for points in conditions.values() if points is not None],
-                [c for c, points in conditions.items() if points is None])
+    def _own_facts(self, s: Statement) -> Facts:
+        """The conditions for an instance of *s* to run: the points at which the affine ones hold, and the others."""
+        facts = Facts(self.kernel, (), universe_params(), self.kernel.value_params.union(s.inames), {})
+        return reduce(Facts.where, (expand_rules(e, self.kernel.substitutions) for e in s.predicates), facts)
 
     def _where(self, condition: Expression, dims: tuple[str, ...]) -> Set | None:
         """The points at which *condition* holds; ``None``: it is not affine in *dims* and sizes."""
@@ -133,9 +128,8 @@ class InstanceCheck(LaunchCheck):
     def _wanted(self, bound: BoundStatement, axes: tuple[str, ...]) -> Set:
         """The required places of each instance: *axes*, then inames."""
         s = bound.statement
-        own = tuple(map(_own_name, s.inames))
-        dims = (*axes, *own)
-        result = projected(self._domain(s), own, dims)
+        dims = (*axes, *_own_names(s))
+        result = projected(self._domain(s), _own_names(s), dims)
         result = result.intersect(self.grid.onto(dims, self.grid.points))
         for x in bound.hardware:
             value = p.Variable(x) if x in axes else self.grid.values[x]
@@ -168,7 +162,7 @@ class InstanceCheck(LaunchCheck):
             needed = self._there(ends[1], copies).apply(
                 subscript_relation(copies, tuple(map(p.Variable, copies))).flat_product(d.relation.reverse()))
             # bounds read from memory may have widened the domain
-            own = tuple(map(_own_name, ends[0].statement.inames))
+            own = _own_names(ends[0].statement)
             needed = needed.intersect(projected(self._domain(ends[0].statement), own, (*copies, *own)))
             yield from self.mismatch(
                 "value", d.source, f"'{d.sink}' reads '{d.array}' where '{d.source}' does not run",
@@ -177,7 +171,7 @@ class InstanceCheck(LaunchCheck):
     def _there(self, bound: BoundStatement, copies: tuple[str, ...]) -> Set:
         """The instances run by each of *copies*, some of the grid's coordinates."""
         axes = self._axes(bound)
-        own = tuple(map(_own_name, bound.statement.inames))
+        own = _own_names(bound.statement)
         return projected(self._wanted(bound, axes), (*axes, *own), (*copies, *own))
 
     # }}}
@@ -191,7 +185,7 @@ class InstanceCheck(LaunchCheck):
     def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         """The conditions on data around it are the statement's own."""
         s = bound.statement
-        own = [_positive(self._own(execution, c)) for c in self._own_conditions(s)[1]]
+        own = [(self._own(execution, c), h) for c, h in self._own_facts(s).conditions]
         for condition, holds in execution.conditions:
             if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
                 yield from self.mismatch("missing", s.id, f"'{s.id}' runs only where {condition} "
@@ -306,16 +300,5 @@ def _own_name(iname: str) -> str:
     return f"'{iname}"
 
 
-def _conjuncts(condition: Expression) -> Iterator[Expression]:
-    if isinstance(condition, p.LogicalAnd):
-        for child in condition.children:
-            yield from _conjuncts(child)
-    else:
-        yield condition
-
-
-def _positive(condition: Expression) -> tuple[Expression, bool]:
-    holds = True
-    while isinstance(condition, p.LogicalNot):
-        condition, holds = condition.child, not holds
-    return condition, holds
+def _own_names(s: Statement) -> tuple[str, ...]:
+    return tuple(map(_own_name, s.inames))
