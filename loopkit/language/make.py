@@ -22,9 +22,8 @@ from loopkit.language.inherited import inames_of_parts
 from loopkit.language.iterations import require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.program import ParsedProgram, number_statements
-from loopkit.language.reductions import Made
 from loopkit.language.rules import read_rules
-from loopkit.language.statements import StatementMaker
+from loopkit.language.statements import Made, StatementMaker
 from loopkit.language.syntax import parse_program
 from loopkit.poly.domains import AnySet, set_text
 from loopkit.poly.limits import bounded
