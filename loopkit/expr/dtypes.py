@@ -19,8 +19,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.functions import FUNCTIONS
-from loopkit.expr.kinds import is_half, kind_of, promote
+from loopkit.expr.kinds import FUNCTIONS, is_half, kind_of, promote
 from loopkit.expr.nodes import REDUCTIONS, Operation, Reduction, TypeCast
 
 BOOL, INT32, INT64, UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = map(

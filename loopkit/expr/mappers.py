@@ -1,4 +1,7 @@
-"""Walks over expressions: children, variables, substitution, updates. Unchanged subtrees are shared, never copied."""
+"""Walks over expressions: children, variables, substitution, updates, parts of conditions.
+
+Unchanged subtrees are shared, never copied.
+"""
 from __future__ import annotations
 
 import operator
@@ -10,6 +13,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.nodes import COMBINED, REDUCTIONS, Neutral, Reduction, TypeCast
+from loopkit.poly.domains import is_affine_condition
 
 #: The fields with the subexpressions of each node; the function of a call is none.
 _OPERANDS: Mapping[type, tuple[str, ...]] = {
@@ -159,3 +163,32 @@ def update_of(target: Expression, expression: Expression) -> tuple[str, Expressi
         return None
     operands.remove(target)
     return name, operands[0] if len(operands) == 1 else with_children(expression, tuple(operands))
+
+
+_NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+
+
+def conjuncts(condition: Expression) -> tuple[Expression, ...]:
+    """The conditions that must all hold."""
+    if isinstance(condition, p.LogicalAnd):
+        return tuple(part for child in condition.children for part in conjuncts(child))
+    return (condition,)
+
+
+def conjunction(conditions: tuple[Expression, ...]) -> Expression:
+    """The inverse of :func:`conjuncts`."""
+    return conditions[0] if len(conditions) == 1 else p.LogicalAnd(conditions)
+
+
+def split_affine(condition: Expression, names: Collection[str]
+                 ) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
+    """The conjuncts of *condition* that are affine in *names*, and the others."""
+    affine = tuple(c for c in conjuncts(condition) if is_affine_condition(c, names))
+    return affine, tuple(c for c in conjuncts(condition) if c not in affine)
+
+
+def opposite(condition: Expression, names: Collection[str]) -> Expression:
+    """The negation of *condition*. Comparisons that are affine in *names* are inverted; others may compare a NaN."""
+    if isinstance(condition, p.Comparison) and is_affine_condition(condition, names):
+        return p.Comparison(condition.left, _NEGATED[condition.operator], condition.right)
+    return condition.child if isinstance(condition, p.LogicalNot) else p.LogicalNot(condition)

@@ -12,7 +12,17 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import children, has_reduction, map_children, update_of, with_children
+from loopkit.expr.mappers import (
+    children,
+    conjunction,
+    conjuncts,
+    has_reduction,
+    map_children,
+    opposite,
+    split_affine,
+    update_of,
+    with_children,
+)
 from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.expr.parsing import InlineReduction
 from loopkit.expr.text import to_text
@@ -21,7 +31,6 @@ from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import unknown
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
-from loopkit.language.conditions import conjunction, conjuncts, opposite, split
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh
 from loopkit.language.program import Assignment, ForBlock, Ids, IfBlock, ProgramNode, walk
@@ -78,7 +87,7 @@ class Evaluation:
 
     def under(self, condition: Expression, affine_names: frozenset[str], *, only_affine: bool = False) -> Evaluation:
         """This place under *condition*, or under its affine part, as a further one."""
-        affine, others = split(condition, affine_names)
+        affine, others = split_affine(condition, affine_names)
         return replace(self, conditions=self.conditions + affine,
                        predicates=self.predicates + (() if only_affine else others))
 
@@ -170,7 +179,7 @@ class StatementMaker:
 
     def _if(self, node: IfBlock, context: Context) -> list[Item]:
         condition = self.rules.expanded(node.condition, node.start)
-        affine, others = split(condition, self.affine_names)
+        affine, others = split_affine(condition, self.affine_names)
         context = replace(context, mentions=context.mentions | self.inames[node.start])
         if not others:
             then = replace(context, conditions=context.conditions + affine)
