@@ -93,39 +93,30 @@ class Evaluation:
 
 
 @dataclass
-class Made:
-    """The parts of a kernel that its statements make.
-
-    :ivar temporaries: those of reductions and of conditions.
-    :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
-    :ivar final: the statements with ``{inames=}``, which inherit none.
-    :ivar blocks: the inames of the ``for`` blocks around one another, outermost first.
-    """
-
-    statements: list[Statement] = field(default_factory=list)
-    temporaries: dict[str, TemporaryVariable] = field(default_factory=dict)
-    reductions: dict[str, ReductionNode] = field(default_factory=dict)
-    opened: dict[str, frozenset[str]] = field(default_factory=dict)
-    final: set[str] = field(default_factory=set)
-    blocks: list[tuple[str, ...]] = field(default_factory=list)
-
-
-@dataclass
 class StatementMaker:
     """Makes the statements of one kernel, with its reductions as statements.
 
     :ivar affine_names: the names allowed in conditions of an instance set.
     :ivar taken: every variable name in use.
     :ivar inames: those that each part mentions or inherits, by its place.
+    :ivar temporaries: those made for reductions and conditions.
+    :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
+    :ivar final: the statements with ``{inames=}``, which inherit none.
+    :ivar blocks: the inames of the ``for`` blocks around one another, outermost first.
     """
 
     domains: Domains
     affine_names: frozenset[str]
     taken: set[str]
     ids: Ids
-    made: Made
     rules: Rules
     inames: Mapping[int, frozenset[str]]
+    statements: list[Statement] = field(default_factory=list)
+    temporaries: dict[str, TemporaryVariable] = field(default_factory=dict)
+    reductions: dict[str, ReductionNode] = field(default_factory=dict)
+    opened: dict[str, frozenset[str]] = field(default_factory=dict)
+    final: set[str] = field(default_factory=set)
+    blocks: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
     def source(self) -> Source:
@@ -172,7 +163,7 @@ class StatementMaker:
                     token.start, f"The bounds of '{iname}' depend on '{missing[0]}', which has no loop here.",
                     f"'{missing[0]}'", hint=f"for {', '.join(missing)}, {iname}")
             order += (iname,)
-        self.made.blocks.append(order)
+        self.blocks.append(order)
         inner = replace(context, order=order, opened=len(order))
         body = nest(order[len(context.order):], group(self._items(node.body, inner)))
         return context.order[context.opened:], body
@@ -227,19 +218,19 @@ class StatementMaker:
     def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,
              node: Assignment | IfBlock) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
-        self.made.opened[place.owner] = frozenset(context.order[:context.opened])
+        self.opened[place.owner] = frozenset(context.order[:context.opened])
         options = node.options
         statement = Statement(place.owner, assignee, expression,
                               self.domains.instances(place.inames, place.conditions), place.predicates,
                               tags=options.tags, depends_on=self.ids.earlier(node), no_sync_with=self.ids.others(node))
         if options.inames is not None:
-            self.made.final.add(place.owner)
+            self.final.add(place.owner)
         self._require_bound_once(statement, node)
         statement, body = self._hoisted(statement, place)
         statement = replace(statement, instructions=options.instructions)
         if statement.commutes:
             statement = self._update(statement, node.start)
-        self.made.statements.append(statement)
+        self.statements.append(statement)
         return place.inames[context.opened:], body
 
     def _require_bound_once(self, statement: Statement, node: Assignment | IfBlock) -> None:
@@ -343,13 +334,13 @@ class StatementMaker:
         new, trees = self.hoist(condition, replace(place, owner=owner), template)
         first = tuple(c for c in place.conditions if c not in around.conditions)
         whole = conjunction(tuple(c for e in (*first, *place.predicates, new) for c in conjuncts(e)))
-        self.made.statements.append(replace(template, expression=whole, domain=self._domain(around), predicates=()))
+        self.statements.append(replace(template, expression=whole, domain=self._domain(around), predicates=()))
         return flag, seq(*trees, Leaf(owner))
 
     def flag(self) -> tuple[p.Variable, str]:
         """A new temporary for the value of a condition, and the id of the statement that computes it."""
         name = fresh("cond", self.taken)
-        self.made.temporaries[name] = TemporaryVariable(name, np.dtype(bool), ())
+        self.temporaries[name] = TemporaryVariable(name, np.dtype(bool), ())
         return p.Variable(name), fresh(f"insn_{name}", self.ids.taken)
 
     def _reduction(self, e: Reduction, around: Evaluation, place: Evaluation, template: Statement
@@ -359,19 +350,19 @@ class StatementMaker:
         The init is not under those conditions: the accumulator has a value in every instance that reads it.
         """
         joined = "_".join(e.inames)
-        name = fresh(f"{template.id}.{joined}", set(self.made.reductions))
+        name = fresh(f"{template.id}.{joined}", set(self.reductions))
         accumulator = p.Variable(fresh(f"acc_{joined}", self.taken))
-        self.made.temporaries[accumulator.name] = TemporaryVariable(accumulator.name, shape=())
+        self.temporaries[accumulator.name] = TemporaryVariable(accumulator.name, shape=())
         node = ReductionNode(name, e.operation, accumulator.name, e.inames, f"{name}.init", (f"{name}.update",),
                              place.owner)
-        self.made.reductions[name] = node
-        self.made.statements.append(replace(
+        self.reductions[name] = node
+        self.statements.append(replace(
             template, id=node.init, assignee=accumulator, expression=Neutral(e.operation), reduction=name,
             domain=self._domain(around), predicates=()))
         inner = replace(place, owner=node.update, inames=place.inames + e.inames,
                         inline=place.inline + ((e.domain_text,) if isinstance(e, InlineReduction) else ()))
         operand, trees = self.hoist(e.expr, inner, template)
-        self.made.statements.append(replace(
+        self.statements.append(replace(
             template, id=node.update, assignee=accumulator, expression=operand, reduction=name, combine=e.operation,
             domain=self._domain(inner), predicates=inner.predicates))
         return accumulator, seq(Leaf(node.init), nest(e.inames, seq(*trees, Leaf(node.update))))
