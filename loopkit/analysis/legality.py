@@ -29,13 +29,8 @@ from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, VecTag, is_paralle
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.limits import kept, kept_by_kernel
-from loopkit.poly.relations import (
-    equal_coordinates,
-    in_one_iteration,
-    joined_by_chains,
-    out_of_time_order,
-    smaller_coordinates,
-)
+from loopkit.poly.piecewise import equal_coordinates, smaller_coordinates
+from loopkit.poly.relations import in_one_iteration, joined_by_chains, out_of_time_order
 from loopkit.poly.sets import InstanceSet, Map, in_plain_bounds
 
 #: The inames on each axis of the grid or of the block, outermost first.

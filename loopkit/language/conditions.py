@@ -6,7 +6,7 @@ from collections.abc import Collection
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.domains import is_affine_condition
+from loopkit.poly.piecewise import is_affine_condition
 
 _NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 

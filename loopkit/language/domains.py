@@ -14,7 +14,8 @@ from loopkit.expr.tokens import Source
 from loopkit.kernel.kernel import unknown
 from loopkit.language import names
 from loopkit.language.domain_check import find_condition_fault, find_fault, free_names
-from loopkit.poly.domains import AnySet, constrained, restricted, unbounded_iname
+from loopkit.poly.domains import AnySet, restricted, unbounded_iname
+from loopkit.poly.piecewise import constrained
 from loopkit.poly.sets import InstanceSet, Set, parse_assumptions, universe_params
 
 _SHAPE = re.compile(r"\s*(?:\[(?P<params>[^\[\]{}]*)\]\s*->\s*)?\{(?P<body>[^{}]*)\}\s*", re.DOTALL)

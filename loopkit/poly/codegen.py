@@ -119,7 +119,7 @@ def _lacks_loops(node: isl.AstNode) -> bool:
 
 
 def _choice(builder: Builder[N], condition: Expression | None, then: Callable[[], list[N]],
-            otherwise: Callable[[], list[N]] = list[N]) -> list[N]:
+            otherwise: Callable[[], list[N]] = list) -> list[N]:
     """A choice, unless there is none: isl writes a condition that always or never holds as a number."""
     if condition is None or isinstance(condition, int):
         return otherwise() if condition == 0 else then()

@@ -22,6 +22,7 @@ from loopkit.poly.affine import (
     to_aff,
 )
 from loopkit.poly.codegen import CodeLoop, CodeSeq
+from loopkit.poly.domains import full_box_condition
 from loopkit.poly.elements import reached_within
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.points import extents
@@ -47,7 +48,6 @@ from loopkit.poly.sets import (
     to_param,
     universe_params,
 )
-from loopkit.poly.tiles import full_box_condition
 from tests.loop_programs import generated, run
 
 i, j, k, n = (p.Variable(x) for x in "ijkn")
