@@ -36,8 +36,8 @@ from loopkit.kernel.dependence import Obligation
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.elements import outside
-from loopkit.poly.enumerated import subscripts_on
-from loopkit.poly.relations import cells, restrict, same_element
+from loopkit.poly.piecewise import cells, subscripts_on
+from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map
 
 

@@ -28,6 +28,7 @@ from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, VecTag, is_paralle
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.piecewise import equal_coordinates, smaller_coordinates
 from loopkit.poly.relations import (
     equal_coordinates,
     in_one_iteration,

@@ -22,7 +22,8 @@ from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
 from loopkit.poly.affine import add, floor_div, multiply
-from loopkit.poly.relations import equal_coordinates, in_one_iteration, in_time_order, other_instance, same_element
+from loopkit.poly.piecewise import equal_coordinates
+from loopkit.poly.relations import in_one_iteration, in_time_order, other_instance, same_element
 from loopkit.poly.sets import Map
 
 

@@ -36,8 +36,8 @@ from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import is_quasi_affine
-from loopkit.poly.enumerated import subscripts_on
-from loopkit.poly.relations import cells, restrict, same_element
+from loopkit.poly.piecewise import cells, subscripts_on
+from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, require_inames, temporary_for

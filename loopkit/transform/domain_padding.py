@@ -47,6 +47,7 @@ from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.poly.domains import condition_of, padded_to_tiles
 from loopkit.poly.elements import outside, read_beyond
 from loopkit.poly.enumerated import where_holds
 from loopkit.poly.relations import identity_on
