@@ -123,23 +123,27 @@ def for_all(condition: Expression, loop: For) -> Expression:
     every = iterations(loop)
     result: dict[Expression, None] = {}
     for part in conjuncts(condition):
-        rise = _rise(part, loop.iname)
-        elements = every if rise is None else every[:1] if rise > 0 else every[-1:]
+        growth = _slack_rise(part, loop.iname)
+        elements = every if growth is None else every[:1] if growth > 0 else every[-1:]
         result.update((_at(part, loop.iname, x), None) for x in elements)
     return conjunction(result)
 
 
-def _rise(condition: Expression, iname: str) -> int | None:
+def _slack_rise(condition: Expression, iname: str) -> int | None:
     """The growth of the slack of *condition* with the next value of *iname*, if that is constant."""
     match condition:
         case p.LogicalOr(children=(*others, last)) if not any(iname in variables(c) for c in others):
-            return _rise(last, iname)
+            return _slack_rise(last, iname)
         case p.Comparison(operator="<" | "<=", left=low, right=high) \
                 | p.Comparison(operator=">" | ">=", left=high, right=low):
-            room = subtract(high, low)
-            return affine_difference(substitute(room, {iname: p.Sum((p.Variable(iname), 1))}), room)
+            return rise(subtract(high, low), iname)
         case _:
             return None
+
+
+def rise(expr: Expression, iname: str) -> int | None:
+    """The growth of *expr* with the next value of *iname*, if that is constant."""
+    return affine_difference(substitute(expr, {iname: p.Sum((p.Variable(iname), 1))}), expr)
 
 
 def _at(expr: Expression, iname: str, value: Expression) -> Expression:
@@ -188,7 +192,7 @@ def in_registers(loop: For) -> For:
     assert assign is not None
     written = assign.target.aggregate if isinstance(assign.target, p.Subscript) else assign.target
     loaded = [v for v in vectors_of(loop) if v.element.aggregate != written]
-    certain = _certain_reads(assign)
+    certain = certain_reads(assign)
     held = {v.element: _held(loop, v, 0) for v in vectors_of(loop)}
 
     def moved(expr: Expression) -> Expression:
@@ -197,7 +201,7 @@ def in_registers(loop: For) -> For:
         place: Expression = held.get(expr, expr)
         if place is expr:
             for v in loaded:
-                if (v.inside is None or expr in certain) and (by := _distance(loop, v, expr)):
+                if (v.inside is None or expr in certain) and (by := distance(loop, v, expr)):
                     place = p.If(_is_held(loop, by), _held(loop, v, by), place)
         return map_children(expr, moved) if place is expr else place
     target = moved(assign.target)
@@ -230,8 +234,8 @@ def loaded_by_elements(loop: For, vector: Vector) -> For:
     assert assign is not None
     others = {v.element for v in vectors_of(loop) if v is not vector}
     loads: list[Assign | If] = []
-    for element in _certain_reads(assign):
-        by = None if element in others else _distance(loop, vector, element)
+    for element in certain_reads(assign):
+        by = None if element in others else distance(loop, vector, element)
         if by is not None:
             load = replace(assign, target=_held(loop, vector, by), value=element, combine=None)
             given = (*(() if condition is None else (condition,)), *((_is_held(loop, by),) if by else ()))
@@ -239,13 +243,13 @@ def loaded_by_elements(loop: For, vector: Vector) -> For:
     return replace(loop, body=Block(tuple(loads)), instruction=None)
 
 
-def _certain_reads(assign: Assign) -> dict[p.Subscript, None]:
+def certain_reads(assign: Assign) -> dict[p.Subscript, None]:
     """The elements that *assign* reads whenever it runs."""
     index = assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()
     return dict.fromkeys(e for expr in (assign.value, *index) for e in certain_elements(expr))
 
 
-def _distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
+def distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
     """The number of iterations by which *element* is ahead of those of *vector*; ``None``: it is none of them."""
     if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
         return None

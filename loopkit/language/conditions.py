@@ -8,6 +8,7 @@ from pymbolic.typing import Expression
 
 from loopkit.expr.mappers import conjuncts
 from loopkit.poly.domains import is_affine_condition
+from loopkit.poly.piecewise import is_affine_condition
 
 _NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from loopkit.errors import NameConflictError
-from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS
+from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.tokens import KEYWORDS
 from loopkit.instructions.table import CUDA_HELPERS

@@ -35,9 +35,8 @@ from loopkit.expr.dtypes import (
     real_dtype,
     resolve,
 )
-from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.intervals import Bounds, is_linear
-from loopkit.expr.kinds import is_half, kind_of, promote
+from loopkit.expr.kinds import FUNCTIONS, is_half, kind_of, promote
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import TypeCast, negated
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder

@@ -12,7 +12,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.compiler import OPENMP, HostCompiler, find_compiler
-from loopkit.runtime.cuda.binary import Binary
+from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.host import _ctype, _function, load_library
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
