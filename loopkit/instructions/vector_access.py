@@ -126,7 +126,7 @@ def for_all(condition: Expression, loop: For) -> Expression:
         rise = _rise(part, loop.iname)
         elements = every if rise is None else every[:1] if rise > 0 else every[-1:]
         result.update((_at(part, loop.iname, x), None) for x in elements)
-    return conjunction(result)
+    return conjunction(tuple(result))
 
 
 def _rise(condition: Expression, iname: str) -> int | None:

@@ -51,6 +51,10 @@ class Parameter:
     cleared: bool = False
 
     @property
+    def is_pointer(self) -> bool:
+        return self.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)
+
+    @property
     def element_bytes(self) -> int:
         return self.dtype.itemsize if self.element is None else self.element.size(self.dtype.itemsize)
 
@@ -83,7 +87,7 @@ def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, l
     """The condition under which a grid has blocks, or ``None``, and its extents under this condition."""
     own = [(e.condition, e.then) if isinstance(e, p.If) and e.else_ == 0 else (None, e) for e in extents]
     conditions = [condition for condition, _ in own if condition is not None]
-    return conjunction(conditions) if conditions else None, [extent for _, extent in own]
+    return conjunction(tuple(conditions)) if conditions else None, [extent for _, extent in own]
 
 
 @dataclass(frozen=True)

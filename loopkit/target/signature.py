@@ -1,7 +1,7 @@
 """Parameters of a generated function, and the memory of its arrays; the same for all targets."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from textwrap import wrap
 
@@ -30,10 +30,8 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
     """The parameters of *launch*: its arrays in the kernel's order, global temporaries, values, strides."""
     knl = launch.kernel
     accesses = [a for s in launch.statements.values() for a in accesses_of(knl, s.statement)]
-    written, read = {a.array for a in accesses if a.is_write}, {a.array for a in accesses if not a.is_write}
-    arrays: list[Parameter] = []
-    strides: list[Parameter] = []
-    values: list[Parameter] = []
+    written, read = ({a.array for a in accesses if a.is_write is kind} for kind in (True, False))
+    arrays, strides, values = list[Parameter](), list[Parameter](), list[Parameter]()
     places: dict[str, Flat] = {}
     for a in knl.arguments:
         if not isinstance(a, GlobalArg):
@@ -79,35 +77,23 @@ def type_of(parameter: Parameter, dialect: Dialect) -> str:
     return name if parameter.element is None else parameter.element.type_name(name)
 
 
-def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:
-    """A parameter in the function's head; *alone*: a pointer is declared as not aliased."""
-    name = type_of(parameter, dialect)
-    if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
-        const = "" if parameter.written else "const "
-        return f"{const}{name} *{f'{dialect.syntax.restrict} ' if alone else ''}{parameter.name}"
-    return f"const {name} {parameter.name}"
-
-
-def _alone(parameter: Parameter, parameters: Sequence[Parameter], dialect: Dialect) -> bool:
-    """Is a pointer declared as not aliased?
-
-    NVIDIA's compiler treats memory behind a ``const`` and ``__restrict__`` pointer as constant. It turns ``c ? x[i] :
-    a[i]`` into one load from either address, and treats that load as constant too, even if *a* is written between two
-    such loads (observed with NVRTC 13.0 and 13.5). In a function that reads an array it writes, the other pointers are
-    therefore declared without it: the declaration of *a* alone separates loads from stores. Values between blocks are
-    not read by loads of C++.
-    """
-    return not dialect.syntax.constant_by_restrict or parameter.written or not any(
-        p.read and p.written and not p.cleared for p in parameters)
-
-
 def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, *, passes_on: bool = False
                ) -> list[str]:
     """``start(parameters)``, wrapped.
 
-    :arg passes_on: the function passes its pointers on and reads nothing itself, so the declaration is safe.
+    :arg passes_on: the function passes its pointers on and reads nothing itself.
     """
-    items = [_declaration(x, dialect, alone=passes_on or _alone(x, parameters, dialect)) for x in parameters]
+    # NVIDIA's compiler treats memory behind a const and __restrict__ pointer as constant. It turns "c ? x[i] : a[i]"
+    # into one load from either address, and treats that load as constant too, even if a is written between two such
+    # loads (observed with NVRTC 13.0 and 13.5). In a function that reads an array it writes, the other pointers are
+    # therefore declared without it: the declaration of a alone separates loads from stores. Values between blocks are
+    # not read by loads of C++.
+    safe = passes_on or not dialect.syntax.constant_by_restrict or not any(
+        x.read and x.written and not x.cleared for x in parameters)
+    items: list[str] = []
+    for x in parameters:
+        pointer = f"*{f'{dialect.syntax.restrict} ' if safe or x.written else ''}" if x.is_pointer else ""
+        items.append(f"{'' if x.is_pointer and x.written else 'const '}{type_of(x, dialect)} {pointer}{x.name}")
     # a line is broken between parameters only
     first, *others = (text.replace(" ", "\0") for text in (start, *items))
     lines = wrap(f"{first}({', '.join(others) or dialect.syntax.no_parameters})", 110, subsequent_indent="    ",
