@@ -17,6 +17,7 @@ from loopkit.ast.signs import Signs
 from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
+from loopkit.expr.mappers import array_of
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.instructions.base import InstructionText, if_else, indented
 from loopkit.kernel.data import CachePolicy
@@ -94,7 +95,7 @@ class Emitter:
         return f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
 
     def policy_store(self, element: p.Variable | p.Subscript) -> str:
-        return self._policy(_array(element), CachePolicy.STREAMING)
+        return self._policy(array_of(element), CachePolicy.STREAMING)
 
     def policy_load(self, array: str) -> str:
         return "" if array in self.kernel.written_names else self._policy(array, CachePolicy.EVICT_LAST)
@@ -104,7 +105,7 @@ class Emitter:
         return self.dialect.policies.get(policy, "") if argument and argument.cache_policy is policy else ""
 
     def is_global(self, element: p.Variable | p.Subscript) -> bool:
-        return isinstance(self.addresses.arrays.get(_array(element)), Flat)
+        return isinstance(self.addresses.arrays.get(array_of(element)), Flat)
 
     def place(self, element: p.Variable | p.Subscript, signs: Signs, dtype: np.dtype | None = None) -> str:
         return replace(self._printer(signs, places=True), sizes=dtype is None).text(element, dtype)
@@ -116,7 +117,7 @@ class Emitter:
         return self._printer(signs).condition(expr)
 
     def dtype_of(self, element: p.Variable | p.Subscript) -> np.dtype:
-        return resolve(self._type_of(_array(element)))
+        return resolve(self._type_of(array_of(element)))
 
     def loop(self, node: For, signs: Signs) -> Iterator[str]:
         yield from self.dialect.syntax.unroll if node.unroll else ()
@@ -229,12 +230,6 @@ class Emitter:
         return self.types.get(name) or weak(self.index_dtype)
 
     # }}}
-
-
-def _array(element: p.Variable | p.Subscript) -> str:
-    array = element.aggregate if isinstance(element, p.Subscript) else element
-    assert isinstance(array, p.Variable)
-    return array.name
 
 
 def _is_number(dtype: np.dtype) -> bool:

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from textwrap import wrap
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,44 +28,55 @@ class Signature:
     places: Mapping[str, Flat]
 
 
-def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout, dialect: Dialect) -> Signature:
-    """The parameters of *launch*: its arrays in the kernel's order, global temporaries, values, strides."""
-    knl = launch.kernel
-    accesses = [a for s in launch.statements.values() for a in accesses_of(knl, s.statement)]
-    written, read = ({a.array for a in accesses if a.is_write is kind} for kind in (True, False))
-    arrays, strides, values = list[Parameter](), list[Parameter](), list[Parameter]()
-    places: dict[str, Flat] = {}
-    for a in knl.arguments:
-        if not isinstance(a, GlobalArg):
-            # a size without a declared dtype is as wide as the text's indices
-            kind = ParameterKind.HOST if a.name in launch.hosts else ParameterKind.VALUE
-            values.append(Parameter(a.name, kind, layout.index if a.dtype is None else np.dtype(a.dtype), a.name))
-        elif a.name in written | read:
-            assert a.dtype is not None
-            arrays.append(Parameter(a.name, ParameterKind.ARRAY, np.dtype(a.dtype), a.name,
-                                    written=a.name in written, read=a.name in read))
-            shape = lowered.shapes[a.name]
-            axes = range(len(shape)) if a.name in layout.strided or any(e is None for e in shape[1:]) else ()
-            own = [Parameter(knl.fresh_name(f"{a.name}_stride_{k}"), ParameterKind.STRIDE, layout.index, a.name, axis=k)
-                   for k in axes]
-            strides += own
-            places[a.name] = Flat(shape, tuple(x.name for x in own))
-    for storage in lowered.storages.values():
-        if storage.space is AddressSpace.GLOBAL and storage.name in written | read:
-            instruction = storage.temporary.instruction
-            text = None if instruction is None else dialect.instructions.get(type(instruction))
-            arrays.append(Parameter(
-                storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name, shape=storage.in_memory,
-                written=storage.name in written, read=storage.name in read,
-                element=None if text is None else text.element, cleared=text is not None))
-            places[storage.name] = Flat(storage.in_memory)
-    if function.ticketed and any(x.cleared for x in arrays):
-        arrays.append(Parameter(count_of(launch), ParameterKind.SCRATCH, np.dtype(np.uint32), count_of(launch),
-                                shape=(1,), written=True, read=True, cleared=True))
-    extents = [e for place in places.values() if not place.strides for e in place.shape[1:] if e is not None]
-    needed = mentioned(function.body).union(
-        *map(variables, (*launch.extents.values(), *launch.coordinates.values(), *extents)))
-    return Signature((*arrays, *(v for v in values if v.name in needed), *strides), places)
+@dataclass(frozen=True)
+class FunctionText:
+    """The text of one launch."""
+
+    lowered: Lowered
+    launch: Launch
+    function: Function
+    layout: Layout
+
+    dialect: ClassVar[Dialect]
+
+    @cached_property
+    def signature(self) -> Signature:
+        """Arrays in the kernel's order, global temporaries, values, strides."""
+        launch, layout, knl = self.launch, self.layout, self.launch.kernel
+        accesses = [a for s in launch.statements.values() for a in accesses_of(knl, s.statement)]
+        written, read = ({a.array for a in accesses if a.is_write is kind} for kind in (True, False))
+        arrays, strides, values = list[Parameter](), list[Parameter](), list[Parameter]()
+        places: dict[str, Flat] = {}
+        for a in knl.arguments:
+            if not isinstance(a, GlobalArg):
+                # a size without a declared dtype is as wide as the text's indices
+                kind = ParameterKind.HOST if a.name in launch.hosts else ParameterKind.VALUE
+                values.append(Parameter(a.name, kind, layout.index if a.dtype is None else np.dtype(a.dtype), a.name))
+            elif a.name in written | read:
+                assert a.dtype is not None
+                arrays.append(Parameter(a.name, ParameterKind.ARRAY, np.dtype(a.dtype), a.name,
+                                        written=a.name in written, read=a.name in read))
+                shape = self.lowered.shapes[a.name]
+                axes = range(len(shape)) if a.name in layout.strided or any(e is None for e in shape[1:]) else ()
+                names = tuple(knl.fresh_name(f"{a.name}_stride_{k}") for k in axes)
+                strides += [Parameter(x, ParameterKind.STRIDE, layout.index, a.name, k) for k, x in enumerate(names)]
+                places[a.name] = Flat(shape, names)
+        for storage in self.lowered.storages.values():
+            if storage.space is AddressSpace.GLOBAL and storage.name in written | read:
+                instruction = storage.temporary.instruction
+                text = None if instruction is None else self.dialect.instructions.get(type(instruction))
+                arrays.append(Parameter(
+                    storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name, shape=storage.in_memory,
+                    written=storage.name in written, read=storage.name in read,
+                    element=None if text is None else text.element, cleared=text is not None))
+                places[storage.name] = Flat(storage.in_memory)
+        if self.function.ticketed and any(x.cleared for x in arrays):
+            arrays.append(Parameter(count_of(launch), ParameterKind.SCRATCH, np.dtype(np.uint32), count_of(launch),
+                                    shape=(1,), written=True, read=True, cleared=True))
+        extents = [e for place in places.values() if not place.strides for e in place.shape[1:] if e is not None]
+        needed = mentioned(self.function.body).union(
+            *map(variables, (*launch.extents.values(), *launch.coordinates.values(), *extents)))
+        return Signature((*arrays, *(v for v in values if v.name in needed), *strides), places)
 
 
 def count_of(launch: Launch) -> str:

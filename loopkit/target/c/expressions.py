@@ -56,7 +56,7 @@ from loopkit.target.c.conversions import (
     promoted,
     usual_conversion,
 )
-from loopkit.target.c.dialect import helper, suffix
+from loopkit.target.c.dialect import helper
 
 
 @dataclass(frozen=True)
@@ -267,9 +267,10 @@ class CText(CBase):
         """The function *name*, whose arguments and result have the dtype *own*."""
         if is_half(own):
             return self._half_function(name, [self._convert(self._operand(e, own), own) for e in arguments], own)
-        normal = name in self.dialect.functions.normal.get(suffix(own), ()) and all(
-            map(Bounds(own, self._type, self.nonnegative).is_normal, arguments))
-        text = helper(f"{name}_normal", own) if normal else self.dialect.function(name, own)
+        text = helper(f"{name}_normal", own)
+        if text not in self.dialect.functions.normal or not all(
+                map(Bounds(own, self._type, self.nonnegative).is_normal, arguments)):
+            text = self.dialect.function(name, own)
         return self._call(text, [self._converted(e, own) for e in arguments], own)
 
     def _small_power(self, base: Expression, exponent: int, own: np.dtype) -> Piece:

@@ -14,7 +14,7 @@ from loopkit.ast.nodes import Call, For
 from loopkit.ast.signs import Signs
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import variables
-from loopkit.instructions.base import indented
+from loopkit.instructions.base import if_else, indented
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
@@ -99,9 +99,8 @@ class _Writer:
             count.append(text if isinstance(safe, int | p.Variable | p.Max) else f"({text})")
         size = "*".join(count)
         yield f"{name} *{scratch.name};"
-        yield f"if (cudaMalloc(&{scratch.name}, {size}) != cudaSuccess) {{"
-        yield from indented([*(f"cudaFree({x});" for x in before), "return;  // nothing runs: see cudaGetLastError()"])
-        yield "}"
+        yield from if_else(f"cudaMalloc(&{scratch.name}, {size}) != cudaSuccess",
+                           [*(f"cudaFree({x});" for x in before), "return;  // nothing runs: see cudaGetLastError()"])
         if scratch.cleared:
             yield f"cudaMemset({scratch.name}, 0, {size});"
 

@@ -15,18 +15,19 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Function, Sync
+from loopkit.ast.nodes import Array, Sync
 from loopkit.instructions.atomic_update import has_openmp
 from loopkit.instructions.base import indented
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
-from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
+from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Nested, array_declaration, note_of
+from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.host.dialect import C
-from loopkit.target.signature import Signature, head_lines, signature
+from loopkit.target.signature import FunctionText, head_lines
 from loopkit.target.text_target import TextTarget, is_options, require_fields
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
@@ -72,17 +73,8 @@ class CTarget(TextTarget):
 
 
 @dataclass(frozen=True)
-class _Function:
-    """The text of one launch."""
-
-    lowered: Lowered
-    launch: Launch
-    function: Function
-    layout: Layout
-
-    @cached_property
-    def signature(self) -> Signature:
-        return signature(self.lowered, self.launch, self.function, self.layout, C)
+class _Function(FunctionText):
+    dialect: ClassVar[Dialect] = C
 
     @cached_property
     def blocks(self) -> list[str]:
