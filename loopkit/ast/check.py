@@ -111,7 +111,6 @@ class _Checker:
                     raise self._fault(f"'{min(missing)}' has no value in '{e}'")
 
     def _executes(self, instruction: Instruction, region: Region, scope: _NameScope) -> bool:
-        """Check that *instruction* can execute *region*."""
         self._require_all(instruction, scope.uniform and not scope.in_region)
         foreign = set(instruction.foreign_elements(region, self.thread_axes))
         for inner in nodes_in(region.body):

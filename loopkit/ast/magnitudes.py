@@ -61,11 +61,9 @@ class AddressBound:
     beyond: int
 
     def at(self, values: Mapping[str, int]) -> int:
-        """The bound at the sizes *values*."""
         return prod(_largest(e, values) + self.beyond for e in self.extents)
 
     def size_limit(self, limit: int) -> int:
-        """A number such that the bound is below *limit* if all sizes are smaller; 0: there is none."""
         names = frozenset().union(*map(variables, self.extents))
         below = limit
         while below and self.at(dict.fromkeys(names, below)) >= limit:

@@ -1,7 +1,7 @@
 """Parameters of a generated function, and the memory of its arrays; the same for all targets."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import wrap
@@ -13,6 +13,7 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.ast.nodes import Function
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import variables
+from loopkit.instructions.base import indented
 from loopkit.kernel.data import AddressSpace, GlobalArg
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.target.addresses import Flat
@@ -90,9 +91,9 @@ def type_of(parameter: Parameter, dialect: Dialect) -> str:
     return name if parameter.element is None else parameter.element.type_name(name)
 
 
-def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, *, passes_on: bool = False
-               ) -> list[str]:
-    """``start(parameters)``, wrapped.
+def function_lines(start: str, parameters: tuple[Parameter, ...], body: Iterable[str], dialect: Dialect, *,
+                   passes_on: bool = False) -> Iterator[str]:
+    """``start(parameters)``, wrapped, and *body*.
 
     :arg passes_on: the function passes its pointers on and reads nothing itself.
     """
@@ -111,4 +112,7 @@ def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, 
     first, *others = (text.replace(" ", "\0") for text in (start, *items))
     lines = wrap(f"{first}({', '.join(others) or dialect.syntax.no_parameters})", 110, subsequent_indent="    ",
                  break_long_words=False, break_on_hyphens=False)
-    return [line.replace("\0", " ") for line in lines]
+    yield from (line.replace("\0", " ") for line in lines)
+    yield "{"
+    yield from indented(body)
+    yield "}"

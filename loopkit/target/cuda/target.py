@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Scope, Sync
 from loopkit.ast.walk import nodes_in, own_instructions
 from loopkit.errors import LimitError, PreconditionError
-from loopkit.instructions.base import MemoryInstruction, indented
+from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import lanes_of
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
@@ -25,7 +25,7 @@ from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, assumed_
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
-from loopkit.target.signature import FunctionText, count_of, head_lines
+from loopkit.target.signature import FunctionText, count_of, function_lines
 from loopkit.target.text_target import TextTarget, is_options, require_fields
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
@@ -191,10 +191,7 @@ class _Function(FunctionText):
         blocks = self._blocks()
         bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
         yield f'extern "C" __global__ void __launch_bounds__({bounds})'
-        yield from head_lines(launch.name, self.signature.parameters, CUDA)
-        yield "{"
-        yield from indented(self._body())
-        yield "}"
+        yield from function_lines(launch.name, self.signature.parameters, self._body(), CUDA)
 
     def _body(self) -> list[str]:
         launch, function = self.launch, self.function

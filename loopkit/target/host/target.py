@@ -27,7 +27,7 @@ from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.host.dialect import C
-from loopkit.target.signature import FunctionText, head_lines
+from loopkit.target.signature import FunctionText, function_lines
 from loopkit.target.text_target import TextTarget, is_options, require_fields
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
@@ -110,10 +110,7 @@ class _Function(FunctionText):
                        Hooks(self._thread_loops, self._sync_lines))
 
     def lines(self) -> Iterator[str]:
-        yield from head_lines(f"void {self.launch.name}", self.signature.parameters, C)
-        yield "{"
-        yield from indented(self._block_loops())
-        yield "}"
+        return function_lines(f"void {self.launch.name}", self.signature.parameters, self._block_loops(), C)
 
     def _block_loops(self) -> Iterator[str]:
         """Loops over the blocks around the body of one block."""
