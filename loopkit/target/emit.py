@@ -136,40 +136,35 @@ class Emitter:
         """The lines of *block*, not indented."""
         last = None
         for node in block.children:
-            yield from self._node(node, signs, last)
-            if isinstance(node, Define):
-                signs = signs.defining(node.name, node.value)
+            match node:
+                case Assign():
+                    yield from self._assign(node, signs, last)
+                case For():
+                    text = None if node.instruction is None else self.text_of(node.instruction)
+                    yield from self.loop(node, signs) if text is None or text.loop is None else \
+                        text.loop(self, node, node.instruction, signs)
+                case If():
+                    comment = f"  // {node.comment}" if node.comment else ""
+                    then = self.lines(node.then, signs.where(node.condition))
+                    fails = signs.where(p.LogicalNot(node.condition))
+                    otherwise = () if node.otherwise is None else self.lines(node.otherwise, fails)
+                    yield from if_else(self.condition(node.condition, signs), then, otherwise, comment)
+                case Define():
+                    yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
+                    signs = signs.defining(node.name, node.value)
+                case Sync():
+                    own = [line for i in node.instructions if (known := self.text_of(i)) and known.sync
+                           for line in known.sync(i)]
+                    yield from self.hooks.sync(node, own)
+                case Region():
+                    yield from self._region(node, signs)
+                case Block():
+                    yield "{"
+                    yield from indented(self.lines(node, signs))
+                    yield "}"
+                case Call():
+                    yield from self.hooks.call(node, signs)
             last = node
-
-    def _node(self, node: Node, signs: Signs, last: Node | None) -> Iterator[str]:
-        match node:
-            case Assign():
-                yield from self._assign(node, signs, last)
-            case For():
-                text = None if node.instruction is None else self.text_of(node.instruction)
-                yield from self.loop(node, signs) if text is None or text.loop is None else \
-                    text.loop(self, node, node.instruction, signs)
-            case If():
-                comment = f"  // {node.comment}" if node.comment else ""
-                then = self.lines(node.then, signs.where(node.condition))
-                fails = signs.where(p.LogicalNot(node.condition))
-                otherwise = () if node.otherwise is None else self.lines(node.otherwise, fails)
-                yield from if_else(self.condition(node.condition, signs), then, otherwise, comment)
-            case Define():
-                yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
-            case Sync():
-                texts = [(i, self.text_of(i)) for i in node.instructions]
-                yield from self.hooks.sync(node, [
-                    line for i, text in texts if text is not None and text.sync is not None
-                    for line in text.sync(i)])
-            case Region():
-                yield from self._region(node, signs)
-            case Block():
-                yield "{"
-                yield from indented(self.lines(node, signs))
-                yield "}"
-            case Call():
-                yield from self.hooks.call(node, signs)
 
     def _region(self, node: Region, signs: Signs) -> Iterator[str]:
         emitter = self

@@ -240,7 +240,9 @@ class CBase:
         if piece.literal is not None and kind_of(want) in "iuf":
             return self._literal(piece.literal, want)
         if is_half(piece.dtype):
-            return self._convert(self._from_half(piece, want), want)
+            # through float32 unless *want* is a real number
+            direct = self.dialect.halves and kind_of(want) in "iufb" and not is_half(want)
+            return self._cast(self._stored(piece), want) if direct else self._convert(self._in_float(piece), want)
         piece = self._exact(piece)
         if piece.dtype.kind == "c" and want.kind != "c":
             real = self._call(self.dialect.function("real", piece.dtype), [piece], real_dtype(piece.dtype))
@@ -280,17 +282,16 @@ class CBase:
             return self._call(("" if self.dialect.overloaded else "make_") + dtype.name, parts, dtype)
         if kind_of(dtype) == "f":
             number = float(value)                                       # type: ignore[arg-type]
-            return self._half_literal(number, dtype) if is_half(dtype) else real_literal(number, dtype)
+            if not is_half(dtype):
+                return real_literal(number, dtype)
+            with np.errstate(over="ignore"):
+                number = float(dtype.type(number))
+            return replace(real_literal(number, FLOAT32), dtype=dtype, number=number)
         return integer_literal(int(value), dtype, typed=typed)          # type: ignore[call-overload]
 
     # }}}
 
     # {{{ halves: literals and computed values are floats until another form is needed
-
-    def _half_literal(self, value: float, dtype: np.dtype) -> Piece:
-        with np.errstate(over="ignore"):
-            number = float(dtype.type(value))
-        return replace(real_literal(number, FLOAT32), dtype=dtype, number=number)
 
     def _stored(self, piece: Piece) -> Piece:
         """A half in its memory form."""
@@ -315,12 +316,6 @@ class CBase:
         if self.dialect.halves:
             return self._stored(piece)
         return replace(self._in_float(piece), dtype=piece.dtype)
-
-    def _from_half(self, piece: Piece, want: np.dtype) -> Piece:
-        """A half converted to *want*: through float32 unless *want* is a real number."""
-        if self.dialect.halves and kind_of(want) in "iufb" and not is_half(want):
-            return self._cast(self._stored(piece), want)
-        return self._in_float(piece)
 
     def _to_half(self, piece: Piece, want: np.dtype) -> Piece:
         """A real number rounded to *want*; to bfloat16 through float32, as ml_dtypes rounds."""

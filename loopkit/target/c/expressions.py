@@ -85,17 +85,11 @@ class CText(CBase):
             is_whole = isinstance(given, Weak) and given.rank == 1 and kind_of(want) in "iufc"
             return self._literal(expr, real_dtype(want) if is_whole else self._own(given, want))
         own = self._own(self._type(expr), want)
-        return self._emit(expr, self._long_enough(expr, own, want) if self.of_sizes(expr) else own)
-
-    def _converted(self, expr: Expression, want: np.dtype) -> Piece:
-        """*expr* as a C value of exactly the type *want*."""
-        return self._exact(self._convert(self._operand(expr, want), want))
-
-    def _emit(self, expr: Expression, own: np.dtype) -> Piece:
-        """*expr* computed in *own*: its dtype, or for a weak one the dtype of its context."""
-        if isinstance(expr, p.FloorDiv | p.Remainder | p.Min | p.Max | p.Call) and self.of_sizes(expr):
-            # these depend on more than the low bits of their operands
-            own = reduce(promote, map(self._whole, children(expr)), own)
+        if self.of_sizes(expr):
+            own = self._long_enough(expr, own, want)
+            if isinstance(expr, p.FloorDiv | p.Remainder | p.Min | p.Max | p.Call):
+                # these depend on more than the low bits of their operands
+                own = reduce(promote, map(self._whole, children(expr)), own)
         match expr:
             case p.Variable(name=name):
                 return self._name(name, ())
@@ -130,6 +124,10 @@ class CText(CBase):
                 return self._function(name, expr.parameters, own)
             case _:
                 raise TypeError(f"{type(expr).__name__} cannot be printed as C: {expr}")
+
+    def _converted(self, expr: Expression, want: np.dtype) -> Piece:
+        """*expr* as a C value of exactly the type *want*."""
+        return self._exact(self._convert(self._operand(expr, want), want))
 
     def _name(self, name: str, indices: tuple[Expression, ...]) -> Piece:
         if name in self.axes:

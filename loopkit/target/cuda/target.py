@@ -21,12 +21,20 @@ from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Nested, array_declaration, extents_text, note_of
 from loopkit.target.c.dialect import Dialect
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, assumed_by, assumption_lines
+from loopkit.target.code import (
+    GeneratedCode,
+    GeneratedKernel,
+    Layout,
+    TextTarget,
+    assumed_by,
+    assumption_lines,
+    is_options,
+    require_fields,
+)
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.signature import FunctionText, count_of, function_lines
-from loopkit.target.text_target import TextTarget, is_options, require_fields
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}

@@ -24,11 +24,18 @@ from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Nested, array_declaration, note_of
 from loopkit.target.c.dialect import Dialect
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
+from loopkit.target.code import (
+    GeneratedCode,
+    GeneratedKernel,
+    Layout,
+    TextTarget,
+    is_options,
+    require_fields,
+    split_condition,
+)
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.host.dialect import C
 from loopkit.target.signature import FunctionText, function_lines
-from loopkit.target.text_target import TextTarget, is_options, require_fields
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
