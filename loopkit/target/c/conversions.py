@@ -330,17 +330,22 @@ class CBase:
             piece = self._cast(piece, FLOAT32)
         return replace(piece, dtype=want, c_dtype=FLOAT32, unrounded=not small)
 
-    def _half_function(self, name: str, arguments: Sequence[Piece], own: np.dtype, text: str | None = None) -> Piece:
-        """The function *name* of halves: the language's own, else that of float32 (*text*, a helper), rounded."""
-        native = self.dialect.halves.get(name)
-        if native is not None:
-            return self._call(native, [self._stored(x) for x in arguments], own)
-        call = self._call(text or self.dialect.function(name, FLOAT32), [self._in_float(x) for x in arguments], own)
-        return replace(call, c_dtype=FLOAT32, unrounded=name not in _EXACT)
-
     # }}}
 
     # {{{ functions
+
+    def _computed(self, name: str, arguments: Sequence[Piece], own: np.dtype, named: Callable[[str, np.dtype], str]
+                  ) -> Piece:
+        """The function *name*, as *named* calls it for a dtype; of halves the language's own, else of float32."""
+        if not is_half(own):
+            computed = promoted(own)
+            return self._call(named(name, computed), [self._exact(self._convert(x, computed)) for x in arguments], own,
+                              computed)
+        halves = [self._convert(x, own) for x in arguments]
+        if name in self.dialect.halves:
+            return self._call(self.dialect.halves[name], list(map(self._stored, halves)), own)
+        call = self._call(named(name, FLOAT32), list(map(self._in_float, halves)), own)
+        return replace(call, c_dtype=FLOAT32, unrounded=name not in _EXACT)
 
     def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype, c_dtype: np.dtype | None = None) -> Piece:
         return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, c_dtype or dtype)

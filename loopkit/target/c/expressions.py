@@ -241,12 +241,7 @@ class CText(CBase):
         as_in_c = isinstance(expr, TruncatedQuotient | TruncatedRemainder)
         if own.kind in "iu" and (as_in_c or own.kind == "u" or (self.never_negative(a) and self.never_negative(b))):
             return self._binary(" / " if is_quotient else " % ", PRODUCT, left, right, own, modular=False)
-        name, computed = "floor_div" if is_quotient else "floor_mod", promoted(own)
-        if is_half(own):
-            return self._half_function(name, [self._convert(x, own) for x in (left, right)], own,
-                                       helper(name, FLOAT32))
-        args = [self._exact(self._convert(x, computed)) for x in (left, right)]
-        return self._call(helper(name, computed), args, own, computed)
+        return self._computed("floor_div" if is_quotient else "floor_mod", (left, right), own, helper)
 
     def _power(self, base: Expression, exponent: Expression, own: np.dtype) -> Piece:
         if isinstance(exponent, float) and exponent.is_integer() and kind_of(own) in "fc":
@@ -263,13 +258,10 @@ class CText(CBase):
 
     def _of_floats(self, name: str, arguments: Sequence[Expression], own: np.dtype) -> Piece:
         """The function *name*, whose arguments and result have the dtype *own*."""
-        if is_half(own):
-            return self._half_function(name, [self._convert(self._operand(e, own), own) for e in arguments], own)
-        text = helper(f"{name}_normal", own)
-        if text not in self.dialect.functions.normal or not all(
-                map(Bounds(own, self._type, self.nonnegative).is_normal, arguments)):
-            text = self.dialect.function(name, own)
-        return self._call(text, [self._converted(e, own) for e in arguments], own)
+        is_normal = helper(f"{name}_normal", own) in self.dialect.functions.normal and all(
+            map(Bounds(own, self._type, self.nonnegative).is_normal, arguments))
+        return self._computed(f"{name}_normal" if is_normal else name, [self._operand(e, own) for e in arguments], own,
+                              helper if is_normal else self.dialect.function)
 
     def _small_power(self, base: Expression, exponent: int, own: np.dtype) -> Piece:
         """Powers with a literal exponent, by multiplication; those of halves in float32, rounded once."""
@@ -299,15 +291,11 @@ class CText(CBase):
         """``min`` and ``max``, from the left."""
         def joined(piece: Piece, operand: Expression, dtype: np.dtype) -> Piece:
             left, right = (self._convert(x, dtype) for x in (piece, self._operand(operand, dtype)))
-            if is_half(dtype):
-                return self._half_function(which, [left, right], dtype)
-            left, right = self._exact(left), self._exact(right)
-            if dtype == BOOL:
-                operator, precedence = (" && ", AND) if which == "min" else (" || ", OR)
-                return replace(self._binary(operator, precedence, left, right, dtype), c_dtype=BOOL)
-            computed = promoted(dtype)
-            args = [self._exact(self._convert(x, computed)) for x in (left, right)]
-            return self._call(self.dialect.function(which, computed), args, dtype, computed)
+            if dtype != BOOL:
+                return self._computed(which, (left, right), dtype, self.dialect.function)
+            operator, precedence = (" && ", AND) if which == "min" else (" || ", OR)
+            exact = self._binary(operator, precedence, self._exact(left), self._exact(right), dtype)
+            return replace(exact, c_dtype=BOOL)
         return self._folded(operands, own, join, joined)
 
     def compared(self, expr: p.Comparison) -> Piece:
@@ -396,11 +384,7 @@ class CText(CBase):
                 return self._convert(self._operand(argument, own), own)
             if name == "imag":
                 return self._literal(0, own)
-            if is_half(own):
-                return self._of_floats(name, (argument,), own)
-            computed = promoted(own)
-            args = [self._converted(argument, computed)]
-            return self._call(self.dialect.function(name, computed), args, own, computed)
+            return self._computed(name, (self._operand(argument, own),), own, self.dialect.function)
         operand = self._own(given, promote(own, COMPLEX64))
         args = [self._converted(argument, operand)]
         return self._convert(self._call(self.dialect.function(name, operand), args,
