@@ -149,10 +149,8 @@ def calls(order: Block, values: Mapping[str, Any]) -> Iterator[tuple[str, Mappin
                 for x in range(evaluate(node.start, values), evaluate(node.stop, values), node.step):
                     yield from calls(node.body, {**values, node.iname: x})
             case If():
-                if evaluate(node.condition, values):
-                    yield from calls(node.then, values)
-                elif node.otherwise is not None:
-                    yield from calls(node.otherwise, values)
+                holds = evaluate(node.condition, values)
+                yield from calls(node.then if holds else node.otherwise or Block(), values)
             case Block():
                 yield from calls(node, values)
             case Assign() | Region() | Sync():

@@ -81,11 +81,8 @@ class Printer(Protocol):
     def loop(self, node: For, signs: Signs) -> Iterator[str]:
         """The lines of a loop without its instruction."""
 
-    def policy_store(self, element: p.Variable | p.Subscript) -> str:
-        """The function that stores to the element's array under its cache policy; ``""``: a plain store."""
-
-    def policy_load(self, array: str) -> str:
-        """The function that loads from *array* under its cache policy; ``""``: a plain load."""
+    def policy(self, array: str, *, load: bool) -> str:
+        """The function that loads from *array*, or stores to it, under its cache policy; ``""``: a plain access."""
 
     def text_of(self, instruction: Instruction) -> InstructionText | None:
         """The text of the language for *instruction*; ``None``: it has none."""

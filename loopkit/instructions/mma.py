@@ -119,12 +119,9 @@ def sums_of(loop: For, product: Mma) -> Iterator[p.Subscript]:
     loops, assign = nest_of(loop)
     assert assign is not None
     starts = {x.iname: x.start for x in loops}
-    for row in range(product.rows):
-        for column in range(2):
-            at = {product.column: add(starts[product.column], column)}
-            if product.row is not None:
-                at[product.row] = add(starts[product.row], row)
-            yield element_at(assign.target, at)
+    for number in range(2*product.rows):
+        steps = {product.row: number // 2, product.column: number % 2}
+        yield element_at(assign.target, {x: add(starts[x], step) for x, step in steps.items() if x is not None})
 
 
 def element_at(element: p.Variable | p.Subscript, values: Mapping[str, Expression]) -> p.Subscript:

@@ -284,7 +284,7 @@ def _moves(printer: Printer, loop: For, vector: Vector, signs: Signs, *, load: b
     dtype = printer.dtype_of(vector.element)
     size = vector.length * dtype.itemsize
     moved = _OWN.get((dtype.name, size), _BITS[size])
-    policy = printer.policy_load(vector.array) if load else printer.policy_store(vector.element)
+    policy = printer.policy(vector.array, load=load)
 
     def move(at: Expression, inside: Signs) -> str:
         offset = subtract(at, loop.start)

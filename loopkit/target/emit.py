@@ -86,7 +86,7 @@ class Emitter:
         target = self.value(node.target, signs, dtype)
         if node.combine is None:
             value = self.value(node.value, signs, dtype)
-            store = self.policy_store(node.target) if _is_number(dtype) else ""
+            store = self.policy(array_of(node.target), load=False) if _is_number(dtype) else ""
             return f"{store}(&{target}, {value});" if store else f"{target} = {value};"
         operation = REDUCTIONS[node.combine]
         has_operators = dtype.kind != "c" and (self.dialect.halves or not is_half(dtype))
@@ -94,15 +94,11 @@ class Emitter:
             return f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
         return f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
 
-    def policy_store(self, element: p.Variable | p.Subscript) -> str:
-        return self._policy(array_of(element), CachePolicy.STREAMING)
-
-    def policy_load(self, array: str) -> str:
-        return "" if array in self.kernel.written_names else self._policy(array, CachePolicy.EVICT_LAST)
-
-    def _policy(self, name: str, policy: CachePolicy) -> str:
-        argument = self.kernel.array_args.get(name)
-        return self.dialect.policies.get(policy, "") if argument and argument.cache_policy is policy else ""
+    def policy(self, array: str, *, load: bool) -> str:
+        policy, argument = CachePolicy.EVICT_LAST if load else CachePolicy.STREAMING, self.kernel.array_args.get(array)
+        has_policy = argument is not None and argument.cache_policy is policy
+        return self.dialect.policies.get(policy, "") \
+            if has_policy and not (load and array in self.kernel.written_names) else ""
 
     def is_global(self, element: p.Variable | p.Subscript) -> bool:
         return isinstance(self.addresses.arrays.get(array_of(element)), Flat)
@@ -171,8 +167,7 @@ class Emitter:
         if node.instruction is not None and self.hooks.collective is not None:
             before, node, spelled = self.hooks.collective(node)
             yield from before
-            own = replace(self.addresses, spelled={**self.addresses.spelled, **spelled})
-            emitter = replace(self, addresses=own)
+            emitter = replace(self, addresses=replace(self.addresses, spelled={**self.addresses.spelled, **spelled}))
         yield from self.hooks.region(list(emitter.lines(node.body, signs)))
 
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
@@ -207,7 +202,7 @@ class Emitter:
                 return text
             loader = self.addresses.loaders.get(name, "")
             if not loader and _is_number(resolve(self._type_of(name))):
-                loader = self.policy_load(name)
+                loader = self.policy(name, load=True)
             return f"{loader}(&{text})" if loader else text
 
         def typed(subscript: Expression) -> Type | None:
