@@ -14,6 +14,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Assign, Completion, For, Instruction
 from loopkit.ast.signs import Signs
 from loopkit.errors import PreconditionError
+from loopkit.expr.mappers import array_of
 from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer
 from loopkit.instructions.vector_access import in_steps, vectors_of
 from loopkit.kernel.data import AddressSpace
@@ -43,9 +44,7 @@ class AsynchronousCopy(MemoryInstruction):
     def require_operands(self, kernel: LoopKernel, statement: Statement, expression: Expression) -> None:
         """Check that the statement copies the bits of one element, as far as dtypes are known."""
         s = statement
-        name = expression.aggregate.name if isinstance(expression, p.Subscript) \
-            and isinstance(expression.aggregate, p.Variable) else ""
-        argument = kernel.array_args.get(name)
+        argument = kernel.array_args.get(array_of(expression)) if isinstance(expression, p.Subscript) else None
         if s.combine is not None or s.written not in kernel.temporaries or argument is None or s.predicates:
             raise PreconditionError(f"'{s.id}' cannot be asynchronous: it is not a copy of an array's element.",
                                     subject=s.id, hint="copy it through registers, or compute where it is read")

@@ -1,13 +1,17 @@
 """Malformed loop programs are refused, each with the name at fault."""
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+import numpy as np
 import pymbolic.primitives as p
 import pytest
 from pymbolic.typing import Expression
 
 from loopkit.ast.check import require_well_formed
-from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Region, Sync
 from loopkit.errors import InternalError
+from loopkit.instructions.shuffle import Shuffle
 
 AT, NEXT, N, LANE = (p.Variable(name) for name in ("i", "j", "n", "lane"))
 SYNC = Sync(())
@@ -70,6 +74,22 @@ WRONG = {
         (For("i", 0, LANE, 1, Block((SYNC,))),), "a barrier stands where not all"),
     "a barrier in a region": ((Region(Block((SYNC,))),), "a barrier stands where not all"),
 }
+
+
+def shuffled(target: Expression, distance: int) -> Region:
+    """A read of the register of the lane that is two lanes further on, by a shuffle over *distance* lanes."""
+    read = p.Subscript(p.Variable("w"), LANE + 2)
+    return Region(Block((Assign(p.Subscript(p.Variable("w"), target), read, None, "S"),)), Shuffle(distance, 32))
+
+
+@pytest.mark.parametrize(("body", "fault"), [
+    (shuffled(LANE, 2), None), (shuffled(LANE, 1), "'w.lane . 2.' is not held 1 lanes further on than 'w.lane.'"),
+    (when(above(LANE, 3), shuffled(LANE, 2)), "a shuffle stands where not all threads of a block come")])
+def test_shuffles(body: Node, fault: str | None) -> None:
+    warp = Array("w", np.dtype(np.float32), (32,), shared=False, thread_axes=1)
+    function = Function("f", {"l.0": 32}, {"lane": p.Variable("l.0")}, (warp,), Block((body,)))
+    with nullcontext() if fault is None else pytest.raises(InternalError, match=fault):
+        require_well_formed(function, {"y", "n"}, {"lane", "l.0"})
 
 
 @pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT.keys())

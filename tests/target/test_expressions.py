@@ -187,6 +187,13 @@ def test_want(given: str, want: str, expected: str) -> None:
     assert text(given, want=want) == expected
 
 
+@pytest.mark.parametrize(("given", "expected"), [
+    ("cast(float32, z[i])", "crealf(z[i])"), ("-(a[i] < 1)", "-(a[i] < 1.0f)"), ("a[i]**2.0", "a[i]*a[i]"),
+    ("a[i]**0", "1.0f"), ("cast(int8, 3)*s[i]", "(signed char)3*s[i]"), ("cast(int8, 300)", "(signed char)44")])
+def test_rare_forms(given: str, expected: str) -> None:
+    assert text(given) == expected
+
+
 def test_infinities_and_nans() -> None:
     assert to_c(float("-inf"), CUDA, NAMES.get, want=np.dtype("float32")) == "-INFINITY"
     assert "__int_as_float" in CUDA.preamble("-INFINITY")

@@ -258,13 +258,11 @@ class CBase:
         return Piece(f"({self.dialect.type_name(want)}){inside(piece, UNARY)}", UNARY, want, want)
 
     def _exact(self, piece: Piece) -> Piece:
-        """*piece* as a C value of exactly its own dtype."""
+        """*piece* as a C value of exactly its own dtype. A half is in its memory form before."""
         if piece.exact:
             return piece
         if piece.literal is not None:
             return self._literal(piece.literal, piece.dtype, typed=True)
-        if is_half(piece.dtype):
-            return self._stored(piece)
         return self._cast(replace(piece, dtype=piece.c_dtype), piece.dtype)
 
     # }}}
