@@ -279,10 +279,7 @@ class Launch:
 
     @property
     def block(self) -> tuple[int, int, int]:
-        x, y, z = (self.extents.get(axis, 1) for axis in BLOCK)
-        assert isinstance(x, int)
-        assert isinstance(y, int)
-        assert isinstance(z, int)
+        x, y, z = (n for axis in BLOCK if isinstance(n := self.extents.get(axis, 1), int))
         return x, y, z
 
     @property
