@@ -91,7 +91,7 @@ def _rounds(box: Mapping[str, range], threads: int, thread: Expression, body: Bl
 def _digits(box: Mapping[str, range], number: Expression) -> list[Node]:
     """Each coordinate of a box as a digit of the number of its point, the last one fastest."""
     result: list[Node] = []
-    for x, values in reversed(box.items()):
+    for x, values in reversed([*box.items()]):
         last = len(result) == len(box) - 1
         result.append(Define(x, add(number if last else remainder(number, len(values)), values.start)))
         number = floor_div(number, len(values))

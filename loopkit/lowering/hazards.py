@@ -9,9 +9,8 @@ from itertools import product
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, collective_inames, commute
 from loopkit.analysis.dependences import assumed_dependences, dependences, in_words, shared_loops, without_assumed
-from loopkit.analysis.instructions import collective_inames
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Completion, Scope, completion_of
@@ -23,7 +22,8 @@ from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
 from loopkit.poly.affine import add, floor_div, multiply
-from loopkit.poly.relations import equal_coordinates, in_one_iteration, in_time_order, other_instance, same_element
+from loopkit.poly.piecewise import equal_coordinates
+from loopkit.poly.relations import in_one_iteration, in_time_order, other_instance, same_element
 from loopkit.poly.sets import Map
 
 

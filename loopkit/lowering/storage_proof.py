@@ -34,8 +34,8 @@ from loopkit.kernel.tree import meeting
 from loopkit.lowering.lowered import Schedule, SchedulePoint
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.limits import affordable, kept
+from loopkit.poly.piecewise import cells
 from loopkit.poly.relations import (
-    cells,
     differing,
     in_one_iteration,
     injective_given,

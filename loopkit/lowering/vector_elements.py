@@ -19,7 +19,7 @@ from loopkit.analysis.legality import iname_range
 from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
-from loopkit.expr.mappers import children, subexpressions, substitute, variables
+from loopkit.expr.mappers import children, conjunction, subexpressions, substitute, variables
 from loopkit.instructions.vector_access import WIDEST, Vector, certain_elements, iterations, rise
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_unrolled
@@ -218,7 +218,7 @@ class Elements:
                 parts.append(unless(whole, params_of(missed), self._iterations(variables(whole))))
         if not parts:
             return vector
-        return replace(vector, inside=parts[0] if len(parts) == 1 else p.LogicalAnd(tuple(parts)))
+        return replace(vector, inside=conjunction(parts))
 
     def _iterations(self, inames: AbstractSet[str]) -> dict[str, tuple[int, int]]:
         """The ranges of those *inames* whose loops are unrolled."""
