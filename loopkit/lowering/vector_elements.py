@@ -38,8 +38,6 @@ from loopkit.poly.sets import InstanceSet, params_of, universe_params
 #: Elements of one access, the widest first.
 LENGTHS = (16, 8, 4, 2)
 
-_OPPOSITE = {"<": ">=", ">": "<=", ">=": "<"}
-
 
 @dataclass(frozen=True)
 class PartialVectors:
@@ -68,19 +66,14 @@ class PartialVectors:
                    for beyond in (("<", first), (">=", subtract(last, extent))))
 
     def have_none(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> bool:
-        """Is there no vector at which all *conditions* hold, and the affine ones of *where*?"""
-        places = self.places(*conditions, where=where)
-        return places is not None and places.is_empty()
+        """Is there no vector at which all *conditions* hold, which must be affine, and the affine ones of *where*?"""
+        with suppress(NotAffineError):
+            return self.places(where).where(*conditions).is_empty()
+        return False
 
-    def places(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> InstanceSet | None:
-        """The vectors at which all *conditions* hold, and the affine ones of *where*, as parameters.
-
-        ``None`` if a condition is no affine form.
-        """
-        try:
-            places = InstanceSet((), params_of(self.vectors).from_params()).where(*conditions)
-        except NotAffineError:
-            return None
+    def places(self, where: Sequence[Expression]) -> InstanceSet:
+        """The vectors at which the affine ones of *where* hold, as parameters."""
+        places = InstanceSet((), params_of(self.vectors).from_params())
         for condition in where:
             with suppress(NotAffineError):
                 places = places.intersect_params(params_where(condition))
@@ -200,25 +193,20 @@ class Elements:
         assert extent is not None
         first, last = _ends(vector, loop)
         ends = [(k, e) for k, e in enumerate(shape[:-1]) if e is not None]
-        before = [*((first[k], ">", 0) for k, _ in ends), (first[-1], ">=", 0)]
-        behind = [*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent)]
+        before = (*((first[k], ">", 0) for k, _ in ends), (first[-1], ">=", 0))
+        behind = (*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent))
         low, high = (substitute(index[-1], self.names) for index in (first, last))
         # from one row before the array's row to one behind it
         if not partial.lie_in(multiply(3, extent), add(low, extent), add(high, extent), where=self.where):
             return None
         parts: list[Expression] = []
         for inside in (before, behind):
-            missed = partial.places(*((_OPPOSITE[op], subtract(substitute(a, self.names), b)) for a, op, b in inside),
-                                where=self.where)
-            if missed is None:
-                return None
+            found = tuple(readable_comparison(a, op, b) for a, op, b in inside)
+            whole = found[0] if len(found) == 1 else p.LogicalOr(found)
+            missed = partial.places((*self.where, p.LogicalNot(substitute(whole, self.names))))
             if not missed.is_empty():
-                found = tuple(readable_comparison(a, op, b) for a, op, b in inside)
-                whole = found[0] if len(found) == 1 else p.LogicalOr(found)
                 parts.append(unless(whole, params_of(missed), self._iterations(variables(whole))))
-        if not parts:
-            return vector
-        return replace(vector, inside=conjunction(parts))
+        return replace(vector, inside=conjunction(parts)) if parts else vector
 
     def _iterations(self, inames: AbstractSet[str]) -> dict[str, tuple[int, int]]:
         """The ranges of those *inames* whose loops are unrolled."""
