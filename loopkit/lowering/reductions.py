@@ -28,11 +28,11 @@ from loopkit.analysis.scans import Scan, operands, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.shuffle import Shuffle
-from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
-from loopkit.kernel.tags import AutoLocalTag, LocalTag
+from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, seq
 from loopkit.lowering.shuffles import OverThreads, Written, combined, in_order_of_threads, no_shuffles, written_out
 from loopkit.poly.affine import add, floor_div, remainder, subtract
@@ -196,28 +196,42 @@ class _Writer:
         return self.threads.length if self.why else min(self.threads.length, self.threads.warp)
 
     def written(self) -> Written:
-        threads, node, fresh = self.threads, self.threads.node, self.threads.kernel.fresh_name
+        threads, node, lane, size = self.threads, self.threads.node, self.threads.lane, self.threads.warp
+        knl, fresh = threads.kernel, threads.kernel.fresh_name
         own = fresh(f"{node.accumulator}_{'shared' if self.why else 'warp'}")
         # a thread's value at first, and after each step
         names = [own, *(fresh(f"{own}_{k + 1}") for k in range((self.together - 1).bit_length() + self.exclusive))]
         steps = [(threads.store(own), None), *self._steps(names)]
-        statements, trees = tuple(s for s, _ in steps), tuple(Leaf(s.id, how) for s, how in steps)
-        held = threads.element(names[-1], threads.lane)
-        among = "" if threads.length <= threads.warp else f" of {threads.warp}"
+        statements = [s for s, _ in steps]
+        trees: list[Tree] = [Leaf(s.id, how) for s, how in steps]
+        among = "" if threads.length <= size else f" of {size}"
         note = f"scanned in shared memory: {self.why}" if self.why else f"scanned by shuffles in warps{among}"
         space = AddressSpace.SHARED if self.why else AddressSpace.WARP
-        temporaries = tuple(threads.array(x, threads.length, space, note if x == own and threads.length > 1 else "")
-                            for x in names)
+        temporaries = [threads.array(x, threads.length, space, note if x == own and threads.length > 1 else "")
+                       for x in names]
         # unlike a warp register, it may be needed in a later launch
         result = threads.scalar(fresh(f"{node.accumulator}_all"))
-        if self.together == threads.length:
-            both = Statement(f"{node.name}.result", p.Variable(result.name), held, threads.everywhere)
-            return Written((*statements, both), (*trees, Leaf(both.id)), (*temporaries, result),
-                           p.Variable(result.name))
-        whole = threads.element(names[-2], threads.lane) if self.exclusive else held
-        more = self._of_warps(whole, held, result)
-        return replace(more, statements=(*statements, *more.statements), trees=(*trees, *more.trees),
-                       temporaries=(*temporaries, *more.temporaries))
+        value: Expression = threads.element(names[-1], lane)
+        tags: dict[str, InameTag] = {}
+        if self.together < threads.length:
+            # the last lane of each warp stores the warp's result; every thread combines those of earlier warps
+            warps = -(-threads.length // size)
+            before = threads.scalar(fresh(f"{node.accumulator}_before"))
+            shared = threads.array(fresh(f"{node.accumulator}_shared"), warps - 1, AddressSpace.SHARED)
+            last = threads.everywhere.where(("==", add(remainder(lane, size), 1 - size)),
+                                            ("<", add(lane, -(warps - 1)*size)))
+            put = Statement(f"{node.name}.put", threads.element(shared.name, floor_div(lane, size)),
+                            threads.element(names[-2], lane) if self.exclusive else value, last)
+            first = Statement(f"{node.name}.first", p.Variable(before.name), self.neutral, threads.everywhere)
+            rest, order, tags = threads.over_warps(before.name, shared.name, range(warps - 1), threads.everywhere,
+                                                   before=True)
+            statements += [put, first, rest]
+            trees += [Leaf(put.id), Leaf(first.id), order]
+            temporaries += [shared, before]
+            value = knl.operation(node.operation).apply(p.Variable(before.name), value)
+        statements.append(Statement(f"{node.name}.result", p.Variable(result.name), value, threads.everywhere))
+        trees.append(Leaf(statements[-1].id))
+        return Written(tuple(statements), tuple(trees), (*temporaries, result), p.Variable(result.name), tags)
 
     def _steps(self, names: list[str]) -> Iterator[tuple[Statement, Shuffle | None]]:
         """``next[t] = held[t - s] op held[t]`` for s = 1, 2, 4, ...; at last, in an exclusive one, ``held[t - 1]``."""
@@ -237,25 +251,5 @@ class _Writer:
             target = threads.element(names[-1], lane)
             yield Statement(f"{node.name}.none", target, self.neutral, threads.everywhere), None
             yield from_before("shift", target, names[-2], 1, None)
-
-    def _of_warps(self, whole: Expression, held: Expression, result: TemporaryVariable) -> Written:
-        """The last lane of each warp stores the warp's result; every thread combines those of earlier warps.
-
-        :arg whole: what a lane has with its own operand; *held*: what its result takes of its warp.
-        """
-        threads, node, lane, size = self.threads, self.threads.node, self.threads.lane, self.threads.warp
-        knl, warps = threads.kernel, -(-threads.length // size)
-        before = threads.scalar(knl.fresh_name(f"{node.accumulator}_before"))
-        shared = threads.array(knl.fresh_name(f"{node.accumulator}_shared"), warps - 1, AddressSpace.SHARED)
-        last = threads.everywhere.where(("==", add(remainder(lane, size), 1 - size)),
-                                        ("<", add(lane, -(warps - 1)*size)))
-        put = Statement(f"{node.name}.put", threads.element(shared.name, floor_div(lane, size)), whole, last)
-        first = Statement(f"{node.name}.first", p.Variable(before.name), self.neutral, threads.everywhere)
-        rest, order, tags = threads.over_warps(before.name, shared.name, range(warps - 1), threads.everywhere,
-                                               before=True)
-        both = Statement(f"{node.name}.result", p.Variable(result.name),
-                         knl.operation(node.operation).apply(p.Variable(before.name), held), threads.everywhere)
-        return Written((put, first, rest, both), (Leaf(put.id), Leaf(first.id), order, Leaf(both.id)),
-                       (shared, before, result), p.Variable(result.name), tags)
 
 # }}}

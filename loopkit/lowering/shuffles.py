@@ -294,7 +294,11 @@ def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterato
 
     :arg why: the reason against shuffles; ``""``: lanes shuffle.
     """
-    harmless = _harmless(threads.kernel, threads.node)
+    knl, node = threads.kernel, threads.node
+    dtype = threads.scalar(node.accumulator).dtype
+    assert dtype is not None
+    # a lane may combine any value: but integers may overflow, and an operation of the user may have any effect
+    harmless = node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype))
     inside = threads.lane if threads.length <= together else remainder(threads.lane, together)
     for number, exponent in enumerate(reversed(range((together - 1).bit_length()))):
         offset = 1 << exponent
@@ -303,13 +307,6 @@ def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterato
         active = threads.everywhere.where(("<", add(inside, -offset)))
         if not whole:
             active = active.where(("<", add(threads.lane, offset - threads.length)))
-        step = Statement(f"{threads.node.name}.step{number}", threads.element(array, threads.lane),
-                         threads.element(array, add(threads.lane, offset)), active, combine=threads.node.operation)
+        step = Statement(f"{node.name}.step{number}", threads.element(array, threads.lane),
+                         threads.element(array, add(threads.lane, offset)), active, combine=node.operation)
         yield step, None if why else Shuffle(offset, together, harmless and whole)
-
-
-def _harmless(knl: LoopKernel, node: ReductionNode) -> bool:
-    """May a lane combine any value? Integers may overflow, and an operation of the user may have any effect."""
-    dtype = knl.temporaries[node.accumulator].dtype
-    assert dtype is not None
-    return node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype))
