@@ -60,11 +60,9 @@ def points_where(points: InstanceSet, condition: Expression, names: frozenset[st
 
 
 def with_limited_conditions(node: Node, ranges: Ranges, context: Set, about: Callable[[Expression], bool]) -> Node:
-    """*node*, inside loops that are unrolled over *ranges*, with conditions limited to the iterations in which they
-    can fail.
+    """*node*, in loops unrolled over *ranges*, with conditions limited to the iterations in which they can fail.
 
-    :arg context: the conditions that hold around *node*.
-    :arg about: is a condition limited?
+    :arg context: the conditions that hold around *node*; *about*: is a condition limited?
     """
     match node:
         case If():

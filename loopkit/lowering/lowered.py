@@ -43,11 +43,7 @@ BLOCK = ("l.0", "l.1", "l.2")
 
 @dataclass(frozen=True)
 class LaunchBody:
-    """The part of the order that one launch runs.
-
-    :ivar tree: its sequential loops.
-    :ivar hosts: the inames of the host's loops around it, outermost first.
-    """
+    """The sequential loops that one launch runs, and the inames of the host's loops around it, outermost first."""
 
     tree: Tree
     hosts: tuple[str, ...] = ()

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 
 import pymbolic.primitives as p
@@ -29,14 +28,12 @@ from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedEr
 from loopkit.expr.mappers import variables
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, seq
+from loopkit.kernel.tree import Leaf, Tree, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.lowering.shuffles import OverThreads, Written, combined, in_order_of_threads, no_shuffles, written_out
 from loopkit.poly.affine import add, floor_div, remainder, subtract
-from loopkit.poly.sets import Map
 from loopkit.transform.expansion import contracted
 from loopkit.transform.reindex import substituted
 from loopkit.transform.scan import in_order
@@ -114,8 +111,7 @@ def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[
 # {{{ scans
 
 def _scan_written_out(knl: LoopKernel, node: ReductionNode, warp: int) -> LoopKernel:
-    """*knl* with *node*, which is a scan, computed by the threads of its sweep; sequentially, if the sweep has no
-    threads any more.
+    """*knl* with the scan *node* computed by the threads of its sweep; sequentially, if the sweep has none any more.
 
     :raises PreconditionError: steps behind ``realize_scan`` made something else of it.
     """
@@ -145,8 +141,12 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     sweep = p.Variable(scan.sweep)
     everywhere = rows.onto(init.inames).where((">=", add(sweep, -low)), ("<", add(sweep, -high - 1)))
     taking_part = {init.id: replace(init, domain=everywhere), update.id: combined}
-    base = with_dependences(knl, partial(_of_operands, node, moved), tree=_without_loop(knl.tree, scan),
-                          statements=tuple(taking_part.get(s.id, s) for s in knl.statements))
+    base = with_dependences(
+        # each operand now flows to the thread that combines it
+        knl, lambda found, _: between_images((d for d in found if d.array != node.accumulator),
+                                             {update.id: [Image(update.id, moved)]}),
+        tree=rewrite_over(knl.tree, scan.iname, lambda loop: Leaf(update.id) if update.id in leaves(loop) else loop),
+        statements=tuple(taking_part.get(s.id, s) for s in knl.statements))
     threads = OverThreads(base, node, (scan.sweep,), high - low + 1, rows, everywhere, warp)
     written = _Writer(threads, scan.shift == -1, init.expression, no_shuffles(threads)).written()
     new = {update.id: [combined, *written.statements], final.id: [written.with_result(final, node.accumulator)]}
@@ -165,25 +165,9 @@ def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKerne
     return knl
 
 
-def _without_loop(tree: Tree, scan: Scan) -> Tree:
-    def one(old: Tree) -> Tree:
-        inside = isinstance(old, Loop) and old.iname == scan.iname and scan.node.update in leaves(old)
-        return Leaf(scan.node.update) if inside else old
-    return rewrite(tree, one)
-
-
-def _of_operands(node: ReductionNode, moved: Map, found: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
-    """The dependences without those of the accumulator: each operand now flows to the thread that combines it."""
-    return between_images((d for d in found if d.array != node.accumulator), {node.update: [Image(node.update, moved)]})
-
-
 @dataclass(frozen=True)
 class _Writer:
-    """Writes the statements of one scan.
-
-    :ivar exclusive: the result of a thread does not have its own operand.
-    :ivar why: why the threads do not shuffle; ``""``: they do.
-    """
+    """Writes the statements of a scan; *exclusive*: without a thread's own operand; *why* the threads do not shuffle."""
 
     threads: OverThreads
     exclusive: bool

@@ -113,8 +113,7 @@ class Elements:
 
     :ivar sizes: the integer arguments, by which a call chooses its text.
     :ivar written: the arrays that the launch writes.
-    :ivar where: the conditions that hold.
-    :ivar names: the constants in scope.
+    :ivar where: the conditions that hold; *names*: the constants in scope.
     """
 
     kernel: LoopKernel
@@ -163,8 +162,7 @@ class Elements:
                 yield whole
 
     def whole(self, vector: Vector, loop: For, partial: PartialVectors) -> Vector | None:
-        """*vector*, if all of it is within its array wherever one element is, and no statement of this launch writes
-        the array.
+        """*vector*, if it is in its array wherever one element is, and no statement of this launch writes the array.
 
         Rows of an array with several axes begin at multiples of a vector. If their length is a size, it is assumed to
         be such a multiple, too, as it is in an array without gaps between rows.
@@ -183,8 +181,7 @@ class Elements:
         return None if given is None else replace(vector, assumed=(*vector.assumed, *given))
 
     def _overlapping(self, vector: Vector, loop: For, partial: PartialVectors) -> Vector | None:
-        """*vector* with the condition that all of it is within its array without gaps between rows: it may overlap the
-        next row.
+        """*vector* with the condition that it is in its array without gaps between rows; it may overlap the next row.
 
         Only the first row and the last one need a condition. A vector must not be longer than a row.
         """
@@ -251,9 +248,7 @@ class Elements:
         return tuple(result)
 
     def may_compute_all(self, loop: For, assign: Assign, vectors: Sequence[Vector], partial: PartialVectors) -> bool:
-        """Can all iterations of *loop* be computed: do they read only inputs without gaps, and does a vector store the
-        results?
-        """
+        """Do all iterations of *loop* read only inputs without gaps, and does a vector store the results?"""
         gapless = {v.array: v.assumed for v in vectors if any(map(anywhere, v.assumed))}
         if assign.combine is not None or not any(v.stored and not v.loaded for v in vectors) \
                 or any(v.inside is not None for v in vectors) or not _is_harmless(assign.value):

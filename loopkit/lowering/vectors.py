@@ -116,11 +116,7 @@ def _finder(launch: Launch, storages: Mapping[str, Storage], partial: Mapping[st
 
 @dataclass(frozen=True)
 class _Finder(Elements):
-    """Finds the vectors of one launch.
-
-    :ivar partial: the statements with partial vectors.
-    :ivar taken: the names of registers in scope.
-    """
+    """Finds the vectors of one launch; *partial*: those of statements; *taken*: the names of registers in scope."""
 
     inames: frozenset[str]
     partial: Mapping[str, PartialVectors]
@@ -192,8 +188,7 @@ class _Finder(Elements):
         return self.inside(names=names)
 
     def _without_guard(self, guard: If) -> For | None:
-        """The loop over a ``vec`` iname behind *guard*, with its condition moved into the loop, if all iterations may
-        be computed.
+        """The loop behind *guard*, with that condition moved into it, if all iterations may be computed.
 
         Later statements then do not wait behind a branch.
         """
