@@ -19,7 +19,7 @@ from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
-from loopkit.errors import InternalError, LoopkitError, PreconditionError, ScheduleError
+from loopkit.errors import LoopkitError, PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import Derive, LoopKernel, unknown
@@ -177,8 +177,6 @@ class StagingBuffer:
             try:
                 result = made(replace(self, outer=outer))
                 found = side_effect(self.kernel, result, self.step, self.allowed)
-            except InternalError:
-                raise
             except LoopkitError as error:
                 found = error
             if found is None:
