@@ -30,15 +30,14 @@ from loopkit.expr.parsing import parse_expression
 from loopkit.expr.text import to_text
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, ValueArg
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, Obligation
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import is_quasi_affine
-from loopkit.poly.enumerated import subscripts_on
-from loopkit.poly.relations import cells, restrict, same_element
+from loopkit.poly.piecewise import cells, subscripts_on
+from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, require_inames, temporary_for

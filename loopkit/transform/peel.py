@@ -17,7 +17,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
-from loopkit.poly.bijections import parted
+from loopkit.poly.domains import parted
 from loopkit.poly.limits import affordable
 from loopkit.poly.sets import InstanceSet, in_plain_bounds
 from loopkit.transform.iname import renamed

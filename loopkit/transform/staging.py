@@ -29,8 +29,8 @@ from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, rewrite_ove
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, subtract
 from loopkit.poly.elements import BoxAxis, joined, outside, swept_interval
-from loopkit.poly.enumerated import subscripts_on, where_holds
 from loopkit.poly.limits import affordable
+from loopkit.poly.piecewise import subscripts_on, where_holds
 from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
 from loopkit.transform.reindex import Condition, bounded_by, element
