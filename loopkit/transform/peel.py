@@ -16,7 +16,7 @@ from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, restricted, rewrite, seq
 from loopkit.poly.domains import parted
 from loopkit.poly.limits import affordable
 from loopkit.poly.sets import InstanceSet, in_plain_bounds
@@ -24,7 +24,6 @@ from loopkit.transform.iname import renamed
 from loopkit.transform.match import owner
 from loopkit.transform.reindex import rewrite_loops, substituted
 from loopkit.transform.step import matching_statements, require_owners, require_untagged, transform
-from loopkit.transform.trees import in_order_of, loops_in, restricted
 
 
 @transform

@@ -22,16 +22,16 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, parts_of, restricted, rewrite, seq
 from loopkit.poly.affine import add, remainder, subtract
 from loopkit.transform.expansion import require_cells, require_not_carried
 from loopkit.transform.iname import split_into
+from loopkit.transform.order import ordered
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
 from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import require_positive, require_untagged, temporary_list, transform
 from loopkit.transform.tags import tagged
-from loopkit.transform.trees import in_order_of, loops_in, ordered, parts_of, restricted
 
 
 @transform

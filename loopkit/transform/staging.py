@@ -25,7 +25,7 @@ from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import Derive, LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag, is_innermost, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, rewrite_over, seq, without
+from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, parts_of, rewrite_over, seq, without
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, subtract
 from loopkit.poly.elements import BoxAxis, joined, outside, swept_interval
@@ -33,10 +33,10 @@ from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import subscripts_on, where_holds
 from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
+from loopkit.transform.order import with_loop_sunk
 from loopkit.transform.reindex import Condition, bounded_by, element
 from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import as_address_space, as_tag, new_name, require_fresh, require_positive
-from loopkit.transform.trees import in_order_of, loops_in, parts_of, restricted, with_loop_sunk
 
 Arguments = tuple[Expression, ...]
 
@@ -306,12 +306,13 @@ class StagingBuffer:
         for x in reversed(loops[:loops.index(inner)]):
             if x not in self.outer:
                 tree = with_loop_sunk(tree, x, inner, around=users)
-        if not any(loop.iname == inner and users <= {*leaves(loop)} for loop in loops_in(tree)):
+        result = rewrite_over(tree, inner, lambda loop: Loop(inner, _around(loop.body, users, first, last, writers))
+                              if users <= {*leaves(loop)} else loop)
+        if result is tree:
             raise ScheduleError(f"{self.step}: the statements that use '{self.name}' do not stand in one loop over "
                                 f"{', '.join(self.outer)}.", subject=self.name,
                                 hint="name the statements of one loop with within=, or give the outer inames")
-        return rewrite_over(tree, inner, lambda loop: Loop(inner, _around(loop.body, users, first, last, writers))
-                            if users <= {*leaves(loop)} else loop)
+        return result
 
 
 def _around(body: Tree, users: frozenset[str], first: Tree, last: Tree, writers: frozenset[str]) -> Tree:
@@ -324,21 +325,19 @@ def _around(body: Tree, users: frozenset[str], first: Tree, last: Tree, writers:
     at = [i for i, c in enumerate(children) if not users.isdisjoint(leaves(c))]
     start, end = at[0], at[-1] + 1
     ahead = _ahead(children[start], users, writers)
-    return seq(*children[:start], restricted(children[start], ahead), first, without(children[start], ahead),
+    rest = [s for s in leaves(children[start]) if s not in ahead]
+    return seq(*children[:start], without(children[start], rest), first, without(children[start], ahead),
                *children[start + 1:end], last, *children[end:])
 
 
 def _ahead(tree: Tree, readers: frozenset[str], writers: frozenset[str]) -> list[str]:
     """The statements of *tree* that must run before a copy, because one of *writers* is among them."""
-    match tree:
-        case Loop(_, body):
-            return _ahead(body, readers, writers)
-        case Seq(children):
-            at = next(i for i, c in enumerate(children) if not readers.isdisjoint(leaves(c)))
-            before, inner = list(leaves(seq(*children[:at]))), _ahead(children[at], readers, writers)
-            return [*before, *inner] if inner or not writers.isdisjoint(before) else []
-        case _:
-            return []
+    if not isinstance(tree, Loop):
+        return []
+    children = parts_of(tree.body)
+    at = next(i for i, c in enumerate(children) if not readers.isdisjoint(leaves(c)))
+    before, inner = list(leaves(seq(*children[:at]))), _ahead(children[at], readers, writers)
+    return [*before, *inner] if inner or not writers.isdisjoint(before) else []
 
 
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
