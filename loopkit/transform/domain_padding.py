@@ -214,8 +214,6 @@ def _dependences(names: Sequence[str], found: Sequence[Dependence], after: LoopK
         yield from order_of_values(after, name) if node is None else reduction_dependences(after, node)
 
 
-# {{{ the proof
-
 @dataclass(frozen=True)
 class _Step:
     """A step *name* from *before* to *after*, which extends domains along *inames*."""
@@ -364,5 +362,3 @@ def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int
         case _:
             return None
     return value if value is not None and abs(value) <= _EXACT else None
-
-# }}}

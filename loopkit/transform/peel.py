@@ -70,13 +70,12 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
         raise PreconditionError("peel needs a number of first or of last iterations.", subject=iname,
                                 hint=f"peel(knl, '{iname}', first=1)")
     chosen = matching_statements(kernel, within)
-    names = {"first": kernel.fresh_name(f"{iname}_first"), "last": kernel.fresh_name(f"{iname}_last")}
     require_owners(kernel, iname, chosen)
     parts = dict(_parts(kernel, iname, chosen, int(first), int(last)))
     result = _with_copies(kernel, iname, chosen, parts)
-    for end, name in names.items():
+    for end in ("first", "last"):
         own = frozenset(part.id for found in parts.values() for part in found if part.end == end)
-        result = renamed(result, iname, name, own) if own else result
+        result = renamed(result, iname, kernel.fresh_name(f"{iname}_{end}"), own) if own else result
     return require_legal(result, f"peel({iname}, first={first}, last={last})", assume=assume, unsafe=unsafe)
 
 

@@ -186,13 +186,10 @@ class StagingBuffer:
 
     def _wider(self) -> tuple[str, ...]:
         """The loops around the buffer and the other sequential ones between them: then only a swept loop must move."""
-        def kept(loops: tuple[str, ...]) -> Iterator[str]:
-            for x in loops:
-                tag, outside = self.kernel.tags.get(x), loops.index(x) < loops.index(self.outer[-1])
-                if x in self.outer or (outside and x not in self.request.sweep
-                                       and not (is_parallel(tag) or is_innermost(tag))):
-                    yield x
-        found = {tuple(kept(loops_of(self.kernel.paths[s]))) for s in self.uses} if self.outer else set()
+        moving = {x for x, tag in self.kernel.tags.items() if is_parallel(tag) or is_innermost(tag)}
+        found = {tuple(x for x in loops if x in self.outer or (
+            x in loops[:loops.index(self.outer[-1])] and x not in moving.union(self.request.sweep)))
+            for loops in (loops_of(self.kernel.paths[s]) for s in self.uses)} if self.outer else set()
         return found.pop() if len(found) == 1 else self.outer
 
     def loops_around(self, stay: Mapping[str, Collection[str]], sweep: Collection[str], others: str = ""
@@ -268,15 +265,11 @@ class StagingBuffer:
         every = copy.domain.named(plain_hull(copy.domain.set)).where(*self.box.conditions)
         places = copy.domain.onto(self.outer).set.remove_divs()
         shapes = array_shapes(kernel)
-        for a in accesses_as(kernel, replace(copy, domain=every)):
-            if not a.is_write and (
-                    a.array not in shapes or a.array in kernel.temporaries or a.array in kernel.written_names
-                    or not a.affine or not a.must
-                    or outside(a.relation, shapes[a.array], kernel.assumptions) is not None):
-                return copy.domain
-        fits = every.set.is_bounded() and affordable(lambda: every.onto(self.outer).set.is_subset(places),
-                                                     otherwise=False)
-        return every if fits else copy.domain
+        fits = all(a.is_write or (a.exact and a.array not in kernel.temporaries.keys() | kernel.written_names
+                                  and outside(a.relation, shapes[a.array], kernel.assumptions) is None)
+                   for a in accesses_as(kernel, replace(copy, domain=every)))
+        return every if fits and every.set.is_bounded() and affordable(
+            lambda: every.onto(self.outer).set.is_subset(places), otherwise=False) else copy.domain
 
     def used(self, expr: Expression) -> Expression:
         arguments = self.staged.is_use(expr)
@@ -290,11 +283,10 @@ class StagingBuffer:
         before, after = (seq() if s is None else nest(s.inames[len(self.outer):], Leaf(s.id)) for s in (first, last))
         tree = self._with_parts(before, after, writers)
         new = [rewritten(s) if s.id in self.uses else s for s in kernel.statements]
-        temporary = replace(self.temporary, shape=self.box.shape)
         tag = None if self.request.tag is None else as_tag(self.request.tag)
         return with_dependences(
             kernel, derive, statements=in_order_of(tree, [*copies, *new]), tree=tree,
-            temporaries={**kernel.temporaries, temporary.name: temporary},
+            temporaries={**kernel.temporaries, self.temporary.name: replace(self.temporary, shape=self.box.shape)},
             tags={**kernel.tags, **{x: tag for s in copies for x in s.inames[len(self.outer):] if tag is not None}})
 
     def _with_parts(self, first: Tree, last: Tree, writers: frozenset[str]) -> Tree:
@@ -358,7 +350,9 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
     rows: list[list[BoxAxis | None]] = []
     for statement, arguments in buffer.uses.items():
         domain = buffer.kernel.statement_by_id[statement].domain
-        ranges = _sweep_ranges(buffer, domain, arguments)
+        mentioned = {y for args in arguments for a in args for y in variables(a)}
+        ranges = {x: _constant_range(buffer, domain, x) for x in buffer.request.sweep
+                  if x in mentioned.intersection(domain.inames)}
         rows += [[swept_interval(domain, a, buffer.outer, ranges, known_sizes(buffer.kernel)) for a in args]
                  for args in arguments]
     for axis, (whole, *others) in enumerate(zip(*rows, strict=True)):
@@ -372,15 +366,9 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
         yield whole
 
 
-def _sweep_ranges(buffer: StagingBuffer, domain: InstanceSet, arguments: Sequence[Arguments]
-                  ) -> dict[str, tuple[int, int]]:
-    mentioned = {y for args in arguments for a in args for y in variables(a)}
-    ranges = {}
-    for x in buffer.request.sweep:
-        if x in domain.inames and x in mentioned:
-            low, high = constant_range(buffer.kernel, domain, x)
-            if low is None or high is None:
-                raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
-                                        hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
-            ranges[x] = (low, high)
-    return ranges
+def _constant_range(buffer: StagingBuffer, domain: InstanceSet, x: str) -> tuple[int, int]:
+    low, high = constant_range(buffer.kernel, domain, x)
+    if low is None or high is None:
+        raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
+                                hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
+    return low, high
