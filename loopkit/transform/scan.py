@@ -22,7 +22,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, rewrite_over, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.poly.affine import add, multiply, subtract
 from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.sets import InstanceSet, Map
@@ -31,7 +31,6 @@ from loopkit.transform.iname import split_iname
 from loopkit.transform.reindex import bounded_by, element, substituted
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
 from loopkit.transform.tags import tagged_if_given
-from loopkit.transform.trees import in_order_of
 
 
 @transform
