@@ -14,7 +14,7 @@ from loopkit.analysis.constructors import Image, between_images, rewritten, with
 from loopkit.analysis.dependences import flow_of_values, reduction_dependences
 from loopkit.analysis.legality import iname_extent, iname_range, require_legal, violations
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.scans import Scan, operands, require_alone, scan_along
+from loopkit.analysis.scans import Scan, require_alone, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import TemporaryVariable
@@ -131,25 +131,30 @@ def in_order(kernel: LoopKernel, scan: Scan) -> LoopKernel:
     return _combining(kernel, scan, scan.shift, behind=False)
 
 
+def moved_operands(kernel: LoopKernel, scan: Scan, offset: int) -> tuple[Map, Statement]:
+    """The update of *scan* with each operand ``j`` at ``sweep = j - offset``: where its instances go, and itself."""
+    init, update = (kernel.statement_by_id[s] for s in (scan.node.init, scan.node.update))
+    at, rows = add(p.Variable(scan.sweep), offset), [*map(p.Variable, scan.rows)]
+    moved = equal_coordinates(update.inames, [p.Variable(scan.iname), *rows], init.inames, [at, *rows])
+    return moved, substituted(replace(update, domain=update.domain.apply(moved, init.inames)), {scan.iname: at})
+
+
 def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> LoopKernel:
     """*scan* with the operand at ``sweep + offset`` combined in each iteration, before its statement or *behind* it."""
-    node, sweep = scan.node, scan.sweep
-    init, update = kernel.statement_by_id[node.init], kernel.statement_by_id[node.update]
-    moved = operands(kernel, scan, offset)
+    node, init = scan.node, kernel.statement_by_id[scan.node.init]
+    moved, combined = moved_operands(kernel, scan, offset)
     # the loops inside the sweep and around the reduction: each of their iterations has a separate scan
     loops = loops_of(kernel.paths[node.init])
-    inside = loops[loops.index(sweep) + 1:]
+    inside = loops[loops.index(scan.sweep) + 1:]
     cell = element(node.accumulator, tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inside))
-    combined = substituted(replace(update, domain=update.domain.apply(moved, init.inames), reduction=None),
-                           {scan.iname: add(p.Variable(sweep), offset)})
     # an instance without terms keeps the init, which has no effect
     rows = init.domain.onto(scan.rows) if scan.rows else InstanceSet.universe(())
     start = replace(init, domain=rows, reduction=None, depends_on=frozenset(), assignee=cell)
-    new = {node.init: start, node.update: replace(combined, assignee=cell),
+    new = {node.init: start, node.update: replace(combined, assignee=cell, reduction=None),
            node.final: substituted(kernel.statement_by_id[node.final], {node.accumulator: cell})}
     tree = _tree(kernel, scan, inside, behind)
     tags = dict(kernel.tags)
-    if not any(scan.iname in s.inames for s in kernel.statements if s is not update):
+    if not any(scan.iname in s.inames for s in kernel.statements if s.id != node.update):
         tags.pop(scan.iname, None)
     result = with_dependences(
         kernel, partial(_dependences, node, moved), tree=tree,
