@@ -17,9 +17,9 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_collective
 from loopkit.poly.affine import NotAffineError, add, affine_difference, is_quasi_affine, names_in
-from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
 from loopkit.poly.limits import kept, kept_by_kernel
-from loopkit.poly.relations import cells, restrict
+from loopkit.poly.piecewise import affine_on, cells, subscripts_on, where_holds
+from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
 
 W = TypeVar("W")

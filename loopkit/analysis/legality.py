@@ -28,12 +28,11 @@ from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, VecTag, is_paralle
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.limits import kept_by_kernel
+from loopkit.poly.piecewise import equal_coordinates, smaller_coordinates
 from loopkit.poly.relations import (
-    equal_coordinates,
     in_one_iteration,
     joined_by_chains,
     out_of_time_order,
-    smaller_coordinates,
 )
 from loopkit.poly.sets import InstanceSet, Map, in_plain_bounds
 
@@ -71,30 +70,30 @@ def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) 
             yield apart, "blocks"
 
 
-def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
-    """The pairs of *d* that run in different blocks; ``None``: there are none."""
-    source, sink, axes = _grid_axes(knl, d)
+def across_blocks(knl: LoopKernel, d: Dependence, kind: type[InameTag] = GroupTag) -> Map | None:
+    """The pairs of *d* that run in different blocks, or along other axes of *kind* apart; ``None``: there are none."""
+    source, sink, axes = _axes(knl, d, kind)
     if not axes:
         return None
     if any((x in source) != (x in sink) for x in axes):
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-    apart, places = not_to_later_blocks(knl, d), _places(knl, d)
+    apart, places = not_to_later_blocks(knl, d), _places_on(knl, source, sink, axes)
     if places is not None:                  # else any two may be in different blocks
         apart = apart.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
 
 
-def _grid_axes(knl: LoopKernel, d: Dependence) -> tuple[OnAxes, OnAxes, list[int]]:
-    """The inames of both statements on each grid axis, and the axes along which their blocks may differ."""
-    source, sink = (axis_inames(knl, knl.statement_by_id[s].inames, GroupTag) for s in (d.source, d.sink))
+def _axes(knl: LoopKernel, d: Dependence, kind: type[InameTag] = GroupTag) -> tuple[OnAxes, OnAxes, list[int]]:
+    """The inames of both statements on each axis of *kind*, and the axes along which their places may differ."""
+    source, sink = (axis_inames(knl, knl.statement_by_id[s].inames, kind) for s in (d.source, d.sink))
     # a value computed outside an axis is replicated in every block along it
     return source, sink, sorted(source if d.of_value else {*source, *sink})
 
 
 def _places(knl: LoopKernel, d: Dependence) -> list[tuple[Expression, ...]] | None:
     """Pairs of coordinates of both statements' blocks, on the axes of both; ``None``: they are not known."""
-    source, sink, axes = _grid_axes(knl, d)
+    source, sink, axes = _axes(knl, d)
     return _places_on(knl, source, sink, [x for x in axes if x in source and x in sink])
 
 

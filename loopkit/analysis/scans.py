@@ -16,14 +16,7 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, leaves, nodes_in
 from loopkit.poly.affine import add
-from loopkit.poly.relations import (
-    apart_along,
-    identity_on,
-    only_dims,
-    other_instance,
-    reindexing,
-    smallest_pair,
-)
+from loopkit.poly.relations import apart_along, identity_on, only_dims, other_instance, reindexing, smallest_pair
 from loopkit.poly.sets import InstanceSet, lexmin_point
 
 

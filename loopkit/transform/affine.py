@@ -20,7 +20,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, is_quasi_affine, multiply, subtract
-from loopkit.poly.bijections import affine_ends, inverse, solutions, two_with_one_image
+from loopkit.poly.domains import affine_ends, inverse, solutions, two_with_one_image
 from loopkit.poly.sets import InstanceSet, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, reindex_loops
 from loopkit.transform.step import (

@@ -20,7 +20,7 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, seq
 from loopkit.poly.affine import NotAffineError, add, names_in, subtract, to_aff
-from loopkit.poly.bijections import inverse, two_with_one_image
+from loopkit.poly.domains import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.match import owner

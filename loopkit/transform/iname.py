@@ -26,7 +26,7 @@ from loopkit.poly.affine import (
     remainder,
     subtract,
 )
-from loopkit.poly.bijections import affine_ends
+from loopkit.poly.domains import affine_ends
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.reindex import Reindexing, bounded_by, mentioned, not_nested, reindex, reindex_loops
 from loopkit.transform.step import (
