@@ -103,8 +103,7 @@ class CallPlan:
         self._structural = stages.structural_values(knl)
         self._forms = stages.size_forms(knl, machine)
         self._shift = stages.largest_literal(knl) + 1
-        # 32-bit indices are enough for arrays and sizes below these
-        self._safe_for_32 = _LIMIT_32 // (self._shift + 1)
+        # 32-bit indices are enough for smaller sizes
         self._surely_small = min((form.size_limit(_LIMIT_32) for form in self._forms), default=_LIMIT_32)
         # for each parameter, the axes that determine it
         self.solvable: dict[str, tuple[tuple[str, int, int], ...]] = {
@@ -154,9 +153,7 @@ class CallPlan:
                 longer.add(plan.name)
             if plan.name in longer or not contiguous.get(plan.name, True):
                 strided.add(plan.name)
-            # no offset into an array in C order exceeds size and shift
-            if plan.name in strided or array.size >= self._safe_for_32:
-                wide = wide or _reach(array, self._shift) >= _LIMIT_32
+            wide = wide or _reach(array, self._shift) >= _LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
             wide = wide or largest >= _LIMIT_32 or any(form.at(values) >= _LIMIT_32 for form in self._forms)

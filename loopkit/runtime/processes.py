@@ -54,15 +54,10 @@ def rejected(compiler: str, kernel: str, source: str, log: str, error: str, *, h
     if found is not None:
         line = int(found[found.lastindex or 0])
         where = f" at line {line}"
-        lines = [*_neighbours(source, line), "", *lines]
+        text = source.splitlines()
+        near = range(max(line - 3, 0), min(line + 2, len(text)))
+        lines = [*(f"{'>' if i + 1 == line else ' '} {i + 1:4} | {text[i]}" for i in near), "", *lines]
     return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(lines), hint=hint)
-
-
-def _neighbours(source: str, number: int) -> list[str]:
-    """The line *number* of *source* with two lines on either side."""
-    lines = source.splitlines()
-    first, last = max(number - 3, 0), min(number + 2, len(lines))
-    return [f"{'>' if i + 1 == number else ' '} {i + 1:4} | {lines[i]}" for i in range(first, last)]
 
 
 def dump(source: str, kernel: str, suffix: str) -> None:

@@ -119,7 +119,9 @@ class TypedKernels:
         known = self._known.get(signature) if None not in signature else None
         if known is not None:
             return known
-        dtypes = self._open_dtypes(given)
+        arrays = self.kernel.array_args
+        dtypes = {name: _supported(name, value.dtype if name in arrays else dtype_of(name, value))
+                  for name in self.unknown if (value := given.get(name)) is not None}
         signature = tuple(dtypes.get(name) for name in self.unknown)
         with self._lock:
             if signature not in self._known:
@@ -127,11 +129,6 @@ class TypedKernels:
                     typed = stages.infer_types(self._closed(dtypes) if self.unknown else self.kernel)
                 self._known[signature] = TypedKernel(typed, self._machine)
             return self._known[signature]
-
-    def _open_dtypes(self, given: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
-        arrays = self.kernel.array_args
-        return {name: _supported(name, value.dtype if name in arrays else dtype_of(name, value))
-                for name in self.unknown if (value := given.get(name)) is not None}
 
     def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:
         typed = stages.closed(self.kernel, dtypes.get)

@@ -89,7 +89,8 @@ class CudaRunner(Runner):
 
     def _place_signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
         """The current GPU, if no array is on a GPU."""
-        return (find_gpu().ordinal,) if self._gpu is None and all(map(_on_host, arrays)) else ()
+        on_host = all(isinstance(x, np.ndarray) or getattr(x, "is_cpu", False) for x in arrays)
+        return (find_gpu().ordinal,) if self._gpu is None and on_host else ()
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
         passed = {x: a for x, a in given.items() if a is not None and isinstance(self._arguments.get(x), GlobalArg)}
@@ -217,10 +218,6 @@ class CudaRunner(Runner):
         return result
 
     # }}}
-
-
-def _on_host(x: Any) -> bool:
-    return isinstance(x, np.ndarray) or bool(getattr(x, "is_cpu", False))
 
 
 @lru_cache(maxsize=1)
