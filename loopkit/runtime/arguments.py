@@ -257,8 +257,6 @@ def _reach(array: ArrayLike, shift: int) -> int:
     return reach // array.itemsize + 1
 
 
-# {{{ messages
-
 def _missing(plan: ArrayPlan) -> CallError:
     why, how = (": the kernel reads it as well as writing it", "; it is updated in place") if plan.written else ("", "")
     return CallError(f"'{plan.name}' is missing{why}.", argument=plan.name, hint=f"pass {plan.name}=...{how}")
@@ -291,5 +289,3 @@ def _violates(kernel: str, text: str, values: Mapping[str, Any]) -> CallError:
     sizes = ", ".join(f"{k} = {values[k]}" for k in involved)
     return CallError(f"kernel '{kernel}' assumes {text}, and this call has {sizes}.",
                      argument=involved[0] if involved else "")
-
-# }}}

@@ -136,8 +136,6 @@ class HostCompiler:
         return content
 
 
-# {{{ trials
-
 @cache
 def trial_program() -> str:
     """The C text of the trial; the program prints a line for each loop: its name, then ``right`` or ``wrong``."""
@@ -196,9 +194,6 @@ def _run(command: Sequence[str], text: str, flags: Sequence[str]) -> subprocess.
         if done.returncode != 0:
             return subprocess.CompletedProcess(command, done.returncode, "")
         return run_quietly([str(program)], timeout=_TIMEOUT)
-
-# }}}
-
 
 
 def find_compiler(target: CTarget | None = None, cache: DiskCache | None = None) -> HostCompiler:

@@ -225,8 +225,6 @@ def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-# {{{ shared objects
-
 _libraries: dict[str, ctypes.CDLL] = {}
 
 
@@ -276,5 +274,3 @@ def _open(path: Path | None, content: bytes) -> ctypes.CDLL:
         private = Path(place, "kernel.so")
         private.write_bytes(content)
         return ctypes.CDLL(str(private))
-
-# }}}

@@ -36,8 +36,6 @@ _MOST_BINARIES = 1024
 _binaries: dict[str, Binary] = {}
 
 
-# {{{ programs of the CUDA toolkit
-
 def find_tool(name: str) -> str | None:
     """The full path of ``nvcc``, ``nvdisasm``, ...; ``None`` if there is none."""
     homes = [os.environ[home] for home in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(home)]
@@ -106,8 +104,6 @@ def disassembly(cubin: bytes, kernel: str) -> str:
         if re.match(rf"//-+ \.text\.{re.escape(kernel)}\s+-|[ \t]*Function : {re.escape(kernel)}\s", part):
             return part.strip("\n") + "\n"
     raise CompilerError(f"The machine code has no function '{kernel}'.")
-
-# }}}
 
 
 def available_cuda_compilers() -> tuple[CudaCompiler, ...]:

@@ -252,8 +252,6 @@ def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> No
                          hint="split by more")
 
 
-# {{{ failures
-
 def launch_error(gpu: Gpu, kernel: str, launch: AnyLaunch, failure: DriverError, arguments: Sequence[str], *,
                  is_cause: bool) -> LaunchError:
     """The error for a launch of *kernel*.
@@ -314,5 +312,3 @@ def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapp
                 yield f"{p.name} = {values[p.name]}"
             case ParameterKind.STRIDE:
                 pass                                   # listed with its array
-
-# }}}

@@ -197,8 +197,6 @@ class CudaPlan:
             return results(originals, made)
         return run
 
-    # {{{ calls with all arguments fixed
-
     def allocated(self) -> Mapping[str, Any]:
         """New outputs, zeroed for any stream of the runs; none if a library only accepts complete arrays."""
         outputs = self.checked.outputs
@@ -239,10 +237,6 @@ class CudaPlan:
             return outputs
         return BoundCall(run, self.launches, (values, originals, scratch))
 
-    # }}}
-
-    # {{{ launches
-
     def launch(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> None:
         """All launches, on *stream*; :raises LaunchError: one fails."""
         for launch in self.launches:
@@ -274,10 +268,6 @@ class CudaPlan:
         values = {**launch.values, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
-
-    # }}}
-
-    # {{{ calls that allocate, copy, or order streams
 
     def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
         self.checked.check(addresses)
@@ -352,5 +342,3 @@ class CudaPlan:
                 raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
                                   ) from None
             raise self._error(failure, last[0], addresses, scalars, is_cause=False) from None
-
-    # }}}

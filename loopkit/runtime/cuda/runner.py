@@ -108,8 +108,6 @@ class CudaRunner(Runner):
             finally:
                 stream.synchronize()
 
-    # {{{ checking a call in full
-
     def _plan(self, known: CallSignatures, values: Sequence[Any], *, vectors: bool = True) -> CudaPlan:
         """The plan; with vector accesses if *vectors* and shapes and strides permit."""
         arrays = self._arrays(known, values)
@@ -217,8 +215,6 @@ class CudaRunner(Runner):
                 result.append(prepared(launch, grid))
         return result
 
-    # }}}
-
 
 @lru_cache(maxsize=1)
 def array_kinds() -> CudaArrayKinds:
@@ -248,8 +244,6 @@ def _must_wait(checked: CheckedCall, arrays: Mapping[str, PassedArray], *, chose
         return any(x.kind.makes_others for x in checked.outputs) or any(x.imported for x in own)
     return bool(own) or any(isinstance(x.kind, OwnKind | InterfaceKind) for x in checked.outputs)
 
-
-# {{{ timing, by events around the launches
 
 #: A kernel that delays the GPU, so that the host runs ahead and does not limit the timed launches.
 _DELAY = """\
@@ -328,5 +322,3 @@ def _delay(gpu: Gpu) -> PreparedLaunch:
     binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
     functions = loaded_functions(gpu, binary.cubin, (launch,))
     return PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), Sources({}, {}, {}, {"cycles": 0}))
-
-# }}}
