@@ -6,21 +6,11 @@ from collections.abc import Collection
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.expr.mappers import conjuncts
 from loopkit.poly.domains import is_affine_condition
+from loopkit.poly.piecewise import is_affine_condition
 
 _NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
-
-
-def conjuncts(condition: Expression) -> tuple[Expression, ...]:
-    """The conditions that must all hold."""
-    if isinstance(condition, p.LogicalAnd):
-        return tuple(part for child in condition.children for part in conjuncts(child))
-    return (condition,)
-
-
-def conjunction(conditions: tuple[Expression, ...]) -> Expression:
-    """The inverse of :func:`conjuncts`."""
-    return conditions[0] if len(conditions) == 1 else p.LogicalAnd(conditions)
 
 
 def split(condition: Expression, names: Collection[str]) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:

@@ -8,13 +8,13 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import children, has_reduction, map_children, with_children
+from loopkit.expr.mappers import children, conjunction, conjuncts, has_reduction, map_children, with_children
 from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.expr.parsing import InlineReduction
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Tree, nest, seq
-from loopkit.language.conditions import conjunction, conjuncts, opposite, split
+from loopkit.language.conditions import opposite, split
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh
 from loopkit.language.program import Ids

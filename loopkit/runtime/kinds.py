@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from loopkit.errors import CallError
-from loopkit.expr.functions import DTYPE_NAMES
-from loopkit.expr.kinds import named_dtype
+from loopkit.expr.kinds import DTYPE_NAMES, named_dtype
 from loopkit.runtime.views import ArrayLike, DeviceView, NumpyArray
 
 #: The handle of the legacy stream, which is ordered with all others.

@@ -20,7 +20,7 @@ from loopkit.lowering.types import infer_types, unknown_dtypes
 from loopkit.lowering.vectors import vector_inames
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.data import with_dtypes
-from loopkit.verification.code import generate_code
+from loopkit.verification.checks import generate_code
 
 __all__ = ["array_shapes", "closed", "fully_written_outputs", "generate_code", "infer_types", "largest_literal",
            "needed_inputs", "output_shape_like", "size_forms", "size_values", "structural_values", "unknown_dtypes",

@@ -13,8 +13,7 @@ import numpy as np
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.functions import DTYPE_NAMES
-from loopkit.expr.kinds import spelled
+from loopkit.expr.kinds import DTYPE_NAMES, spelled
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.poly.limits import bounded

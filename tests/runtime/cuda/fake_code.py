@@ -135,7 +135,7 @@ def _signature(launch: GeneratedKernel) -> tuple[Any, ...]:
 
 def _counts(p: Parameter) -> bool:
     """Is it the count of blocks that have started? On the host they run in order."""
-    return p.cleared and p.instruction is None
+    return p.cleared and p.element is None
 
 
 def _delay(machine: Machine, table: int) -> tuple[dict[str, Any], list[int], Callable[[], None]]:
