@@ -38,6 +38,7 @@ _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 #: Kinds whose arrays are always in primary contexts, and whose libraries make these current themselves.
 WITH_CONTEXTS = ("torch", "cupy")
 
+
 @dataclass(frozen=True)
 class Scratch:
     """The temporaries in global memory of a call.
