@@ -27,10 +27,7 @@ MOST = 100_000
 
 @dataclass(frozen=True)
 class Instance:
-    """One instance of a statement.
-
-    :ivar point: the values of the statement's inames, in their order.
-    """
+    """One instance of a statement; *point* has the values of the statement's inames, in their order."""
 
     statement: str
     point: tuple[int, ...]

@@ -206,10 +206,7 @@ class Interpreter:
 
 
 def bound_value(interpreter: Interpreter, s: Statement, instance: Instance) -> int:
-    """The value that *instance* writes into a temporary bound, before anything else ran.
-
-    :raises PreconditionError: it is computed from data that the kernel itself writes.
-    """
+    """The value of a temporary bound, before all else ran; :raises PreconditionError: the kernel writes its data."""
     knl = interpreter.knl
     own = [a.array for a in accesses_of(knl, s) if not a.is_write and a.array in knl.written_names]
     if own or s.predicates:

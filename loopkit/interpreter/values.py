@@ -43,11 +43,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Evaluator:
-    """The values of expressions.
-
-    :ivar types: the types of all names.
-    :ivar read: gives a value from memory.
-    """
+    """The values of expressions, for the *types* of all names; *read* gives a value from memory."""
 
     types: Mapping[str, Type]
     read: Read

@@ -225,10 +225,7 @@ def _checked(plan: ArrayPlan, array: ArrayLike) -> tuple[ArrayLike, bool]:
 
 
 def _fits(plan: ArrayPlan, shape: tuple[int, ...], extents: list[int | None], values: Mapping[str, Any]) -> bool:
-    """Is the array exactly as long as its extents behind the first axis?
-
-    :raises CallError: it is too small, or not of its declared shape.
-    """
+    """Is the array as long as its extents behind the first axis? :raises CallError: its shape does not fit."""
     same = True
     for i, (length, extent) in enumerate(zip(shape, extents, strict=True)):
         if length != extent:

@@ -176,10 +176,7 @@ Run = Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]
 
 @dataclass(frozen=True, slots=True)
 class BoundCall:
-    """A call with all arguments fixed; made by :meth:`CompiledKernel.bind`.
-
-    :ivar kept: the memory that lives as long as the call.
-    """
+    """A call with all arguments fixed, made by :meth:`CompiledKernel.bind`; keeps the memory *kept* alive."""
 
     run: Callable[[], Outputs]
     launches: Sized

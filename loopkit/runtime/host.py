@@ -261,10 +261,7 @@ def object_key(source: str, compiler: HostCompiler) -> str:
 
 
 def _open(path: Path | None, content: bytes) -> ctypes.CDLL:
-    """Map the object *content*, from *path* if it is still there.
-
-    :raises OSError: the loader rejects it.
-    """
+    """Map the object *content*, from *path* if it is still there; :raises OSError: the loader rejects it."""
     if path is not None:
         # another process may have evicted it, or its directory may not allow execution
         with contextlib.suppress(OSError):

@@ -32,10 +32,7 @@ def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess
 
 def translated(command: Sequence[str], source: str, name: str, libraries: Sequence[str] = ()
                ) -> tuple[bytes | None, str]:
-    """The file that a compiler makes of *source*, ``None`` if it rejects it, and the log.
-
-    :arg name: of the text's file, in the log.
-    """
+    """The file that a compiler makes of *source*, or ``None``, and the log, in which the text is called *name*."""
     with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
         text, result = Path(place, name), Path(place, "kernel.so")
         text.write_text(source, encoding="utf-8")

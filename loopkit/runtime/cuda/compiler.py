@@ -117,10 +117,7 @@ def has_cuda_compiler() -> bool:
 
 
 def find_cuda_compiler() -> CudaCompiler:
-    """NVRTC, else nvcc.
-
-    :raises CompilerError: there is neither.
-    """
+    """NVRTC, else nvcc; :raises CompilerError: there is neither."""
     found = find_nvrtc() or find_nvcc()
     if found is None:
         raise CompilerError("No compiler for CUDA was found: NVRTC cannot be loaded, and there is no nvcc.",

@@ -60,10 +60,7 @@ class Gpu:
 
     @cached_property
     def known_arch(self) -> str:
-        """The architecture to compile for: the GPU's own, else the newest supported one whose code it runs.
-
-        :raises DeviceError: there is none.
-        """
+        """The architecture to compile for: its own, else the newest it runs; :raises DeviceError: there is none."""
         major, minor = self.capability
         older = (f"sm_{major}{number}" for number in range(minor, -1, -1))
         found = next((arch for arch in older if arch in DEVICE_LIMITS), None)
@@ -210,10 +207,7 @@ def release() -> None:
 
 
 def stream_handle(stream: Any) -> int:
-    """The handle of *stream*: a number, or a stream of torch, CuPy, pycuda, numba or cuda.core.
-
-    :raises CallError: it is not a stream.
-    """
+    """The handle of a number, or of another library's stream; :raises CallError: *stream* is neither."""
     handle = _handle(stream)
     if handle is None:
         raise CallError(f"{stream!r} is no CUDA stream.", argument="stream",

@@ -80,10 +80,7 @@ class PycudaKind(Kind):
 
 
 class InterfaceKind(Kind):
-    """Arrays that have only ``__cuda_array_interface__``, e.g. numba's.
-
-    :arg adopt: converts a :class:`DeviceArray` to such an array, for the outputs of a call.
-    """
+    """Arrays that have only ``__cuda_array_interface__``, e.g. numba's; *adopt* makes one of a :class:`DeviceArray`."""
 
     name = "__cuda_array_interface__"
 

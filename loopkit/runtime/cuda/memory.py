@@ -139,10 +139,7 @@ class DeviceArray:
 
 
 def allocate(gpu: Gpu, shape: tuple[int, ...], dtype: np.dtype[Any], *, zero: bool = False) -> DeviceArray:
-    """New memory on *gpu*, freed when the array is deleted.
-
-    :raises DeviceError: there is not enough.
-    """
+    """New memory on *gpu*, freed when the array is deleted; :raises DeviceError: there is not enough."""
     size = max(prod(shape) * int(dtype.itemsize), 1)
     with gpu:
         try:

@@ -57,10 +57,7 @@ class CudaCompiler(ABC):
     supported: Sequence[str]
 
     def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
-        """Machine code of *source*.
-
-        :raises CompilerError: the compiler rejects the text or does not run.
-        """
+        """Machine code of *source*; :raises CompilerError: the compiler rejects the text or does not run."""
         content, log = self._accepted(source, kernel, target, "cubin")
         return Binary(content, log, parse_ptxas_log(log))
 
@@ -188,10 +185,7 @@ def needs_headers(source: str) -> bool:
 
 @cache
 def header_directories() -> tuple[str, ...]:
-    """Directories to pass to NVRTC as include paths: those of the wheels, else those of the toolkit.
-
-    :raises CompilerError: there are none.
-    """
+    """The include paths of NVRTC: of the wheels, else of the toolkit; :raises CompilerError: there are none."""
     roots = (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), _TOOLKIT)
     places = [_located(), *(str(Path(root, "include")) for root in roots if root)]
     for found in map(Path, filter(None, places)):

@@ -53,10 +53,7 @@ class Scratch:
     kind: Kind | None
 
     def memory(self, *, own: bool = False) -> list[tuple[Any, int]]:
-        """New memory of each temporary, and its address.
-
-        :arg own: it belongs to no library, and other GPU work gets it only after this one has finished.
-        """
+        """New memory of each temporary, and its address; *own*: of no library, so other work gets it only later."""
         counts = [*self.sizes.values()]
         made: list[tuple[Any, int]] = []
         if self.cleared:
@@ -317,10 +314,7 @@ class CudaPlan:
         return made
 
     def _run(self, addresses: list[int], scalars: Sequence[Scalar], default: int, *, wait: bool) -> None:
-        """Allocate temporaries, order the streams, launch.
-
-        :arg default: the stream if no library has one.
-        """
+        """Allocate temporaries, order the streams, launch; on the stream *default* if no library has one."""
         driver = self.gpu.driver
         chosen, others = self.streams.now(allocates=bool(self.checked.outputs or self.scratch.sizes))
         stream = default if chosen is None else chosen

@@ -107,10 +107,7 @@ class Resources(Mapping[str, KernelResources]):
 
 
 def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target: CudaTarget) -> Resources:
-    """The resources of *launches*, whose functions are in *binary*.
-
-    :raises CompilerError: the compiler did not report a function's resources.
-    """
+    """The resources of *launches* in *binary*; :raises CompilerError: the compiler did not report a function's."""
     return Resources(_of_launch(launch, binary, target.limits) for launch in launches)
 
 

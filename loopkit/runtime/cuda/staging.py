@@ -41,10 +41,7 @@ class Staging:
 
     @contextmanager
     def buffers(self) -> Iterator[Callable[[int], int]]:
-        """A function that allocates bytes on the GPU until the end of the block, and gives their address.
-
-        :raises DeviceError: there is not enough memory.
-        """
+        """A function that allocates bytes until the end of the block; :raises DeviceError: there is not enough."""
         taken: list[Any] = []
 
         def take(size: int) -> int:
