@@ -90,10 +90,8 @@ class Interpreter:
     a random one.
 
     :ivar knl: all dtypes are known.
-    :ivar scalars: the value arguments.
     :ivar lost: two instances between which no value of a temporary passes.
-    :ivar cells: the accessed elements of arguments.
-    :ivar accesses: the accesses of each instance that ran.
+    :ivar cells: the accessed elements of arguments; *accesses*: those of each instance that ran.
     """
 
     knl: LoopKernel

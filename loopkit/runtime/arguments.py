@@ -112,11 +112,7 @@ class CallPlan:
             for name in self.values}
 
     def bind(self, given: Mapping[str, Any], allocate: Allocate = np.zeros) -> BoundArguments:
-        """Check *given*, solve for the sizes and allocate the missing outputs.
-
-        :arg given: array arguments as :class:`ArrayLike`, values as the caller passed them.
-        :raises CallError: an argument does not fit.
-        """
+        """Check *given*, solve for the sizes, allocate missing outputs; :raises CallError: an argument does not fit."""
         arrays: dict[str, ArrayLike] = {}
         contiguous: dict[str, bool] = {}
         for plan in self.arrays:

@@ -229,10 +229,7 @@ _libraries: dict[str, ctypes.CDLL] = {}
 
 
 def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCache) -> ctypes.CDLL:
-    """The compiled and loaded *source*: from this process, from the disk cache, or compiled now.
-
-    :raises CompilerError: the compiler rejects *source*, or the object cannot be loaded.
-    """
+    """The loaded *source*, kept in memory and on disk; :raises CompilerError: it is rejected, or cannot be loaded."""
     key = object_key(source, compiler)
     if key in _libraries:
         return _libraries[key]

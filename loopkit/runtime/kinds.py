@@ -213,10 +213,7 @@ class ArrayKinds:
         return host_view(name, x)
 
     def signature(self, name: str, x: Any) -> tuple[ArraySignature, int]:
-        """Everything that a check of the opened array *x* depends on except its address, and the address.
-
-        :raises CallError: it has no address.
-        """
+        """The signature of the opened array *x*, and its address; :raises CallError: it has none."""
         try:
             return self.of(x).signature(x)
         except _SILENT as err:

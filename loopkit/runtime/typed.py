@@ -109,10 +109,7 @@ class TypedKernels:
             return stages.structural_values(self.kernel)
 
     def of(self, given: Mapping[str, Any]) -> TypedKernel:
-        """The kernel with its open dtypes taken from *given*: arrays with a numpy dtype, and scalars.
-
-        :raises CallError: a dtype is not known, or kernels do not support it.
-        """
+        """The kernel with its open dtypes from *given*; :raises CallError: one is not known, or kernels do not support it."""
         signature = tuple(getattr(given.get(name), "dtype", None) for name in self.unknown)
         # Python's numbers have no dtype: their kind decides, so they are looked up at each call
         known = self._known.get(signature) if None not in signature else None

@@ -82,10 +82,7 @@ def _probed(command: str) -> Nvcc | None:
 
 
 def disassembly(cubin: bytes, kernel: str) -> str:
-    """The instructions of the function *kernel* in *cubin* (SASS), by ``nvdisasm``, else by ``cuobjdump``.
-
-    :raises CompilerError: neither is installed, it fails, or the function does not exist.
-    """
+    """The function *kernel* of *cubin* as SASS; :raises CompilerError: no disassembler is installed, or it fails."""
     # cuobjdump needs nvdisasm, so nvdisasm alone is enough
     tool = find_tool("nvdisasm") or find_tool("cuobjdump")
     if tool is None:
@@ -128,10 +125,7 @@ def find_cuda_compiler() -> CudaCompiler:
 
 def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
                 compiler: CudaCompiler | None = None) -> Binary:
-    """The machine code of *source*: from this process, from the disk cache, or compiled now.
-
-    :raises CompilerError: there is no compiler, or it rejects *source*.
-    """
+    """The machine code of *source*, kept in memory and on disk; :raises CompilerError: no compiler accepts it."""
     if compiler is None:
         # loading a compiler takes longer than the rest of a first launch
         expected = expected_nvrtc()

@@ -44,12 +44,12 @@ class Gpu:
         self.process = os.getpid()
         self.lock = threading.RLock()
         self._device = device
-        self._context = device.retain_primary_context()
-        self.context_handle = int(self._context.handle)
+        self.context = device.retain_primary_context()
+        self.context_handle = int(self.context.handle)
 
     def __enter__(self) -> Self:
         try:
-            self._context.push()
+            self.context.push()
         except self.pycuda.Error as err:
             raise self._lost(err) from None
         return self
@@ -89,9 +89,6 @@ class Gpu:
                                hint="start worker processes with multiprocessing's 'spawn'")
         return DeviceError(f"{self} cannot be used any more: {err}.",
                            hint="an earlier error has broken its context: the process must be started anew")
-
-    def detach(self) -> None:
-        self._context.detach()
 
     def __str__(self) -> str:
         return f"GPU {self.ordinal} ({self.name}, {self.arch})"
@@ -203,7 +200,7 @@ def release() -> None:
     while _gpus:
         _, gpu = _gpus.popitem()
         if gpu.process == os.getpid():
-            gpu.detach()
+            gpu.context.detach()
 
 
 def stream_handle(stream: Any) -> int:

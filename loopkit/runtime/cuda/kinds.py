@@ -119,10 +119,7 @@ class InterfaceKind(Kind):
 
 
 class OwnKind(Kind):
-    """Our own :class:`DeviceArray`, also for arrays imported through DLPack.
-
-    :arg namespace: the library of the imported arrays, if it can import capsules.
-    """
+    """Our own :class:`DeviceArray`, also one that DLPack imported from the library *namespace*."""
 
     name = "loopkit"
 

@@ -91,10 +91,7 @@ def decoded(content: bytes) -> str:
 
 @dataclass(frozen=True)
 class Nvrtc(CudaCompiler):
-    """The NVRTC that ``cuda.bindings`` finds.
-
-    :ivar version: with its build number, which its PTX contains.
-    """
+    """The NVRTC that ``cuda.bindings`` finds; its *version* has the build number, which its PTX contains."""
 
     version: str
     supported: Sequence[str]
@@ -131,10 +128,7 @@ def find_nvrtc() -> Nvrtc | None:
 
 
 def expected_nvrtc() -> tuple[str, str] | None:
-    """Name and version of the NVRTC that :func:`find_nvrtc` will find in a wheel; ``None`` without one.
-
-    ``cuda.bindings`` looks among the installed packages first.
-    """
+    """Name and version of the NVRTC of a wheel, which ``cuda.bindings`` will find first; ``None`` without one."""
     for wheel in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
         try:
             bindings, library = metadata.version("cuda-bindings"), metadata.version(wheel)
@@ -175,11 +169,7 @@ def _checked(result: tuple[Any, ...]) -> Any:
 
 
 def needs_headers(source: str) -> bool:
-    """Does a CUDA text include headers of CUDA's runtime?
-
-    >>> needs_headers("#include <cuda_fp16.h>")
-    True
-    """
+    """Does a CUDA text include headers of CUDA's runtime?"""
     return "#include <cuda_" in source
 
 
