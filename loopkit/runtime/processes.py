@@ -22,12 +22,10 @@ def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
                               stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
-    except subprocess.TimeoutExpired as err:
-        output = err.stdout or b""
+    except (subprocess.TimeoutExpired, OSError) as err:
+        output = getattr(err, "stdout", None) or ""
         text = output if isinstance(output, str) else output.decode(errors="replace")
         return subprocess.CompletedProcess(command, 127, text, str(err))
-    except OSError as err:
-        return subprocess.CompletedProcess(command, 127, "", str(err))
 
 
 def translated(command: Sequence[str], source: str, name: str, libraries: Sequence[str] = ()
