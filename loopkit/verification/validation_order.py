@@ -143,13 +143,11 @@ class OrderCheck(LaunchCheck):
         return next((left for scope, some in self._by_scope(kind, first, second, run)
                      if (left := self._uniformly(first, second, some, kind, scope)) is not None), None)
 
-    def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> Iterator[Map]:
+    def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> list[Map]:
         """The *pairs* whose cell two threads may access."""
         if any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second)):
-            yield pairs                      # any lane of a warp may load the operands
-            return
-        for i, _ in self._same("l"):
-            yield from apart_along(pairs, i)
+            return [pairs]                      # any lane of a warp may load the operands
+        return [apart for i, _ in self._same("l") for apart in apart_along(pairs, i)]
 
     def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting) -> bool:
         """Is the program's order of two statements on one thread that of the kernel, loop by loop?"""
