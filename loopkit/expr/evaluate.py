@@ -40,7 +40,7 @@ def evaluate(expr: Expression, values: Mapping[str, int]) -> int:
     7
 
     :raises KeyError: a name of *expr* has no value in *values*.
-    :raises NoValueError: *expr* holds a node that is no integer arithmetic.
+    :raises NoValueError: the value depends on a node that is no integer arithmetic.
     """
     return evaluator(expr)(values)
 
@@ -55,7 +55,7 @@ def known_value(expr: Expression, values: Mapping[str, int]) -> int | None:
 
 @lru_cache(maxsize=4096)
 def evaluator(expr: Expression) -> Evaluator:
-    """*expr* as a function of parameter values; :raises NoValueError: it holds a node that is no integer arithmetic."""
+    """*expr* as a function of parameter values, which raises NoValueError at a node that is no integer arithmetic."""
     shifted = parameter_plus_constant(expr)
     if shifted is not None:
         name, constant = shifted
@@ -81,7 +81,10 @@ def evaluator(expr: Expression) -> Evaluator:
         case p.Call(function=p.Variable(name=name), parameters=parameters) if name in _OF_INTEGERS:
             return _unary(_OF_INTEGERS[name], *parameters)
         case _:
-            raise NoValueError(f"{expr!r} is no integer arithmetic")
+            # a branch that is not taken needs no value
+            def no_value(values: Mapping[str, int]) -> int:
+                raise NoValueError(f"{expr!r} is no integer arithmetic")
+            return no_value
 
 
 def truncated_quotient(a: int, b: int) -> int:

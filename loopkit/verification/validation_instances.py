@@ -19,9 +19,8 @@ from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BoundStatement, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
-from loopkit.poly.enumerated import where_holds
 from loopkit.poly.limits import kept
-from loopkit.poly.piecewise import points_where, projected
+from loopkit.poly.piecewise import points_where, projected, where_holds
 from loopkit.poly.relations import other_instance, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, universe_params
 from loopkit.verification.report import Mismatch

@@ -19,11 +19,10 @@ from loopkit.kernel.tree import Meeting, meeting, paths
 from loopkit.lowering.lowered import Storage
 from loopkit.poly.affine import floor_div
 from loopkit.poly.limits import kept
-from loopkit.poly.piecewise import piecewise_relation, projected
+from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, projected
 from loopkit.poly.relations import (
     SharedLoop,
     apart_along,
-    equal_coordinates,
     in_one_iteration,
     in_time_order,
     only_dims,

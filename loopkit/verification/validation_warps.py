@@ -21,7 +21,7 @@ from loopkit.instructions.mma import Mma, fragments, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import AddressSpace
 from loopkit.poly.affine import NotAffineError, add, affine_difference, floor_div, multiply, remainder
-from loopkit.poly.relations import equal_coordinates
+from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.sets import Map
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import thread_number

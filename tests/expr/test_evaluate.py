@@ -46,5 +46,7 @@ def test_parameter_plus_constant() -> None:
 
 def test_known_values() -> None:
     assert known_value(p.If(p.Comparison(n, ">", 0), n, m), {"n": 3}) == 3          # the other branch is not looked at
+    assert known_value(p.If(p.Comparison(n, "<", 1), p.Subscript(m, (n,)), 7), {"n": 3}) == 7
+    assert known_value(p.If(p.Comparison(n, "<", 1), p.Subscript(m, (n,)), 7), {"n": 0}) is None
     assert known_value(n + m, {"n": 1}) is None
     assert known_value(p.Quotient(n, 2), {"n": 1}) is None
