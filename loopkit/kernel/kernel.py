@@ -274,14 +274,10 @@ class LoopKernel:
     # }}}
 
 
-#: The number of names that an error lists.
-_FEW = 8
-
-
 def unknown(kind: str, name: object, known: Iterable[str], *, where: str = "the kernel") -> UnknownNameError:
     """The error for an unknown *name* of any type, with the similar names, or all names if there are few."""
     names = list(dict.fromkeys(known))
     close = difflib.get_close_matches(str(name), names, n=2)
-    few = not close and 0 < len(names) <= _FEW
+    few = not close and 0 < len(names) <= 8
     return UnknownNameError(kind, str(name), close, where=where,
                             hint=f"there {'is only' if len(names) == 1 else 'are'} {', '.join(names)}" if few else None)

@@ -97,15 +97,13 @@ class Domains:
         :arg inline: texts of the domains of the reductions around it.
         """
         key = (inames, conditions, inline)
-        if key not in self._sets:
-            self._sets[key] = constrained(self.instances(inames, (), inline), conditions) if conditions else \
-                self._intersection(inames, inline)
+        if key not in self._sets and conditions:
+            self._sets[key] = constrained(self.instances(inames, (), inline), conditions)
+        elif key not in self._sets:
+            every = (*self.domains, *(self.inline[text] for text in inline))
+            parts = [restricted(d, inames).onto(inames) for d in every if not set(inames).isdisjoint(d.inames)]
+            self._sets[key] = reduce(InstanceSet.intersect, parts) if parts else InstanceSet.universe(inames)
         return self._sets[key]
-
-    def _intersection(self, inames: tuple[str, ...], inline: tuple[str, ...]) -> InstanceSet:
-        every = (*self.domains, *(self.inline[text] for text in inline))
-        parts = [restricted(d, inames).onto(inames) for d in every if not set(inames).isdisjoint(d.inames)]
-        return reduce(InstanceSet.intersect, parts) if parts else InstanceSet.universe(inames)
 
 
 def read_domains(domains: str | Iterable[str]) -> Domains:

@@ -163,3 +163,11 @@ def test_html_is_escaped() -> None:
     assert html.startswith("<pre")
     assert "for (int i = 0; i < n" not in html
     assert "<script" not in html
+
+
+def test_a_kernel_among_other_values() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    assert knl != "kernel"
+    assert hash(knl) == hash(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"))
+    assert repr(knl) == "<LoopKernel 'kernel': 1 statements>"
+    assert "0 &lt;= i &lt; n" in knl._repr_html_()
