@@ -30,7 +30,8 @@ from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.limits import affordable, kept, kept_by_kernel
-from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, same_element
+from loopkit.poly.piecewise import cells
+from loopkit.poly.relations import SharedLoop, carry, identity_on, in_time_order, same_element
 from loopkit.poly.sets import Map, Set
 
 K = TypeVar("K")

@@ -34,7 +34,7 @@ from loopkit.expr.nodes import REDUCTIONS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.poly.elements import outside, read_beyond
-from loopkit.poly.enumerated import where_holds
+from loopkit.poly.piecewise import where_holds
 from loopkit.poly.relations import identity_on
 from loopkit.poly.sets import InstanceSet, Map, Set
 

@@ -5,7 +5,7 @@ Unchanged subtrees are shared, never copied.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import lru_cache
 
@@ -110,6 +110,19 @@ def variables(expr: Expression) -> frozenset[str]:
         return frozenset((expr.name,))
     found: frozenset[str] = frozenset().union(*map(variables, children(expr)))
     return found.difference(expr.inames) if isinstance(expr, Reduction) else found
+
+
+def conjuncts(condition: Expression) -> tuple[Expression, ...]:
+    """The conditions that must all hold."""
+    if isinstance(condition, p.LogicalAnd):
+        return tuple(part for child in condition.children for part in conjuncts(child))
+    return (condition,)
+
+
+def conjunction(conditions: Iterable[Expression]) -> Expression:
+    """The inverse of :func:`conjuncts`."""
+    parts = tuple(conditions)
+    return parts[0] if len(parts) == 1 else p.LogicalAnd(parts)
 
 
 @lru_cache(maxsize=16384)

@@ -18,7 +18,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names, origin
 from loopkit.analysis.ranges import constant_range
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
-from loopkit.ast.unroll import marked_for_unrolling
+from loopkit.ast.simplify import marked_for_unrolling
 from loopkit.ast.walk import as_block
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import substitute, variables
@@ -31,7 +31,7 @@ from loopkit.lowering.guard_folding import folded, has_branches, with_limited_co
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
-from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, CodeTree, ForNode, IfNode
+from loopkit.poly.codegen import Builder, CodeLoop, CodeSeq, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, in_plain_bounds, params_of, range_condition, runs_first
 
@@ -285,8 +285,9 @@ class Coder:
 
     def _guarded_statement(self, bound: BoundStatement, context: Set) -> Node:
         """A statement whose inames are all parameters, under the part of its domain that *context* does not imply."""
-        node = codegen.guarded(params_of(bound.domain), context, CallNode("", ()))
-        return converted(node, lambda _: self._assignment(bound, {}, Level(frozenset(), context)))
+        name, points = bound.statement.id, InstanceSet((), params_of(bound.domain))
+        return generated(self.kernel, name, {name: points}, context,
+                         lambda _, values: self._assignment(bound, values, Level(frozenset(), context)))
 
     def _assignment(self, bound: BoundStatement, values: Values, level: Level) -> Node:
         s = bound.statement
@@ -368,28 +369,18 @@ def code_seq(codes: Sequence[CodeTree]) -> CodeTree:
 def generated(knl: LoopKernel, tree: CodeTree, domains: Mapping[str, InstanceSet], context: Set,
               leaf: Callable[[str, Values], Node]) -> Node:
     """isl's program for the points of *domains* in the order of *tree*; *leaf* makes the node of a leaf."""
-    def call(node: CallNode) -> Node:
-        values = zip(domains[node.leaf].inames, node.values, strict=True)
-        return leaf(node.leaf, {x: value for x, value in values if value != p.Variable(x)})
-    return converted(codegen.generate(tree, domains, context, knl.fresh_name), call)
+    return _in_order(codegen.generate(tree, domains, context, knl.fresh_name, Builder(
+        lambda iname, start, stop, step, body: For(iname, start, stop, step, as_block(_in_order(body))),
+        lambda condition, then, otherwise: If(condition, as_block(_in_order(then)),
+                                              as_block(_in_order(otherwise)) if otherwise else None), leaf)))
+
+
+def _in_order(nodes: Sequence[Node]) -> Node:
+    return nodes[0] if len(nodes) == 1 else Block(tuple(nodes))
 
 
 def with_values(node: Node, values: Values) -> Node:
     """*node* with *values*, of loops that isl reduced to one iteration, as named constants."""
     return Block((*(Define(x, value) for x, value in values.items()), node)) if values else node
-
-
-def converted(node: codegen.LoopNode, call: Callable[[CallNode], Node]) -> Node:
-    """isl's program as nodes; *call* makes the node of a leaf."""
-    match node:
-        case ForNode():
-            return For(node.iname, node.start, node.stop, node.step, as_block(converted(node.body, call)))
-        case IfNode():
-            otherwise = as_block(converted(node.otherwise, call)) if node.otherwise is not None else None
-            return If(node.condition, as_block(converted(node.then, call)), otherwise)
-        case BlockNode():
-            return Block(tuple(converted(c, call) for c in node.children))
-        case CallNode():
-            return call(node)
 
 # }}}

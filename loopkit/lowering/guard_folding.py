@@ -17,9 +17,7 @@ from loopkit.ast.walk import map_child_nodes
 from loopkit.expr.dtypes import Type, type_of
 from loopkit.expr.mappers import map_children, subexpressions, variables
 from loopkit.poly.affine import NotAffineError, add
-from loopkit.poly.domains import is_affine_condition
-from loopkit.poly.enumerated import where_holds
-from loopkit.poly.piecewise import params_where
+from loopkit.poly.piecewise import is_affine_condition, params_where, where_holds
 from loopkit.poly.sets import InstanceSet, Set, range_condition
 
 Ranges = Mapping[str, tuple[int, int]]

@@ -32,7 +32,7 @@ from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, require_onc
 from loopkit.lowering.vector_elements import PartialVectors
 from loopkit.poly.affine import subtract
 from loopkit.poly.limits import bounded
-from loopkit.poly.relations import cells
+from loopkit.poly.piecewise import cells
 from loopkit.poly.sets import InstanceSet, Map, param_range
 
 GRID = ("g.0", "g.1", "g.2")

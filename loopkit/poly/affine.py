@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial, reduce
-from typing import cast
+from typing import TypeVar, cast
 
 import islpy as isl
 import pymbolic.primitives as p
@@ -11,9 +11,19 @@ from pymbolic.typing import ArithmeticExpression, Expression
 
 DIM = isl.dim_type
 
+A = TypeVar("A")
+
 
 class NotAffineError(Exception):
     """An expression that is no quasi-affine form of the allowed names (internal; callers decide)."""
+
+
+def if_affine(compute: Callable[[], A]) -> A | None:
+    """The result of *compute*; ``None`` if it meets a form that is not affine."""
+    try:
+        return compute()
+    except NotAffineError:
+        return None
 
 
 @lru_cache(maxsize=4096)
@@ -71,8 +81,7 @@ def to_aff(expr: Expression, dims: Sequence[str], params: Collection[str] | None
     :arg params: the names allowed as parameters; ``None`` allows any.
     :raises NotAffineError: *expr* is not quasi-affine, or it uses another name.
     """
-    names = names_in(expr)
-    free = names.difference(dims)
+    free = names_in(expr).difference(dims)
     if params is not None and not free <= set(params):
         raise NotAffineError(str(expr))
     return _aff(expr, tuple(dims), tuple(sorted(free)))
@@ -80,20 +89,13 @@ def to_aff(expr: Expression, dims: Sequence[str], params: Collection[str] | None
 
 def is_quasi_affine(expr: Expression, dims: Sequence[str] = (), params: Collection[str] | None = None) -> bool:
     """Is *expr* one quasi-affine form, without cases, of *dims* and of *params* (``None``: of any other names)?"""
-    try:
-        to_aff(expr, dims, params)
-    except NotAffineError:
-        return False
-    return True
+    return if_affine(lambda: to_aff(expr, dims, params)) is not None
 
 
 def affine_difference(a: Expression, b: Expression) -> int | None:
     """The integer ``a - b`` where the difference of two quasi-affine forms is constant, else ``None``."""
-    try:
-        difference = to_aff(subtract(a, b), ())
-    except NotAffineError:
-        return None
-    return to_int(difference.get_constant_val()) if difference.is_cst() else None
+    difference = if_affine(lambda: to_aff(subtract(a, b), ()))
+    return to_int(difference.get_constant_val()) if difference is not None and difference.is_cst() else None
 
 
 # {{{ AST expressions from isl

@@ -1,7 +1,7 @@
 """Loops, bounds and guards from a tree of loops, by ``isl.AstBuild``.
 
-One conversion, no callbacks: the tree becomes isl's schedule tree, isl builds its AST, and the AST becomes the plain
-nodes below with the inames as loop variables.
+The tree becomes isl's schedule tree, isl builds its AST, and a builder makes nodes from that, with the inames as loop
+variables.
 """
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from types import MappingProxyType
-from typing import cast
+from typing import Generic, TypeVar, cast
 
 import islpy as isl
 import pymbolic.primitives as p
@@ -22,7 +22,7 @@ from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
 from loopkit.poly.sets import InstanceSet, has_unknowns, in_polyhedra, params_of
 
-# {{{ input: the order, by names of leaves
+N = TypeVar("N")
 
 
 @dataclass(frozen=True)
@@ -40,58 +40,31 @@ class CodeSeq:
     children: tuple[CodeTree, ...]
 
 
+#: The order of a program, by names of leaves.
 CodeTree = str | CodeLoop | CodeSeq
 
-# }}}
-
-
-# {{{ output
 
 @dataclass(frozen=True)
-class ForNode:
-    """``for (iname = start; iname < stop; iname += step)``; *iname* is the fresh name of a shifted loop's variable."""
+class Builder(Generic[N]):
+    """Makes the nodes of a program. A body is a list of nodes, one after another.
 
-    iname: str
-    start: Expression
-    stop: Expression
-    step: int
-    body: LoopNode
+    :ivar loop: ``for (iname = start; iname < stop; iname += step) body`` from these five. A shifted loop has a
+        variable with a fresh name.
+    :ivar branch: ``if (condition) then else otherwise`` from these three; *otherwise* may be empty.
+    :ivar leaf: a leaf, from its name and the values of those inames that are not the variables of its loops.
+    """
 
+    loop: Callable[[str, Expression, Expression, int, list[N]], N]
+    branch: Callable[[Expression, list[N], list[N]], N]
+    leaf: Callable[[str, Mapping[str, Expression]], N]
 
-@dataclass(frozen=True)
-class IfNode:
-    """``if (condition) then else otherwise``."""
-
-    condition: Expression
-    then: LoopNode
-    otherwise: LoopNode | None
-
-
-@dataclass(frozen=True)
-class CallNode:
-    """Leaf *leaf* with its inames at *values*."""
-
-    leaf: str
-    values: tuple[Expression, ...]
-
-
-@dataclass(frozen=True)
-class BlockNode:
-    """Nodes one after another; without children it does nothing."""
-
-    children: tuple[LoopNode, ...]
-
-
-LoopNode = ForNode | IfNode | CallNode | BlockNode
 
 #: Operations of isl for loops that run exactly the points, where looser ones with conditions would do.
 LOOPS = 100_000
 
-# }}}
-
 
 def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set,
-             fresh_name: Callable[[str], str]) -> LoopNode:
+             fresh_name: Callable[[str], str], builder: Builder[N]) -> list[N]:
     """Code that runs exactly the points of *domains*, in the order of *tree*.
 
     Each loop of *tree* becomes at most one loop. If leaves of one loop have strides, isl may shift them into one
@@ -107,25 +80,23 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     if isinstance(tree, str):
         domain = domains[tree]
         assert not domain.inames
-        return guarded(domain.set.params(), context, CallNode(tree, ()))
+        condition = condition_expression(domain.set.params(), context)
+        return _choice(builder, condition, lambda: [builder.leaf(tree, {})])
     if isinstance(tree, CodeSeq) and all(isinstance(c, str) for c in tree.children):
-        return block(*(generate(c, domains, context, fresh_name) for c in tree.children))
+        return [node for c in tree.children for node in generate(c, domains, context, fresh_name, builder)]
     loops = {leaf: domain.inames for leaf, domain in domains.items()}
     wide = {name: domain.named(in_polyhedra(domain.set, context)) for name, domain in domains.items()}
     is_bounded = all(d.set.is_bounded() for d in wide.values())
     ast = affordable(lambda: _ast(tree, domains, context), otherwise=None, budget=LOOPS) if is_bounded \
         else _ast(tree, domains, context)
     if ast is not None and not (any(has_unknowns(d.set) for d in domains.values()) and _lacks_loops(ast)):
-        return _Conversion(loops, fresh_name, context, lambda call: call).node(ast)
+        return _Conversion(loops, fresh_name, context, builder, {}).nodes(ast)
     if not is_bounded:
         raise InternalError(f"The loops around {', '.join(domains)} have strides that isl cannot make loops of.")
 
-    def inside(call: CallNode) -> LoopNode:
-        known = context.intersect(params_of(wide[call.leaf]))
-        condition = condition_expression(params_of(domains[call.leaf]), known)
-        values = dict(zip(loops[call.leaf], call.values, strict=True))
-        return call if condition is None else _if(_replaced(condition, values), call, None)
-    return _Conversion(loops, fresh_name, context, inside).node(_ast(tree, wide, context))
+    conditions = {leaf: condition_expression(params_of(domain), context.intersect(params_of(wide[leaf])))
+                  for leaf, domain in domains.items()}
+    return _Conversion(loops, fresh_name, context, builder, conditions).nodes(_ast(tree, wide, context))
 
 
 def _ast(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set) -> isl.AstNode:
@@ -147,17 +118,12 @@ def _lacks_loops(node: isl.AstNode) -> bool:
                for call in _calls(node) for k in range(call.get_op_n_arg() - 1))
 
 
-def guarded(condition: isl.Set, context: isl.Set, body: LoopNode) -> LoopNode:
-    """*body* under the part of *condition* that *context* does not imply."""
-    needed = condition_expression(condition, context)
-    return body if needed is None else _if(needed, body, None)
-
-
-def _if(condition: Expression, then: LoopNode, otherwise: LoopNode | None) -> LoopNode:
-    """A choice, unless there is none: isl writes what always or never holds as a number."""
-    if isinstance(condition, int):
-        return then if condition else otherwise if otherwise is not None else BlockNode(())
-    return IfNode(condition, then, otherwise)
+def _choice(builder: Builder[N], condition: Expression | None, then: Callable[[], list[N]],
+            otherwise: Callable[[], list[N]] = list) -> list[N]:
+    """A choice, unless there is none: isl writes a condition that always or never holds as a number."""
+    if condition is None or isinstance(condition, int):
+        return otherwise() if condition == 0 else then()
+    return [builder.branch(condition, then(), otherwise())]
 
 
 def condition_expression(condition: isl.Set, context: isl.Set) -> Expression | None:
@@ -173,12 +139,6 @@ def condition_expression(condition: isl.Set, context: isl.Set) -> Expression | N
         return 0
     found = from_ast_expr(isl.AstBuild.from_context(context).expr_from_set(needed))
     return None if found == 1 else found
-
-
-def block(*nodes: LoopNode) -> LoopNode:
-    """*nodes* in order: nested blocks flattened, a single node left as it is."""
-    flat = tuple(part for node in nodes for part in (node.children if isinstance(node, BlockNode) else (node,)))
-    return flat[0] if len(flat) == 1 else BlockNode(flat)
 
 
 def _schedule(tree: CodeTree, domains: Mapping[str, isl.Set], depth: int = 0) -> isl.Schedule:
@@ -222,40 +182,44 @@ def _kind(node: isl.AstNode) -> isl.ast_node_type:
 
 
 @dataclass(frozen=True)
-class _Conversion:
-    """Converts isl's nodes to loopkit's.
+class _Conversion(Generic[N]):
+    """Converts isl's nodes.
 
     :ivar loops: the inames of the loops around each leaf, outermost first.
     :ivar context: facts about the parameters.
-    :ivar placed: from a call of a leaf to the node in its place.
+    :ivar conditions: of leaves that do not run at all points of their loops.
     """
 
     loops: Mapping[str, tuple[str, ...]]
     fresh_name: Callable[[str], str]
     context: isl.Set
-    placed: Callable[[CallNode], LoopNode]
+    builder: Builder[N]
+    conditions: Mapping[str, Expression | None]
 
-    def node(self, node: isl.AstNode, names: Mapping[str, p.Variable] = MappingProxyType({})) -> LoopNode:
+    def nodes(self, node: isl.AstNode, names: Mapping[str, p.Variable] = MappingProxyType({})) -> list[N]:
         """*node*; *names* gives the variable for each of isl's iterators."""
         kind = _kind(node)
         if kind == _AST.block:
             children = node.block_get_children()
-            return block(*(self.node(children.get_at(i), names) for i in range(children.n_ast_node())))
+            return [made for i in range(children.n_ast_node()) for made in self.nodes(children.get_at(i), names)]
         if kind == _AST.mark:
-            return self.node(node.mark_get_node(), names)
+            return self.nodes(node.mark_get_node(), names)
         if kind == _IF:
-            otherwise = self.node(node.if_get_else(), names) if node.if_has_else() else None
-            return _if(_named(node.if_get_cond(), names), self.node(node.if_get_then(), names), otherwise)
+            return _choice(self.builder, _named(node.if_get_cond(), names),
+                           lambda: self.nodes(node.if_get_then(), names),
+                           lambda: self.nodes(node.if_get_else(), names) if node.if_has_else() else [])
         if kind == _FOR:
-            return self._for(node, names)
-        if kind == _AST.user:
-            call = node.user_get_expr()
-            leaf = _identifier(call.get_op_arg(0))
-            values = tuple(self._value(call.get_op_arg(1 + i), i, names) for i in range(call.get_op_n_arg() - 1))
-            return self.placed(CallNode(leaf, values))
-        raise ValueError(f"isl AST node {kind}")
+            return [self._for(node, names)]
+        assert kind == _AST.user
+        call = node.user_get_expr()
+        leaf = _identifier(call.get_op_arg(0))
+        values = {x: value for i, x in enumerate(self.loops[leaf])
+                  if (value := self._value(call.get_op_arg(1 + i), i, names)) != p.Variable(x)}
+        condition = self.conditions.get(leaf)
+        return _choice(self.builder, None if condition is None else substitute(condition, values),
+                       lambda: [self.builder.leaf(leaf, values)])
 
-    def _for(self, node: isl.AstNode, names: Mapping[str, p.Variable]) -> ForNode:
+    def _for(self, node: isl.AstNode, names: Mapping[str, p.Variable]) -> N:
         iterator = _identifier(node.for_get_iterator())
         level = int(iterator.removeprefix(_ITERATOR))
         calls = _calls(node.for_get_body())
@@ -266,8 +230,8 @@ class _Conversion:
                for value in (call.get_op_arg(1 + level) for call in calls)):
             variable = self.fresh_name(f"{variable}_base")
         inner = {**names, iterator: p.Variable(variable)}
-        return ForNode(variable, _named(node.for_get_init(), names), self._stop(node, iterator, inner), step,
-                       self.node(node.for_get_body(), inner))
+        return self.builder.loop(variable, _named(node.for_get_init(), names), self._stop(node, iterator, inner), step,
+                                 self.nodes(node.for_get_body(), inner))
 
     def _stop(self, node: isl.AstNode, iterator: str, names: Mapping[str, p.Variable]) -> Expression:
         """The exclusive upper bound of a loop whose condition is ``iterator < e`` or ``iterator <= e``."""
@@ -320,11 +284,7 @@ def _identifier(expr: isl.AstExpr) -> str:
     return str(expr.get_id().name)
 
 
-def _named(expr: isl.AstExpr, names: Mapping[str, p.Variable]) -> Expression:
-    return _replaced(from_ast_expr(expr), names)
-
-
-def _replaced(expr: Expression, values: Mapping[str, Expression]) -> Expression:
-    return cast(Expression, substitute(expr, values))     # pymbolic's type is Any
+def _named(expr: isl.AstExpr, names: Mapping[str, Expression]) -> Expression:
+    return cast(Expression, substitute(from_ast_expr(expr), names))     # pymbolic's type is Any
 
 # }}}

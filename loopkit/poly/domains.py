@@ -1,17 +1,29 @@
-"""Instance sets made from the domains and the conditions of a kernel's text."""
+"""Instance sets made from a kernel's text, and by transformations of inames: images, parts of loops, tiles."""
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 
 import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, is_quasi_affine
-from loopkit.poly.limits import coalesced
-from loopkit.poly.piecewise import points_where
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.affine import (
+    DIM,
+    NotAffineError,
+    add,
+    floor_div,
+    from_aff,
+    from_pw_aff,
+    multiply,
+    subtract,
+    to_int,
+)
+from loopkit.poly.codegen import condition_expression
+from loopkit.poly.limits import affordable, coalesced
+from loopkit.poly.piecewise import cells
+from loopkit.poly.relations import SmallestPair, other_instance, restrict, same_element, smallest_pair
+from loopkit.poly.sets import InstanceSet, Set, condition_set, params_of, plain_hull
 
 #: A set of any of isl's contexts.
 AnySet = isl.Set | isl.BasicSet
@@ -60,23 +72,158 @@ def _without_independent(domain: InstanceSet, kept: Collection[str]) -> Instance
     return domain.named(isl.Set.from_basic_set(basic))
 
 
-def is_affine_condition(condition: Expression, names: Collection[str]) -> bool:
-    """Is *condition* made of comparisons of forms that are quasi-affine in *names*, by and, or and not?"""
-    match condition:
-        case bool():
-            return True
-        case p.Comparison(left=left, right=right):
-            # each separately: the difference of x[i] and x[i] is 0, yet x[i] == x[i] fails for a NaN
-            return is_quasi_affine(left, (), names) and is_quasi_affine(right, (), names)
-        case p.LogicalAnd() | p.LogicalOr():
-            return all(is_affine_condition(c, names) for c in condition.children)
-        case p.LogicalNot():
-            return is_affine_condition(condition.child, names)
-        case _:
-            return False
+# {{{ one-to-one affine maps, parts of loops
+
+def solutions(old: tuple[str, ...], new: tuple[str, ...], zeros: Sequence[Expression]) -> isl.Map:
+    """``{ [old] -> [new] : each of zeros is 0 }``.
+
+    :raises NotAffineError: one of *zeros* is not quasi-affine.
+    """
+    points = InstanceSet.universe((*old, *new)).where(*(("==", zero) for zero in zeros))
+    return isl.Map.from_range(points.set).move_dims(DIM.in_, 0, DIM.out, 0, len(old))
 
 
-def constrained(domain: InstanceSet, conditions: Sequence[Expression]) -> InstanceSet:
-    """The points of *domain* at which the affine *conditions* hold."""
-    points = reduce(isl.Set.intersect, (points_where(c, domain.inames) for c in conditions), domain.set)
-    return domain.named(coalesced(points) if points.n_basic_set() > 1 else points)
+def two_with_one_image(relation: isl.Map, points: InstanceSet, parameters: Sequence[str] = ()) -> SmallestPair | None:
+    """Parameters and the smallest two of *points* with one image; ``None``: *relation* is injective on *points*."""
+    inside = restrict(relation, points)
+    if inside.is_injective():
+        return None
+    return smallest_pair(other_instance(same_element(inside, inside)), points.inames, points.inames, parameters)
+
+
+def inverse(relation: isl.Map, points: InstanceSet, new: Sequence[str]) -> tuple[Expression, ...] | None:
+    """The one of *points* that *relation* sends to *new*, as affine forms of *new*; ``None`` if isl finds no single
+    form.
+
+    *relation* is injective on *points*.
+    """
+    back = (relation if relation.is_injective() else restrict(relation, points)).reverse()
+    if back.is_empty():
+        return (0,)*len(points.inames)             # there is no point to name
+    function = coalesced(isl.PwMultiAff.from_map(back))
+    function = function.gist(function.domain())
+    if not function.isa_multi_aff():
+        return None
+    forms = function.as_multi_aff()
+    return tuple(from_aff(forms.get_aff(i), new) for i in range(len(points.inames)))
+
+
+def affine_ends(points: InstanceSet, context: isl.Set) -> tuple[Expression, Expression] | None:
+    """The least and the greatest value of the one iname of *points*; ``None`` if they are no affine forms."""
+    values = points.set.intersect_params(context)
+    if values.is_empty():
+        return 0, 0
+    if not values.dim_is_bounded(DIM.set, 0):
+        return None
+    ends = [coalesced(end).get_pieces() for end in (values.dim_min(0), values.dim_max(0))]
+    if any(len(pieces) != 1 for pieces in ends):
+        return None
+    low, high = (from_aff(pieces[0][1]) for pieces in ends)
+    return low, high
+
+
+def parted(points: InstanceSet, first: int, last: int) -> tuple[InstanceSet, InstanceSet, InstanceSet] | None:
+    """The innermost iname's first values, the others, and its last values, for each value of the outer inames.
+
+    A point is one of the *first* ones if the iname is less than its least value there plus *first*; likewise of the
+    *last*. ``None`` if the iname has no such bound. If there are fewer values than *first* and *last* together, the
+    first ones take precedence.
+    """
+    outer = len(points.inames) - 1
+    if (first and not points.set.dim_has_lower_bound(DIM.set, outer)) \
+            or (last and not points.set.dim_has_upper_bound(DIM.set, outer)):
+        return None
+    values = isl.Map.from_range(points.set).move_dims(DIM.in_, 0, DIM.out, 0, outer)
+    everywhere, nowhere = isl.Map.universe(values.get_space()), isl.Map.empty(values.get_space())
+    before, behind, early, late = nowhere, everywhere, everywhere, nowhere
+    if first:
+        least = values.lexmin()
+        before, behind = (least.apply_range(isl.Map(f"{{ [j] -> [i] : i {op} j + {first} }}")) for op in ("<", ">="))
+    if last:
+        greatest = values.lexmax()
+        late, early = (greatest.apply_range(isl.Map(f"{{ [j] -> [i] : i {op} j - {last} }}")) for op in (">", "<="))
+    one, two, three = (InstanceSet(points.inames, coalesced(part.wrap().flatten()))
+                       for part in (before, behind.intersect(early), behind.intersect(late)))
+    return one, two, three
+
+# }}}
+
+
+# {{{ tiles
+
+def padded_to_tiles(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
+    """*domain* with all points of each tile in which it has a point: *length* values of *iname*, counted from 0."""
+    others = [x for x in domain.inames if x != iname]
+    tile = cells(domain.inames, (*(p.Variable(x) for x in others), floor_div(p.Variable(iname), length)))
+    whole = domain.named(coalesced(domain.apply(same_element(tile, tile), domain.inames).set))
+
+    def plainest() -> InstanceSet:
+        plain = _between_ends(domain, iname, length, others)
+        if plain is not None and plain.is_equal(whole):
+            return domain if plain.is_equal(domain) else plain
+        return whole
+    return affordable(plainest, otherwise=whole)
+
+
+def _between_ends(domain: InstanceSet, iname: str, length: int, others: list[str]) -> InstanceSet | None:
+    """The tiles from the first point to the last along *iname*, if their bounds depend on parameters only."""
+    values = domain.onto((iname,))
+    low = values.constant_range(iname)[0]
+    if low is None or values.is_empty():
+        return None
+    try:
+        top = from_pw_aff(coalesced(values.set.dim_max(0)))
+        end = top // length * length + length if isinstance(top, int) else \
+            multiply(length, floor_div(add(top, length), length))
+        return restricted(domain, others).onto(domain.inames).where(
+            (">=", add(p.Variable(iname), -(low // length * length))), ("<", subtract(p.Variable(iname), end)))
+    except NotAffineError:
+        return None
+
+
+def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> Expression | None:
+    """The condition on the inames that holds for *points* and for no others of *around*; ``None``: there are no others.
+
+    It holds for sizes at which *points* is not empty.
+    """
+    known = around.set
+    if known.n_basic_set() > _FEW:          # a superset will do
+        known = plain_hull(known)
+    context = params_of(around.named(known)).intersect(assumptions)
+    simplified = affordable(lambda: points.set.gist_params(points.set.params()), otherwise=points.set)
+    return condition_expression(params_of(points.named(simplified)), context)
+
+
+#: The number of pieces up to which isl finds implications fast.
+_FEW = 4
+
+
+def full_box_condition(points: Set, inames: Sequence[str], box: Mapping[str, tuple[int, int]],
+                       involving: Sequence[str], free_of: Sequence[str]) -> Set | None:
+    """The full-tile condition, on the names not in *box*: all of *box* satisfies the constraints of *points*.
+
+    The constraints are those that mention a name of *box*, one of *involving* (if not empty) and none of *free_of*;
+    each is evaluated at the point of *box* where it is least. The names of the result are parameters. ``None`` if
+    there is no such constraint, or *points* is not a single polyhedron.
+    """
+    pieces = coalesced(points).get_basic_sets()
+    if len(pieces) != 1:
+        return None
+    conditions = []
+    for constraint in pieces[0].remove_redundancies().get_constraints():
+        if constraint.is_equality() or constraint.involves_dims(DIM.div, 0, constraint.dim(DIM.div)):
+            continue
+        coefficients = {str(x): to_int(c) for x, c in (
+            *constraint.get_coefficients_by_name(DIM.param).items(),
+            *constraint.get_coefficients_by_name(DIM.set, {(DIM.set, i): x for i, x in enumerate(inames)}).items())
+            if x != 1}
+        rest = coefficients.keys() - box.keys()
+        if rest and len(rest) < len(coefficients) and coefficients.keys().isdisjoint(free_of) \
+                and not (involving and coefficients.keys().isdisjoint(involving)):
+            least = {x: box[x][0] if c > 0 else box[x][1] for x, c in coefficients.items() if x in box}
+            conditions.append(condition_set(">=", add(
+                *(multiply(c, least.get(x, p.Variable(x))) for x, c in coefficients.items()),
+                to_int(constraint.get_constant_val())), ()).params())
+    return reduce(Set.intersect, conditions) if conditions else None
+
+# }}}

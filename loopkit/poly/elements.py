@@ -11,10 +11,18 @@ import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, add, affine_difference, from_pw_aff, is_quasi_affine, names_in
-from loopkit.poly.enumerated import subscripts_on
+from loopkit.poly.affine import (
+    DIM,
+    NotAffineError,
+    add,
+    affine_difference,
+    from_pw_aff,
+    if_affine,
+    is_quasi_affine,
+    names_in,
+)
 from loopkit.poly.limits import affordable, coalesced
-from loopkit.poly.piecewise import piecewise
+from loopkit.poly.piecewise import piecewise, subscripts_on
 from loopkit.poly.sets import InstanceSet, constant_range, has_unknowns, in_few_pieces
 
 
@@ -189,11 +197,10 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
         condition for x, (low, high) in ranges.items()
         for condition in ((">=", add(p.Variable(x), -low)), ("<=", add(p.Variable(x), -high))))).intersect_params(sizes)
     fixed = tuple(p.Variable(x) for x in outer)
-    try:
-        points = box.set.apply(subscripts_on(box, (*fixed, rest)))
-    except NotAffineError:
+    relation = if_affine(lambda: subscripts_on(box, (*fixed, rest)))
+    if relation is None:
         return None
-    free = InstanceSet((*outer, "_s"), points).bound(outer)
+    free = InstanceSet((*outer, "_s"), box.set.apply(relation)).bound(outer)
     if not free.set.dim_is_bounded(DIM.set, 0):
         return None
     low, high = coalesced(free.set.dim_min(0)), coalesced(free.set.dim_max(0))

@@ -15,9 +15,10 @@ of earlier computations.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, MutableMapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from functools import wraps
+from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import islpy as isl
@@ -48,14 +49,7 @@ class _Running(threading.local):
     optional: int = 0
     counted: int = 0
     cut_short: bool = False
-
-    def __init__(self) -> None:
-        self.passing: dict[tuple[int, Hashable], Any] = {}
-
-    def forget(self, number: int) -> None:
-        """Keep only the first *number* of the passing results."""
-        while len(self.passing) > number:
-            self.passing.popitem()
+    passing: Mapping[tuple[int, Hashable], Any] = MappingProxyType({})
 
 
 _running = _Running()
@@ -68,10 +62,8 @@ def gave_up(error: isl.Error) -> bool:
     return "maximal number of operations" in str(error)
 
 
-def _at_the_end(error: isl.Error | TypeError) -> bool:
-    """Did isl use up its budget, or fail? Texts of its numbers and sets are ``None`` then, without an error."""
-    if isinstance(error, isl.Error):
-        return True
+def _exhausted() -> bool:
+    """Does isl refuse another operation at its present limit?"""
     try:
         isl.Val.zero(isl.DEFAULT_CONTEXT)
     except isl.Error:
@@ -79,10 +71,15 @@ def _at_the_end(error: isl.Error | TypeError) -> bool:
     return False
 
 
+def _at_the_end(error: isl.Error | TypeError) -> bool:
+    """Did isl use up its budget, or fail? Texts of its numbers and sets are ``None`` then, without an error."""
+    return isinstance(error, isl.Error) or _exhausted()
+
+
 A = TypeVar("A")
 
 
-def affordable(compute: Callable[[], A], *, otherwise: A, budget: int | None = None) -> A:
+def affordable(compute: Callable[[], A], *, otherwise: A, budget: int = OPTIONAL) -> A:
     """The result of the optional computation *compute*, or *otherwise* if isl gives up or fails.
 
     For results that only make code simpler or faster: a simpler condition, fewer pieces, a version for full tiles. The
@@ -90,7 +87,7 @@ def affordable(compute: Callable[[], A], *, otherwise: A, budget: int | None = N
     :data:`ALL_OPTIONAL` operations, and fall back once these are used up.
 
     :arg otherwise: a result that is always right.
-    :arg budget: operations of isl, :data:`OPTIONAL` by default.
+    :arg budget: operations of isl.
 
     >>> points = isl.Set("{ [i] : 0 <= i < 4 or 4 <= i < 8 }")
     >>> affordable(points.coalesce, otherwise=points)
@@ -104,8 +101,7 @@ def affordable(compute: Callable[[], A], *, otherwise: A, budget: int | None = N
         context.reset_operations()
         _running.counted = 0
     start = _used()
-    own = OPTIONAL if budget is None else budget
-    shared, allowed = _running.optional, own
+    shared, allowed = _running.optional, budget
     if limit:
         allowed = min(allowed, limit - start)
     if _running.step is not None:
@@ -113,7 +109,7 @@ def affordable(compute: Callable[[], A], *, otherwise: A, budget: int | None = N
     if allowed <= 0:
         _running.cut_short = True
         return otherwise
-    before, passing = _running.cut_short, len(_running.passing)
+    before, passing = _running.cut_short, _running.passing
     finished = _running.cut_short = False
     context.set_max_operations(start + allowed)
     try:
@@ -129,8 +125,8 @@ def affordable(compute: Callable[[], A], *, otherwise: A, budget: int | None = N
         _running.optional = shared - taken    # nested questions took a part of it
         context.set_max_operations(limit and limit + taken)
         # a computation with its full budget would have the same result at any time
-        _running.cut_short = before or (allowed < own and (_running.cut_short or not finished))
-        _running.forget(passing)
+        _running.cut_short = before or (allowed < budget and (_running.cut_short or not finished))
+        _running.passing = passing
 
 
 def _used() -> int:
@@ -144,11 +140,7 @@ def _used() -> int:
 
     def counted(number: int) -> bool:
         context.set_max_operations(number)
-        try:
-            isl.Val.zero(context)
-        except isl.Error:
-            return True
-        return False
+        return _exhausted()
     precise = step = max(BUDGET // _PRECISION, 1)
     least = min(_running.counted, limit)
     while least + step < limit and counted(least + step):
@@ -190,7 +182,7 @@ def kept(memo: MutableMapping[Any, Any], key: Hashable, compute: Callable[[], A]
     try:
         found = compute()
         if _running.cut_short:
-            _running.passing[passing] = memo, found
+            _running.passing = {**_running.passing, passing: (memo, found)}
         else:
             memo[key] = found
     finally:
@@ -297,17 +289,16 @@ def bounded(what: str, budget: int | None = None) -> Iterator[None]:
 
     :raises UndecidedError: isl gave up.
     """
-    most = BUDGET if budget is None else budget
     if _running.step is not None:
         yield
         return
     context = isl.DEFAULT_CONTEXT
     _limits.append(context.get_max_operations() if not _limits else _limits[0])
     context.reset_operations()
-    _running.counted = 0
+    _running.counted, most = 0, BUDGET if budget is None else budget
     context.set_max_operations(most)
-    before = _running.cut_short, len(_running.passing)
-    _running.step, _running.optional = what, ALL_OPTIONAL if budget is None else min(ALL_OPTIONAL, budget)
+    before = _running.cut_short, _running.passing
+    _running.step, _running.optional = what, min(ALL_OPTIONAL, budget or ALL_OPTIONAL)
     try:
         yield
     except (isl.Error, TypeError) as err:
@@ -320,8 +311,7 @@ def bounded(what: str, budget: int | None = None) -> Iterator[None]:
             hint="fix some parameters (fix_parameters), or split the kernel") from err
     finally:
         _running.step = None
-        _running.cut_short = before[0]        # the whole of a step is the same whatever ran before it
-        _running.forget(before[1])
+        _running.cut_short, _running.passing = before       # a whole step is the same whatever ran before it
         limit = _limits.pop()
         if not _limits:
             context.set_max_operations(limit)

@@ -1,7 +1,11 @@
-"""Conditions and integer expressions of a loop program as isl's sets and piecewise forms, each as C computes it."""
+"""Conditions and integer expressions as isl's sets, relations and piecewise forms.
+
+Each is computed as C computes it. Forms that are affine only for each single value of another form are exact if that
+one has few values.
+"""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache, reduce
 
 import islpy as isl
@@ -9,15 +13,25 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import (
+    DIM,
     NotAffineError,
     TruncatedQuotient,
     TruncatedRemainder,
+    add,
     arithmetic,
+    floor_div,
+    if_affine,
+    is_quasi_affine,
+    multiply,
+    names_in,
     remainder,
     set_space,
+    subtract,
     to_aff,
 )
-from loopkit.poly.sets import COMPARED, InstanceSet, as_points, constant_range
+from loopkit.poly.limits import coalesced, kept_results
+from loopkit.poly.relations import same_element, subscript_relation
+from loopkit.poly.sets import COMPARED, InstanceSet, as_points, condition_set, constant_range
 
 
 @lru_cache(maxsize=65536)
@@ -50,11 +64,7 @@ def piecewise(expr: Expression, dims: tuple[str, ...]) -> isl.PwAff:
 
 def is_piecewise(expr: Expression) -> bool:
     """Is *expr* a piecewise quasi-affine form of the names in it?"""
-    try:
-        piecewise(expr, ())
-    except NotAffineError:
-        return False
-    return True
+    return if_affine(lambda: piecewise(expr, ())) is not None
 
 
 def _product(a: isl.PwAff, b: isl.PwAff) -> isl.PwAff:
@@ -115,10 +125,7 @@ def params_where(condition: Expression) -> isl.Set:
 
 def at_least(expr: Expression, low: int) -> isl.Set | None:
     """The parameters with ``expr >= low``; ``None`` if *expr* is no piecewise quasi-affine form."""
-    try:
-        return params_where(p.Comparison(expr, ">=", low))
-    except NotAffineError:
-        return None
+    return if_affine(lambda: params_where(p.Comparison(expr, ">=", low)))
 
 
 def projected(points: isl.Set, names: Sequence[str], dims: Sequence[str]) -> isl.Set:
@@ -131,9 +138,203 @@ def known_remainder(expr: Expression | None, divisor: int, params: isl.Set) -> i
     if expr is None or isinstance(expr, int):
         return None if expr is None else expr % divisor
     rest = p.Variable("rest'")                # no parameter of a kernel is called so
-    try:
-        points = points_where(p.Comparison(remainder(expr, divisor), "==", rest), (rest.name,)).intersect_params(params)
-    except NotAffineError:
+    points = if_affine(lambda: points_where(p.Comparison(remainder(expr, divisor), "==", rest), (rest.name,)))
+    if points is None:
         return None
-    low, high = constant_range(points, 0)
+    low, high = constant_range(points.intersect_params(params), 0)
     return low if low == high else None
+
+
+def is_affine_condition(condition: Expression, names: Collection[str]) -> bool:
+    """Is *condition* made of comparisons of forms that are quasi-affine in *names*, by and, or and not?"""
+    match condition:
+        case bool():
+            return True
+        case p.Comparison(left=left, right=right):
+            # each separately: the difference of x[i] and x[i] is 0, yet x[i] == x[i] fails for a NaN
+            return is_quasi_affine(left, (), names) and is_quasi_affine(right, (), names)
+        case p.LogicalAnd() | p.LogicalOr():
+            return all(is_affine_condition(c, names) for c in condition.children)
+        case p.LogicalNot():
+            return is_affine_condition(condition.child, names)
+        case _:
+            return False
+
+
+def constrained(domain: InstanceSet, conditions: Sequence[Expression]) -> InstanceSet:
+    """The points of *domain* at which the affine *conditions* hold."""
+    points = reduce(isl.Set.intersect, (points_where(c, domain.inames) for c in conditions), domain.set)
+    return domain.named(coalesced(points) if points.n_basic_set() > 1 else points)
+
+
+# {{{ coordinates
+
+def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:
+    """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once.
+
+    A coordinate that is counted from the least value of a union may have cases.
+    """
+    known = tuple(c for c in coordinates if c is not None)
+    relation = if_affine(lambda: subscript_relation(inames, known))
+    if relation is None:
+        relation = piecewise_relation(inames, known)
+    for i, c in enumerate(coordinates):
+        if c is None:
+            relation = relation.insert_dims(DIM.out, i, 1)
+    return relation
+
+
+def equal_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
+                      sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
+    """Pairs of instances at which the two lists of coordinates agree."""
+    return same_element(cells(source_inames, source), cells(sink_inames, sink))
+
+
+def smaller_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
+                        sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
+    """Pairs of instances of which the first's coordinates are lexicographically less than the second's."""
+    first, second = cells(source_inames, source), cells(sink_inames, sink)
+    order = isl.Map.lex_lt(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(source)))
+    return first.apply_range(order).apply_range(second.reverse())
+
+# }}}
+
+
+# {{{ forms that are affine for each value of another form
+
+#: The greatest number of values of a form that are enumerated; isl's cost for the union grows with its square.
+MOST_VALUES = 32
+
+
+def subscripts_on(domain: InstanceSet, subscripts: tuple[Expression, ...]) -> isl.Map:
+    """``{ [inames] -> [subscripts] }``, on all of the instance space where they are quasi-affine, else on *domain*.
+
+    ``k*(n // 4) + min(k, n % 4)`` is no affine form, but it is one for each ``k`` of a *domain* with ``0 <= k < 4``.
+
+    :raises NotAffineError: a subscript is neither.
+    """
+    try:
+        return subscript_relation(domain.inames, subscripts)
+    except NotAffineError:
+        if not subscripts:
+            raise
+    return reduce(isl.Map.flat_range_product, (_subscript_on(domain, s) for s in subscripts))
+
+
+def affine_on(domain: InstanceSet, subscripts: tuple[Expression, ...]) -> bool:
+    """Can :func:`subscripts_on` express *subscripts*?"""
+    return if_affine(lambda: subscripts_on(domain, subscripts)) is not None
+
+
+def where_holds(domain: InstanceSet, condition: Expression, names: Collection[str]) -> InstanceSet | None:
+    """The points of *domain* at which *condition* holds; ``None`` if it is no condition on forms of *names*.
+
+    Forms may be quasi-affine for single values of other forms only, minima and maxima.
+    """
+    return if_affine(lambda: domain.named(_holding(domain, condition, frozenset(names))))
+
+
+# the kernels of a pipeline, and the analyses of each, evaluate the same conditions
+@kept_results
+def _holding(domain: InstanceSet, condition: Expression, names: frozenset[str]) -> isl.Set:
+    if is_affine_condition(condition, names):
+        return constrained(domain, (condition,)).set
+    match condition:
+        case p.Comparison(left=left, operator=operator, right=right) if (names_in(left) | names_in(right)) <= names:
+            difference = subscripts_on(domain, (subtract(left, right),))
+            sign = condition_set(operator, p.Variable("_s"), ("_s",))
+            return coalesced(domain.set.intersect(difference.intersect_range(sign).domain()))
+        case p.LogicalAnd(children=children):
+            for child in children:          # each where those before it hold
+                domain = domain.named(_holding(domain, child, names))
+            return domain.set
+        case p.LogicalOr(children=children):
+            return coalesced(reduce(isl.Set.union, (_holding(domain, c, names) for c in children)))
+        case p.LogicalNot(child=child):
+            return coalesced(domain.set.subtract(_holding(domain, child, names)))
+        case _:
+            raise NotAffineError(str(condition))
+
+
+@kept_results
+def _subscript_on(domain: InstanceSet, subscript: Expression) -> isl.Map:
+    try:
+        return subscript_relation(domain.inames, (subscript,))
+    except NotAffineError:
+        names_in(subscript)                 # nothing but sums, products, quotients, minima and maxima
+        if domain.is_empty():
+            return isl.Map.empty(subscript_relation(domain.inames, (0,)).get_space())
+        return reduce(isl.Map.union, _by_value(domain, subscript, MOST_VALUES))
+
+
+def _by_value(domain: InstanceSet, subscript: Expression, most: int) -> list[isl.Map]:
+    """``{ [inames] -> [subscript] }`` in parts, in each of which the factors of products but one have one value.
+
+    :raises NotAffineError: that takes more than *most* parts.
+    """
+    try:
+        return [isl.Map.from_pw_aff(piecewise(subscript, domain.inames))]
+    except NotAffineError:
+        pass
+    for factor in _factors(subscript):
+        values = _values(domain, factor)
+        if values is not None and len(values) <= most:
+            try:
+                return [part.intersect_domain(condition_set("==", subtract(factor, value), domain.inames))
+                        for value in values
+                        for part in _by_value(domain, _with_value(subscript, factor, value),
+                                              most // len(values))]
+            except NotAffineError:
+                continue
+    raise NotAffineError(str(subscript))
+
+
+def _factors(expr: Expression) -> Iterator[Expression]:
+    """The factors of products of several forms, and divisors that are forms."""
+    children: tuple[Expression, ...]
+    match expr:
+        case p.Product():
+            children = expr.children
+            forms = [c for c in children if not isinstance(c, int)]
+            yield from forms if len(forms) > 1 else ()
+        case p.FloorDiv(numerator=numerator, denominator=denominator) | p.Remainder(
+                numerator=numerator, denominator=denominator):
+            children = (numerator, denominator)
+            yield from () if isinstance(denominator, int) else (denominator,)
+        case p.Sum() | p.Min() | p.Max():
+            children = expr.children
+        case _:
+            return
+    for child in children:
+        yield from _factors(child)
+
+
+@kept_results
+def _values(domain: InstanceSet, form: Expression) -> range | None:
+    """The range of *form* on *domain*; ``None`` if it is not quasi-affine, or its range is not constant."""
+    relation = if_affine(lambda: subscript_relation(domain.inames, (form,)))
+    low, high = (None, None) if relation is None else constant_range(domain.set.apply(relation), 0)
+    return None if low is None or high is None else range(low, high + 1)
+
+
+def _with_value(expr: Expression, form: Expression, value: int) -> Expression:
+    """*expr* with a number for one of its forms, and products of numbers multiplied out."""
+    def walk(e: Expression) -> Expression:
+        if e == form:
+            return value
+        match e:
+            case p.Sum(children=children):
+                return add(*map(walk, children))
+            case p.Product(children=children):
+                return reduce(multiply, map(walk, children))
+            case p.Min(children=children) | p.Max(children=children):
+                return type(e)(tuple(map(walk, children)))
+            case p.FloorDiv():
+                return floor_div(walk(e.numerator), walk(e.denominator))
+            case p.Remainder():
+                return remainder(walk(e.numerator), walk(e.denominator))
+            case _:
+                return e
+    return walk(expr)
+
+# }}}

@@ -8,9 +8,8 @@ import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, _aff, names_in, set_space, to_int
+from loopkit.poly.affine import DIM, _aff, names_in, set_space, to_int
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
-from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.sets import InstanceSet, fix_params, points_in_order, to_param
 
 #: One shared loop as (dimension of the source, dimension of the sink).
@@ -134,43 +133,9 @@ def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[s
 # }}}
 
 
-# {{{ coordinates
-
-def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:
-    """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once.
-
-    A coordinate that is counted from the least value of a union may have cases.
-    """
-    known = tuple(c for c in coordinates if c is not None)
-    try:
-        relation = subscript_relation(inames, known)
-    except NotAffineError:
-        relation = piecewise_relation(inames, known)
-    for i, c in enumerate(coordinates):
-        if c is None:
-            relation = relation.insert_dims(DIM.out, i, 1)
-    return relation
-
-
-def equal_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
-                      sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
-    """Pairs of instances at which the two lists of coordinates agree."""
-    return same_element(cells(source_inames, source), cells(sink_inames, sink))
-
-
-def smaller_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
-                        sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
-    """Pairs of instances of which the first's coordinates are lexicographically less than the second's."""
-    first, second = cells(source_inames, source), cells(sink_inames, sink)
-    order = isl.Map.lex_lt(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(source)))
-    return first.apply_range(order).apply_range(second.reverse())
-
-
 def reindexing(new: tuple[str, ...], values: tuple[Expression, ...], conditions: isl.Set) -> isl.Map:
     """``{ [old] -> [new] : old = values(new) and conditions(new) }``, the instance relation of a step."""
     return subscript_relation(new, values).intersect_domain(conditions).reverse()
-
-# }}}
 
 
 def carry(relation: isl.Map, source: isl.Map | None, sink: isl.Map | None) -> isl.Map:

@@ -19,9 +19,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered, Storage
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import outside
-from loopkit.poly.enumerated import affine_on, where_holds
 from loopkit.poly.limits import kept
-from loopkit.poly.piecewise import is_piecewise
+from loopkit.poly.piecewise import affine_on, is_piecewise, where_holds
 from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet, Set
 from loopkit.verification.report import Check, Finding, refuted, smallest_instance, undecided

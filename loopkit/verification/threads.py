@@ -9,14 +9,15 @@ from typing import Any
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.instructions import collective_inames
+from loopkit.analysis.accesses import collective_inames
 from loopkit.analysis.legality import iname_range, packed_coordinate, places_on_axis
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import add, floor_div, multiply, subtract
 from loopkit.poly.limits import kept
-from loopkit.poly.relations import equal_coordinates, other_instance
+from loopkit.poly.piecewise import equal_coordinates
+from loopkit.poly.relations import other_instance
 from loopkit.poly.sets import Map
 
 #: Expressions that are equal if two instances run at one place; ``None``: one of the instances may run anywhere.

@@ -6,7 +6,7 @@ import pymbolic.primitives as p
 import pytest
 
 from loopkit.poly.affine import add, floor_div, from_aff, multiply, remainder, subtract, to_aff
-from loopkit.poly.bijections import affine_ends, inverse, parted, solutions
+from loopkit.poly.domains import affine_ends, inverse, parted, solutions
 from loopkit.poly.sets import InstanceSet, parse_assumptions, universe_params
 
 ROW, COLUMN, N = map(p.Variable, "ijn")

@@ -7,7 +7,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.expr.parsing import parse_expression
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import missed
-from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
+from loopkit.poly.piecewise import affine_on, subscripts_on, where_holds
 from loopkit.poly.points import all_points
 from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet, parse_assumptions

@@ -5,7 +5,7 @@ import pytest
 
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.parsing import parse_expression
-from loopkit.poly.bijections import inverse, two_with_one_image
+from loopkit.poly.domains import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet
 

@@ -2,31 +2,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
 
 import pytest
 
-from loopkit.expr.evaluate import evaluate
-from loopkit.poly import codegen
-from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, ForNode, IfNode, LoopNode
+from loopkit.poly.codegen import CodeLoop
 from loopkit.poly.sets import InstanceSet, range_condition
-
-
-def run(node: LoopNode, names: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
-    match node:
-        case CallNode(values=values):
-            yield tuple(int(evaluate(v, names)) for v in values)
-        case BlockNode(children):
-            for child in children:
-                yield from run(child, names)
-        case IfNode(condition, then, otherwise):
-            if evaluate(condition, names):
-                yield from run(then, names)
-            elif otherwise is not None:
-                yield from run(otherwise, names)
-        case ForNode(iname, start, stop, step, body):
-            for x in range(int(evaluate(start, names)), int(evaluate(stop, names)), step):
-                yield from run(body, {**names, iname: x})
+from tests.loop_programs import generated, run
 
 
 def drawn(seed: int) -> tuple[int, int, tuple[int, ...], int, str]:
@@ -51,11 +32,11 @@ def test_every_point_once_and_in_order(case: tuple[int, int, tuple[int, ...], in
     points = InstanceSet.parse(
         f"[n, t] -> {{ [o, m]: ({form}) mod {modulus} = 0 and 0 <= o and 0 <= m < {count} and 0 <= t < {width} "
         f"and {width}*m + {width*count}*o + t < n and {condition} }}")
-    node = codegen.generate(CodeLoop("o", CodeLoop("m", "S")), {"S": points}, range_condition("t", 0, width - 1),
-                            lambda name: name)
+    nodes = generated(CodeLoop("o", CodeLoop("m", "S")), {"S": points}, range_condition("t", 0, width - 1),
+                      lambda name: name)
     for n in range(-1, 26):
         for t in range(width):
             at = [{"n": n, "t": t, "o": o, "m": m} for o in range(14) for m in range(count)]
             wanted = [(x["o"], x["m"]) for x in at if eval(form, dict(x)) % modulus == 0 and eval(condition, dict(x))
                       and width*x["m"] + width*count*x["o"] + t < n]
-            assert list(run(node, {"n": n, "t": t})) == wanted, (n, t)
+            assert run(nodes, {"n": n, "t": t}) == [("S", x) for x in wanted], (n, t)

@@ -190,7 +190,7 @@ def test_a_step_keeps_its_budget_beside_optional_questions(answered: bool, monke
     monkeypatch.setattr(limits, "BUDGET", int(2.5 * whole))
     with limits.bounded("asking"):
         for _ in range(10):
-            found = limits.affordable(holes, otherwise=None, budget=None if answered else whole // 2)
+            found = limits.affordable(holes, otherwise=None, budget=limits.OPTIONAL if answered else whole // 2)
             assert (found is not None) == answered
         holes()
         holes()

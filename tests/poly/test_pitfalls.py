@@ -1,7 +1,7 @@
 """Unexpected behaviour of isl, and the code of loopkit that handles it."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import product
 from random import Random
 
@@ -10,7 +10,6 @@ import pymbolic.primitives as p
 import pytest
 
 from loopkit.errors import UndecidedError
-from loopkit.expr.evaluate import evaluate
 from loopkit.poly import codegen, limits
 from loopkit.poly.affine import (
     NotAffineError,
@@ -22,7 +21,8 @@ from loopkit.poly.affine import (
     multiply,
     to_aff,
 )
-from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, ForNode, IfNode
+from loopkit.poly.codegen import CodeLoop, CodeSeq
+from loopkit.poly.domains import full_box_condition
 from loopkit.poly.elements import reached_within
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.points import extents
@@ -40,7 +40,6 @@ from loopkit.poly.relations import (
 )
 from loopkit.poly.sets import (
     InstanceSet,
-    Set,
     fix_params,
     lexmin_point,
     parse_assumptions,
@@ -49,7 +48,7 @@ from loopkit.poly.sets import (
     to_param,
     universe_params,
 )
-from loopkit.poly.tiles import full_box_condition
+from tests.loop_programs import generated, run
 
 i, j, k, n = (p.Variable(x) for x in "ijkn")
 LINE = InstanceSet.parse("[n] -> { [i] : 0 <= i < n }")
@@ -210,32 +209,12 @@ def test_sums_collect_their_terms() -> None:
 
 # {{{ code
 
-def generated(tree: codegen.CodeTree, domains: Mapping[str, InstanceSet], context: Set) -> codegen.Node:
-    return codegen.generate(tree, domains, context, lambda name: f"{name}_0")
-
-
-def calls(node: object, values: dict[str, int]) -> list[tuple[str, tuple[int, ...]]]:
-    """What *node* runs, in order, with its names at *values*."""
-    match node:
-        case CallNode():
-            return [(node.leaf, tuple(evaluate(v, values) for v in node.values))]
-        case BlockNode(children):
-            return [c for child in children for c in calls(child, values)]
-        case IfNode():
-            chosen = node.then if evaluate(node.condition, values) else node.otherwise
-            return [] if chosen is None else calls(chosen, values)
-        case ForNode():
-            return [c for value in range(evaluate(node.start, values), evaluate(node.stop, values), node.step)
-                    for c in calls(node.body, {**values, node.iname: value})]
-    raise AssertionError(node)
-
-
 def test_the_filters_of_a_sequence_partition_the_domain() -> None:
     """isl drops a statement without a word that no filter names."""
     tree = CodeLoop("i", CodeSeq(("A", CodeLoop("j", "B"), "C")))
     code = generated(tree, {"A": LINE, "B": SQUARE, "C": LINE}, universe_params())
     want = [c for x in range(3) for c in [("A", (x,)), *(("B", (x, y)) for y in range(3)), ("C", (x,))]]
-    assert calls(code, {"n": 3}) == want
+    assert run(code, {"n": 3}) == want
 
 
 def test_a_domain_of_pieces_is_visited_in_order_once() -> None:
@@ -243,7 +222,7 @@ def test_a_domain_of_pieces_is_visited_in_order_once() -> None:
     code = generated(CodeLoop("i", "A"), {"A": pieces}, parse_assumptions("n >= 1", ["n"]))
     for size in (1, 2, 4):
         wanted = sorted({*range(size), *range(2*size, 3*size), *range(0, 3*size, 5)})
-        assert [v for _, (v,) in calls(code, {"n": size})] == wanted
+        assert [v for _, (v,) in run(code, {"n": size})] == wanted
 
 
 UNIONS = {
@@ -270,24 +249,23 @@ def test_loops_over_more_than_the_points_have_conditions(name: str, monkeypatch:
     monkeypatch.setattr(codegen, "LOOPS", 1)
     loose = generated(tree, domains, context)
     for n in range(1, 9):
-        assert calls(loose, {"n": n}) == calls(exact, {"n": n})
+        assert run(loose, {"n": n}) == run(exact, {"n": n})
 
 
 def test_loops_that_start_below_zero_and_have_strides() -> None:
     strided = InstanceSet.parse("[n] -> { [i] : -7 <= i < n and exists e : i = 3*e + 1 }")
     code = generated(CodeLoop("i", "A"), {"A": strided}, universe_params())
     for size in (-7, -5, 0, 6):
-        assert [v for _, (v,) in calls(code, {"n": size})] == [v for v in range(-7, size) if v % 3 == 1]
+        assert [v for _, (v,) in run(code, {"n": size})] == [v for v in range(-7, size) if v % 3 == 1]
 
 
 def test_strides_are_shifted_into_one_loop() -> None:
     """isl runs 2 i and 2 i + 1 in one iteration, so the loop's variable is the iname of one of them at most."""
     even, odd = (InstanceSet.parse(f"[n] -> {{ [i] : 0 <= i < n and i mod 2 = {r} }}") for r in (0, 1))
     code = generated(CodeLoop("i", CodeSeq(("A", "B"))), {"A": even, "B": odd}, universe_params())
-    assert isinstance(code, ForNode)
-    assert code.iname == "i_base_0"
+    assert [(node.kind, node.name) for node in code] == [("loop", "i_base_0")]
     for size in (0, 1, 4, 5):
-        assert calls(code, {"n": size}) == [("AB"[v % 2], (v,)) for v in range(size)]
+        assert run(code, {"n": size}) == [("AB"[v % 2], (v,)) for v in range(size)]
 
 
 def test_a_one_trip_loop_binds_its_iterator() -> None:
@@ -295,28 +273,27 @@ def test_a_one_trip_loop_binds_its_iterator() -> None:
     tail = InstanceSet.parse("[n] -> { [o, i] : 16*o <= 16*o + i < n and 0 <= i < 16 and 16*o + 16 > n and o >= 0 }")
     code = generated(CodeLoop("o", CodeLoop("i", "A")), {"A": tail}, parse_assumptions("n >= 0", ["n"]))
     for size in (0, 1, 15, 16, 33):
-        assert calls(code, {"n": size}) == [("A", (size // 16, r)) for r in range(size % 16)]
+        assert run(code, {"n": size}) == [("A", (size // 16, r)) for r in range(size % 16)]
 
 
 def test_names_with_dots_pass_through_isl() -> None:
     both = {"S.k.init": LINE, "S.k.update": SQUARE}
     code = generated(CodeLoop("i", CodeSeq(("S.k.init", CodeLoop("j", "S.k.update")))), both, universe_params())
-    assert {name for name, _ in calls(code, {"n": 2})} == set(both)
+    assert {name for name, _ in run(code, {"n": 2})} == set(both)
 
 
 def test_a_parameter_with_a_dot_too() -> None:
     alone = LINE.where(("==", p.Variable("l.0")))
     code = generated(CodeLoop("i", "A"), {"A": alone}, range_condition("l.0", 0, 7))
-    assert calls(code, {"n": 2, "l.0": 0}) == [("A", (0,)), ("A", (1,))]
-    assert calls(code, {"n": 2, "l.0": 3}) == []
+    assert run(code, {"n": 2, "l.0": 0}) == [("A", (0,)), ("A", (1,))]
+    assert run(code, {"n": 2, "l.0": 3}) == []
 
 
 def test_what_the_context_implies_is_not_asked_again() -> None:
     inside = parse_assumptions("n >= 8", ["n"])
-    call = CallNode("A", ())
-    assert codegen.guarded(parse_assumptions("n >= 4", ["n"]), inside, call) == call
-    assert codegen.guarded(parse_assumptions("n < 4", ["n"]), inside, call) == BlockNode(())
-    assert isinstance(codegen.guarded(parse_assumptions("n >= 9", ["n"]), inside, call), IfNode)
+    for text, kinds in (("n >= 4", ["leaf"]), ("n < 4", []), ("n >= 9", ["branch"])):
+        points = InstanceSet((), parse_assumptions(text, ["n"]))
+        assert [node.kind for node in generated("A", {"A": points}, inside)] == kinds
 
 
 def test_full_tiles_by_the_condition_of_a_full_box() -> None:
