@@ -150,7 +150,7 @@ def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, Te
 def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str, TemporaryVariable],
             domains: Domains) -> tuple[tuple[Argument, ...], dict[str, TemporaryVariable]]:
     """The kernel's arguments in order, and its temporaries; :raises ParseError: text and declarations differ."""
-    inames = domains.order.keys()
+    inames = domains.parents.keys()
     for rule in program.rules:
         require_free(rule.rule.name, {*inames, *temporaries, *declared.items, *domains.params},
                      "The substitution rule", called=True)

@@ -50,14 +50,13 @@ def _place(text: str, name: str) -> int:
 
 @dataclass
 class Domains:
-    """All domains of a kernel, the order of their inames (parents first), and a cache of instance sets.
+    """All domains of a kernel, and a cache of instance sets.
 
-    :ivar parents: the inames that the domain of each iname depends on.
+    :ivar parents: for each iname, after those that its domain depends on, all of these.
     :ivar inline: the domains that reductions declare for themselves, by their texts.
     """
 
     domains: tuple[InstanceSet, ...]
-    order: dict[str, int] = field(default_factory=dict)
     parents: dict[str, frozenset[str]] = field(default_factory=dict)
     inline: dict[str, InstanceSet] = field(default_factory=dict)
     _sets: dict[tuple[object, ...], InstanceSet] = field(default_factory=dict)
@@ -78,7 +77,7 @@ class Domains:
         if text not in self.inline:
             self.inline[text] = read_domain(source, text, start)
             for name in self.inline[text].inames:
-                if name in self.order:
+                if name in self.parents:
                     raise source.error(start, f"The iname '{name}' has a domain already.",
                                        f"a name other than '{name}', or no domain here")
         return self.inline[text].inames
@@ -87,9 +86,9 @@ class Domains:
         """*inames* and the inames that their domains depend on."""
         return frozenset().union(*(self.parents.get(x, frozenset()) | {x} for x in inames))
 
-    def sorted(self, inames: Iterable[str]) -> tuple[str, ...]:
+    def sorted(self, inames: Collection[str]) -> tuple[str, ...]:
         """*inames* in the order of the domains, parents first."""
-        return tuple(sorted(inames, key=self.order.__getitem__))
+        return tuple(x for x in self.parents if x in inames)
 
     def instances(self, inames: tuple[str, ...], conditions: tuple[Expression, ...] = (),
                   inline: tuple[str, ...] = ()) -> InstanceSet:
@@ -134,7 +133,6 @@ def read_domains(domains: str | Iterable[str]) -> Domains:
                 above |= result.parents[name] | {name}
         for name in read[k].inames:
             result.parents[name] = above
-            result.order[name] = len(result.order)
     for k, domain in enumerate(read):
         if result.parents.keys().isdisjoint(domain.inames):
             visit(k, ())
