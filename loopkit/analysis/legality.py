@@ -30,11 +30,9 @@ from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates, smaller_coordinates
 from loopkit.poly.relations import (
-    equal_coordinates,
     in_one_iteration,
     joined_by_chains,
     out_of_time_order,
-    smaller_coordinates,
 )
 from loopkit.poly.sets import InstanceSet, Map, in_plain_bounds
 

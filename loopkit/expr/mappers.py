@@ -13,7 +13,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.nodes import COMBINED, REDUCTIONS, Neutral, Reduction, TypeCast
-from loopkit.poly.domains import is_affine_condition
+from loopkit.poly.piecewise import is_affine_condition
 
 #: The fields with the subexpressions of each node; the function of a call is none.
 _OPERANDS: Mapping[type, tuple[str, ...]] = {
@@ -179,18 +179,6 @@ def update_of(target: Expression, expression: Expression) -> tuple[str, Expressi
 
 
 _NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
-
-
-def conjuncts(condition: Expression) -> tuple[Expression, ...]:
-    """The conditions that must all hold."""
-    if isinstance(condition, p.LogicalAnd):
-        return tuple(part for child in condition.children for part in conjuncts(child))
-    return (condition,)
-
-
-def conjunction(conditions: tuple[Expression, ...]) -> Expression:
-    """The inverse of :func:`conjuncts`."""
-    return conditions[0] if len(conditions) == 1 else p.LogicalAnd(conditions)
 
 
 def split_affine(condition: Expression, names: Collection[str]

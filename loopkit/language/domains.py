@@ -14,7 +14,7 @@ from loopkit.expr.tokens import Source
 from loopkit.kernel.kernel import unknown
 from loopkit.language import names
 from loopkit.language.domain_check import DomainParser, free_names
-from loopkit.poly.domains import AnySet, constrained, restricted, unbounded_iname
+from loopkit.poly.domains import AnySet, restricted, unbounded_iname
 from loopkit.poly.piecewise import constrained
 from loopkit.poly.sets import InstanceSet, Set, parse_assumptions, universe_params
 

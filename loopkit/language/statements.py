@@ -31,11 +31,9 @@ from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import unknown
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
-from loopkit.language.conditions import opposite
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh
 from loopkit.language.program import Assignment, ForBlock, Ids, IfBlock, ProgramNode, walk
-from loopkit.language.reductions import Evaluation
 from loopkit.language.rules import Rules
 from loopkit.poly.sets import InstanceSet
 

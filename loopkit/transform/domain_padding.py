@@ -49,10 +49,9 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.poly.domains import condition_of, padded_to_tiles
 from loopkit.poly.elements import outside, read_beyond
-from loopkit.poly.enumerated import where_holds
+from loopkit.poly.piecewise import where_holds
 from loopkit.poly.relations import identity_on
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
-from loopkit.poly.tiles import condition_of, padded_to_tiles
 from loopkit.transform.reindex import element, with_domains
 from loopkit.transform.step import matching_statements, require_dtype, require_iname, require_positive, transform
 from loopkit.transform.subst import rules_using

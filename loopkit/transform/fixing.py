@@ -23,8 +23,6 @@ from loopkit.expr.text import to_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement, with_expressions
-from loopkit.language.conditions import conjunction
-from loopkit.poly.domains import constrained
 from loopkit.poly.piecewise import constrained
 from loopkit.poly.sets import InstanceSet, fix_params
 from loopkit.transform.data import reshaped, reshaped_temporaries

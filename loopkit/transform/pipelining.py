@@ -12,7 +12,6 @@ from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_param
 from loopkit.analysis.axes import with_axes, with_leading_axis
 from loopkit.analysis.constructors import annotated, reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import identity_pairs
-from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.legality import axis_inames, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes

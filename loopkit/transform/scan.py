@@ -25,7 +25,6 @@ from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.poly.affine import add, multiply, subtract
 from loopkit.poly.piecewise import equal_coordinates
-from loopkit.poly.relations import equal_coordinates
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.expansion import contracted
 from loopkit.transform.iname import split_iname
