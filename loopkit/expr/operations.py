@@ -75,10 +75,6 @@ class ReductionOperation(Operation):
     def __hash__(self) -> int:
         return hash(self._key())
 
-    @property
-    def in_any_order(self) -> bool:
-        return self.reorderable
-
     @cached_property
     def expression(self) -> Expression:
         return parse_expression(self.combine, what=f"the reduction '{self.name}'")
