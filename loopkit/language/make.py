@@ -126,7 +126,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
         substitutions={rule_name: r for rule_name, r in rules.known.items() if not has_reduction(r.expr)},
         assumptions=universe_params() if assumptions is None else read_assumptions(
             assumptions, [a.name for a in arguments if isinstance(a, ValueArg)]), options=options, history=history)
-    shaped = {name for name, d in declared.items.items() if isinstance(d, TemporaryVariable) and d.shape is not None}
+    shaped = {name for name, d in declared.items() if isinstance(d, TemporaryVariable) and d.shape is not None}
     require_one_meaning(kernel, maker.opened, maker.final)
     return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))
