@@ -78,7 +78,7 @@ def across_blocks(knl: LoopKernel, d: Dependence, kind: type[InameTag] = GroupTa
     if any((x in source) != (x in sink) for x in axes):
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-    apart, places = not_to_later_blocks(knl, d), _places(knl, d)
+    apart, places = not_to_later_blocks(knl, d), _places_on(knl, source, sink, axes)
     if places is not None:                  # else any two may be in different blocks
         apart = apart.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
