@@ -78,15 +78,12 @@ class Operation:
     :ivar name: its name in the language.
     :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``; for a user's
         operation, an expression.
+    :cvar reorderable: operands may be combined in any order and grouping.
     """
 
     name: str
     combine: str
-
-    @property
-    def in_any_order(self) -> bool:
-        """May operands be combined in any order and grouping?"""
-        return True
+    reorderable = True
 
     def neutral_of(self, dtype: np.dtype) -> object:
         """The neutral element as a numpy scalar of *dtype*."""

@@ -101,7 +101,7 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
     require_alone(kernel, scan)
     match kernel.tags.get(sweep):
         case LocalTag():
-            if not kernel.operation(node.operation).in_any_order:
+            if not kernel.operation(node.operation).reorderable:
                 raise PreconditionError(
                     f"Threads cannot compute the scan of '{node.final}' together: '{node.operation}' combines its "
                     "operands in their order.", subject=node.operation,
@@ -238,7 +238,7 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
         raise unknown("reduction iname", str(scan_iname), [x for r in own for x in r.inames], where=f"'{insn_id}'")
     require_iname(kernel, sweep_iname)
     length = require_positive(inner_length, "inner_length")
-    if not kernel.operation(node.operation).in_any_order:
+    if not kernel.operation(node.operation).reorderable:
         raise PreconditionError(f"The scan of '{node.final}' cannot be made in two levels: '{node.operation}' combines "
                                 "its operands in their order.", subject=node.operation,
                                 hint="ReductionOperation(..., reorderable=True), if it may be reordered")
