@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
+from itertools import islice
 
 import islpy as isl
 import pymbolic.primitives as p
@@ -110,8 +111,7 @@ def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
 
 def differing_first_at(pairs: isl.Map, shared: Sequence[SharedLoop], level: int) -> isl.Map:
     """The *pairs* that agree in the first *level* shared loops and whose source is earlier in the next one."""
-    pairs = in_one_iteration(pairs, shared[:level])
-    return pairs if level == len(shared) else pairs.order_lt(DIM.in_, shared[level][0], DIM.out, shared[level][1])
+    return next(islice(by_first_difference(pairs, shared), level, None))
 
 
 def neighbouring(pairs: isl.Map, loop: SharedLoop) -> isl.Map:
@@ -246,14 +246,9 @@ def overlap(first: isl.Map, second: isl.Map, *, one: bool = False) -> bool:
 
 def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl.Map:
     """*pairs* by some of their dimensions, in this order: *source* of the first instance, *sink* of the second."""
-    for kind, kept in ((DIM.in_, source), (DIM.out, sink)):
-        for i in reversed(range(pairs.dim(kind))):
-            if i not in kept:
-                pairs = pairs.project_out(kind, i, 1)
-    for kept, apply in ((source, isl.Map.apply_domain), (sink, isl.Map.apply_range)):
-        if list(kept) != sorted(kept):
-            names, wanted = (tuple(f"x{i}" for i in dims) for dims in (sorted(kept), kept))
-            pairs = apply(pairs, subscript_relation(names, tuple(map(p.Variable, wanted))))
+    for kind, kept, apply in ((DIM.in_, source, isl.Map.apply_domain), (DIM.out, sink, isl.Map.apply_range)):
+        names = tuple(f"x{i}" for i in range(pairs.dim(kind)))
+        pairs = apply(pairs, subscript_relation(names, tuple(p.Variable(names[i]) for i in kept)))
     return pairs
 
 

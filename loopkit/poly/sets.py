@@ -94,25 +94,15 @@ class InstanceSet:
         inames = tuple(inames)
         if inames == self.inames:
             return self
-        points = as_points(self.set)
-        for i in reversed(range(len(self.inames))):
-            if self.inames[i] not in inames:
-                points = points.project_out(DIM.set, i, 1)
-        dims = [x for x in self.inames if x in inames]
+        points = self.bound(self.inames).set
+        for x in self.inames:
+            if x not in inames:
+                points = points.project_out(DIM.param, points.find_dim_by_name(DIM.param, x), 1)
         for at, x in enumerate(inames):
-            if dims[at:at + 1] == [x]:
-                continue
-            if x in dims:
-                # isl moves a dimension through the parameters only
-                last = points.dim(DIM.param)
-                points = points.move_dims(DIM.param, last, DIM.set, dims.index(x), 1)
-                points = points.move_dims(DIM.set, at, DIM.param, last, 1)
-                dims.remove(x)
-            elif (position := points.find_dim_by_name(DIM.param, x)) >= 0:
+            if (position := points.find_dim_by_name(DIM.param, x)) >= 0:
                 points = points.move_dims(DIM.set, at, DIM.param, position, 1)
             else:
                 points = points.insert_dims(DIM.set, at, 1)
-            dims.insert(at, x)
         return InstanceSet(inames, with_dim_names(points, inames))
 
     def intersect_params(self, params: isl.Set) -> InstanceSet:
