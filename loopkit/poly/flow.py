@@ -64,8 +64,6 @@ def _left(accesses: Sequence[TimedAccess], source: int, sink: int, writes: Seque
     """The pairs of *source* and *sink* that share an element that none of *writes* replaces between them.
 
     If an instance of both ends may access several elements, each element is considered separately.
-
-    :arg earlier: :func:`earlier_accesses` of two of *accesses*.
     """
     found = earlier(source, sink)
     writes = [x for x in writes if not any(earlier(source, w).is_empty() or earlier(w, sink).is_empty()

@@ -27,10 +27,7 @@ SmallestPair = tuple[dict[str, int], dict[str, int], dict[str, int]]
 
 @lru_cache(maxsize=65536)
 def subscript_relation(inames: tuple[str, ...], subscripts: tuple[Expression, ...]) -> isl.Map:
-    """``{ [inames] -> [subscripts] }``; names that are no inames are parameters.
-
-    :raises NotAffineError: a subscript is not quasi-affine.
-    """
+    """``{ [inames] -> [subscripts] }``; :raises NotAffineError: a subscript is not quasi-affine."""
     params = tuple(sorted(set().union(*map(names_in, subscripts)).difference(inames)))
     space = isl.Space.from_domain(set_space(params, inames)).add_dims(DIM.out, len(subscripts))
     if not subscripts:
@@ -149,10 +146,7 @@ def carry(relation: isl.Map, source: isl.Map | None, sink: isl.Map | None) -> is
 
 def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str] = ()
                   ) -> SmallestPair:
-    """The smallest (parameters, source inames, sink inames) of a non-empty relation.
-
-    :arg parameters: the parameters in order; those that are not named follow by name.
-    """
+    """The smallest (parameters, source inames, sink inames) of a non-empty relation; see :func:`points_in_order`."""
     return next(pairs_in_order(pairs, source, sink, parameters))
 
 
@@ -202,8 +196,7 @@ def injective_given(relation: isl.Map, domain: InstanceSet, given: Sequence[int]
 
 
 def meets_another(first: isl.Map, second: isl.Map, given: Sequence[int]) -> bool:
-    """Do two access relations of one statement take two instances that agree in the dimensions *given* to one element?
-    """
+    """Do two relations of one statement take two instances that agree in the dimensions *given* to one element?"""
     def met(first: isl.Map, second: isl.Map) -> bool:
         pairs = same_element(_at_given(first, given), _at_given(second, given))
         return any(not part.is_empty() for i in range(pairs.dim(DIM.in_)) for part in apart_along(pairs, i))
@@ -227,8 +220,7 @@ def _at_given(relation: isl.Map, given: Sequence[int]) -> isl.Map:
 
 
 def joined_by_chains(pairs: isl.Map) -> isl.Map:
-    """*pairs* of instances of one statement, and the first and last of each chain of them, where isl finds just these.
-    """
+    """*pairs* of one statement's instances, and the first and last of each chain of them, if isl finds these."""
     chains, exact = affordable(without_empty_pieces(pairs).transitive_closure, otherwise=(pairs, False))
     return chains if exact else pairs
 

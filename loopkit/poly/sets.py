@@ -132,8 +132,7 @@ class InstanceSet:
     def with_quotients(self) -> InstanceSet:
         """These points with each unknown as a quotient of inames and parameters, if it decides over them.
 
-        Subtracting a set needs that form, and would compute it each time, at a cost that grows as the set is joined
-        with others.
+        Subtracting a set would compute that form each time, at a cost that grows as the set is joined with others.
         """
         known = self.set.compute_divs()
         return self if known.plain_is_equal(self.set) else self.named(in_few_pieces(known))
@@ -370,8 +369,6 @@ def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
 
     The bounds of such a union are many forms of the parameters, one for each remainder: isl takes minutes to find
     them, and they are unreadable. The polyhedron begins and ends some values beyond.
-
-    :arg context: facts about the parameters.
     """
     if points.n_basic_set() == 1 or not has_unknowns(points):
         return points
