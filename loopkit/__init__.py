@@ -99,9 +99,9 @@ if TYPE_CHECKING:
         check_coverage,
         check_legal,
         check_races,
+        generate_code,
         verify,
     )
-    from loopkit.verification.code import generate_code
     from loopkit.verification.report import Check, Finding, Report, Verdict
 
 __all__ = [
@@ -134,8 +134,7 @@ _LATER = LazyTable[Any]({"library": "loopkit.library", **{name: f"loopkit.{modul
     "target.code": "GeneratedCode",
     "target.cuda": "CudaTarget",
     "target.host": "CTarget",
-    "verification.checks": "check_barriers check_bounds check_coverage check_legal check_races verify",
-    "verification.code": "generate_code",
+    "verification.checks": "check_barriers check_bounds check_coverage check_legal check_races generate_code verify",
     "verification.report": "Check Finding Report Verdict"}.items() for name in names.split()}})
 
 TARGETS.addresses.update({"c": "loopkit.target.host:CTarget", "cuda": "loopkit.target.cuda:CudaTarget"})

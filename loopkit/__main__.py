@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from loopkit.errors import DeviceError
 from loopkit.runtime.cache import DEFAULT_LIMIT, DiskCache, cache_directory
-from loopkit.runtime.compiler import HostCompiler, UnfitCompiler, available_compilers
+from loopkit.runtime.compiler import HostCompiler, available_compilers
 from loopkit.runtime.cuda.compiler import available_cuda_compilers
 from loopkit.runtime.cuda.devices import find_gpu, gpu_count, why_not
 from loopkit.runtime.processes import version
@@ -35,7 +35,7 @@ def info() -> Iterator[str]:
 def _host_compilers(cache: DiskCache) -> Iterator[str]:
     """Each compiler with its flags, and the flags with which it fails its trial."""
     found = list(zip(available_compilers(cache), available_compilers(cache, fast=True), strict=True))
-    fit = [safe for safe, _ in found if isinstance(safe, HostCompiler)]
+    fit = [safe for safe, _ in found if safe.fit]
     if not found:
         yield f"{'C compiler':12} none; install gcc or clang, or: pip install 'loopkit[host]'"
     for i, (safe, fast) in enumerate(found):
@@ -44,18 +44,18 @@ def _host_compilers(cache: DiskCache) -> Iterator[str]:
         yield from (f"{'':12}   {line}" for line in _flag_lines(safe, fast))
 
 
-def _abilities(compiler: HostCompiler | UnfitCompiler) -> str:
-    if isinstance(compiler, UnfitCompiler):
+def _abilities(compiler: HostCompiler) -> str:
+    if not compiler.fit:
         return " (not used)"
     return (f" ({'OpenMP' if compiler.openmp else 'no OpenMP'}, "
             f"{'native' if compiler.native else 'generic processor'})")
 
 
-def _flag_lines(safe: HostCompiler | UnfitCompiler, fast: HostCompiler | UnfitCompiler) -> Iterator[str]:
-    if isinstance(safe, HostCompiler):
+def _flag_lines(safe: HostCompiler, fast: HostCompiler) -> Iterator[str]:
+    if safe.fit:
         yield f"flags: {' '.join(safe.chosen)}"
     yield from (f"dropped: {dropped}" for dropped in safe.dropped)
-    if isinstance(fast, HostCompiler) and fast.chosen != getattr(safe, "chosen", None):
+    if fast.fit and (fast.chosen, fast.fit) != (safe.chosen, safe.fit):
         yield f"flags with fast=True: {' '.join(fast.chosen)}"
     yield from (f"dropped with fast=True: {dropped}" for dropped in fast.dropped if dropped not in safe.dropped)
 

@@ -148,8 +148,9 @@ class Witness:
     smallest: bool = True
 
     def __str__(self) -> str:
-        start, sink = sizes_text(self.parameters, smallest=self.smallest), instance_text(*self.sink)
-        source, cell = instance_text(*self.source), cell_text(self.array, self.element)
+        sizes = values_text(self.parameters, "with {}: ")
+        start = sizes if self.smallest else f"one of several{', ' if sizes else ': '}{sizes}"
+        source, sink, cell = instance_text(*self.source), instance_text(*self.sink), cell_text(self.array, self.element)
         return start + {
             "explicit": f"{source} must run before {sink} (dep=)",
             "missing": f"{sink} reads {cell}, which no instance of {self.source[0]} has written",
@@ -159,11 +160,9 @@ class Witness:
             "output": f"{source} writes {cell}, which {sink} writes too"}[self.kind]
 
 
-def sizes_text(parameters: Mapping[str, int], *, smallest: bool = True) -> str:
-    """``with n = 2, m = 3:``, the beginning of a witness's line."""
-    sizes = ", ".join(f"{k} = {v}" for k, v in parameters.items())
-    parts = [*([] if smallest else ["one of several"]), *([f"with {sizes}"] if sizes else [])]
-    return f"{', '.join(parts)}: " if parts else ""
+def values_text(values: Mapping[str, int], form: str = "{}") -> str:
+    """``n = 2, m = 3`` in its place in *form*; empty if there are no *values*."""
+    return form.format(", ".join(f"{k} = {v}" for k, v in values.items())) if values else ""
 
 
 def cell_text(array: str, element: Sequence[int] | None) -> str:
@@ -269,7 +268,7 @@ class AccessWitness:
     element: tuple[int, ...]
 
     def __str__(self) -> str:
-        return (f"{sizes_text(self.parameters)}{instance_text(*self.instance)} reads "
+        return (f"{values_text(self.parameters, 'with {}: ')}{instance_text(*self.instance)} reads "
                 f"{cell_text(self.array, self.element)}")
 
 
@@ -308,7 +307,7 @@ class BoundsError(LoopkitError):
         super().__init__(message, hint=hint)
 
     def details(self) -> Sequence[str]:
-        return (f"{sizes_text(self.parameters)}{instance_text(*self.instance)} accesses "
+        return (f"{values_text(self.parameters, 'with {}: ')}{instance_text(*self.instance)} accesses "
                 f"{self.array}[{', '.join(map(str, self.element))}]",)
 
 

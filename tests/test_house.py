@@ -195,7 +195,7 @@ INSTRUCTIONS = {
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
         "transform.atomics", "transform.buffering", "target.host.target", "target.host.dialect")),
     "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (
-        "transform.synchronization", "target.cuda.dialect", "target.cuda.target")),
+        "transform.synchronization", "target.cuda.target")),
     "mma": (r"\b[Mm]ma\b|MmaTag|with_mma|mma_inames", (
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.mma", "lowering.program",
         "lowering.pipeline", "verification.validation_warps", "verification.validation")),

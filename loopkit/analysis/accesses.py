@@ -11,9 +11,11 @@ from pymbolic.typing import Expression
 
 from loopkit.expr.dtypes import WEAK_INT, Type, weak
 from loopkit.expr.mappers import children, map_children, subexpressions, substitute, variables
+from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import is_collective
 from loopkit.poly.affine import NotAffineError, add, affine_difference, is_quasi_affine, names_in
 from loopkit.poly.limits import kept, kept_by_kernel
 from loopkit.poly.piecewise import affine_on, cells, subscripts_on, where_holds
@@ -368,3 +370,22 @@ def _fastest(subscript: Expression, inames: Sequence[str]) -> str | None:
              for x in inames if x in variables(subscript)}
     lengths = {x: abs(step) for x, step in steps.items() if step}
     return min(lengths, key=lengths.__getitem__, default=None)
+
+
+def require_operands(knl: LoopKernel) -> None:
+    """Check that every instruction of *knl* can execute its statement, as far as dtypes are known.
+
+    :raises PreconditionError: one cannot, with the reason.
+    """
+    for s in knl.statements:
+        for instruction in s.instructions:
+            if isinstance(instruction, MemoryInstruction):
+                instruction.require_operands(knl, s, expanded_expression(knl, s))
+
+
+def collective_inames(knl: LoopKernel, s: Statement) -> tuple[str, ...]:
+    """The inames of *s*, an update of a reduction, along which one instruction executes all iterations; else ``()``."""
+    node = knl.reductions.get(s.reduction or "")
+    if node is None or s.id not in node.updates:
+        return ()
+    return tuple(x for x in s.inames if is_collective(knl.tags.get(x)))

@@ -72,9 +72,7 @@ def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int,
 
 
 def _require_known(knl: LoopKernel, a: Access) -> None:
-    """:raises UndecidedError, StorageError: data decides which element is accessed or whether it is written; a
-    condition or a bound reads it, or it is updated.
-    """
+    """:raises UndecidedError, StorageError: elements depend on data; *a* is no plain read or write of a value."""
     s = knl.statement_by_id[a.statement]
     if a.is_write and (s.combine is not None or accesses_to(knl, s.id, a.array, is_write=False)):
         raise StorageError(f"Readers of '{a.array}' wait for one value, and '{s.id}' updates it.", subject=a.array,
@@ -94,7 +92,6 @@ def _require_known(knl: LoopKernel, a: Access) -> None:
 
 
 def _require_none(knl: LoopKernel, a: Access, b: Access, pairs: Map, what: str, hint: str) -> None:
-    """:raises StorageError: there are such *pairs* of instances of the two accesses."""
     pairs = pairs.intersect_params(knl.assumptions)
     if not pairs.is_empty():
         params, first, second = smallest_pair(pairs, a.domain.inames, b.domain.inames, parameters_of(knl))

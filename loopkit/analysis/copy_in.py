@@ -32,8 +32,8 @@ from loopkit.errors import UndecidedError
 from loopkit.expr.dtypes import Type, type_of
 from loopkit.expr.indices import index_value, is_of_values
 from loopkit.expr.mappers import alike, children
+from loopkit.kernel.dependence import Obligation
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.poly.elements import outside
 from loopkit.poly.piecewise import cells, subscripts_on
@@ -43,10 +43,7 @@ from loopkit.poly.sets import InstanceSet, Map
 
 @dataclass(frozen=True)
 class _StagedRead:
-    """A read of the temporary at *subscripts*, by the instances *domain*, that replaces *original*.
-
-    :ivar doubt: the reason why not every instance of *domain* is known to read; ``None``: every one reads.
-    """
+    """A read of the temporary at *subscripts*, by the instances *domain*, some of them in *doubt*, for *original*."""
 
     reader: Statement
     subscripts: tuple[Expression, ...]
@@ -61,8 +58,6 @@ class _StagedRead:
 
 @dataclass(frozen=True)
 class _Step:
-    """A step from *before* to *after*, in which *copy* writes the staging buffer."""
-
     before: LoopKernel
     after: LoopKernel
     copy: Statement
@@ -97,9 +92,13 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
         pairs: Map = same_element(written, use.cells)
         pairs = pairs.intersect(flow.get((copy.id, use.reader.id), Map.empty(pairs.get_space())))
         references, other = _another_value(taken, use, pairs)
-        wrong = [*_not_covered(taken, use, pairs), *other]
-        if wrong:                           # writes of another element imply nothing about the order
-            refusals += wrong
+        missing = use.domain.set.subtract(pairs.range())
+        if other or not missing.is_empty():     # writes of another element imply nothing about the order
+            refusals += [Refusal(
+                BrokenPairs.of_points(after, copy.id, use.reader.id, missing, temporary,
+                                      element=element_of_sink(use.cells)),
+                f"{step}: '{use.reader.id}' would read an element that '{copy.id}' has not copied.", doubt=use.doubt),
+                *other]
             pairs = reduce(Map.subtract, [r.broken.pairs for r in other], pairs)
             use = replace(use, domain=use.domain.named(pairs.range()))
         for claim in (c for ref in references if ref.name in before.written_names
@@ -133,9 +132,7 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_St
 
 def _originals(knl: LoopKernel, temporary: str, new: Expression, old: Expression, *, inside: bool
                ) -> Iterator[tuple[tuple[Expression, ...], Expression]]:
-    """The subscripts of each read of *temporary* in *new*, with the part of *old* that it replaces; as an index if it
-    is *inside* of a subscript.
-    """
+    """The subscripts of each read of *temporary* in *new*, with the part of *old* that it replaces."""
     def typed(e: Expression) -> Type | None:
         return type_of(e, partial(declared, knl))
     if new is old:
@@ -165,31 +162,17 @@ class _Reference:
 _Parts = tuple[Expression, Expression] | _Reference
 
 
-def _not_covered(taken: _Step, use: _StagedRead, pairs: Map) -> Iterator[Refusal]:
-    missing = use.domain.set.subtract(pairs.range())
-    if not missing.is_empty():
-        yield Refusal(BrokenPairs.of_points(taken.after, taken.copy.id, use.reader.id, missing, taken.copy.written,
-                                            element=element_of_sink(use.cells)),
-                      f"{taken.name}: '{use.reader.id}' would read an element that '{taken.copy.id}' has not copied.",
-                      doubt=use.doubt)
-
-
 def _another_value(taken: _Step, use: _StagedRead, pairs: Map) -> tuple[Iterable[_Reference], list[Refusal]]:
     """The reads that must find equal values for the copy to have the reader's value, and refusals if they differ."""
     copy, points = taken.copy, analysis_domain(taken.after, taken.copy)
     value = expanded_expression(taken.after, copy)
     parts = list(_aligned(value, use.original, (points, use.domain), taken.before))
     references = dict.fromkeys(part for part in parts if isinstance(part, _Reference))
-    if pairs.is_empty():
-        return references, []
     if None not in parts:
         affine = [part for part in parts if isinstance(part, tuple)]
-        equal: Map = same_element(subscripts_on(points, tuple(new for new, _ in affine)),
-                                  subscripts_on(use.domain, tuple(old for _, old in affine)))
-        if pairs.is_subset(equal):
-            return references, []
-        pairs = pairs.subtract(equal)
-    return references, [Refusal(
+        pairs = pairs.subtract(same_element(subscripts_on(points, tuple(new for new, _ in affine)),
+                                            subscripts_on(use.domain, tuple(old for _, old in affine))))
+    return references, [] if pairs.is_empty() else [Refusal(
         BrokenPairs(taken.after, copy.id, use.reader.id, pairs, copy.written, "value", element_of_sink(use.cells)),
         f"{taken.name}: '{copy.id}' would copy '{value}' where '{use.reader.id}' reads '{use.original}'.",
         doubt=use.doubt)]

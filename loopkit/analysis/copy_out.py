@@ -6,14 +6,14 @@ the *copy-out*, which writes the array. A *tile* is one iteration of the loops t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import chain
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, accesses_to, analysis_domain, doubt_of
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_to, analysis_domain, doubt_of
 from loopkit.analysis.dependences import End, Pair, joined, moved_dependences, relations_of, timed
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
@@ -47,19 +47,16 @@ class _Step:
 
     @cached_property
     def users(self) -> tuple[Statement, ...]:
-        """The statements that access the buffer, as they are after the step."""
         ids = {a.statement for a in accesses_by_array(self.after)[self.buffer]}
         return tuple(s for s in self.after.statements if s.id in ids and s.id in self.before.statement_by_id)
 
     @cached_property
     def accesses(self) -> list[Access]:
-        """The accesses of the users to the array before the step."""
         ids = {s.id for s in self.users}
         return [a for a in accesses_by_array(self.before)[self.array] if a.statement in ids]
 
     @cached_property
     def copies(self) -> tuple[Statement, ...]:
-        """The copy-in and the copy-out, if the step made them."""
         return tuple(s for s in self.after.statements if s.id not in self.before.statement_by_id)
 
     def of_copies(self, *, is_write: bool) -> list[Access]:
@@ -72,11 +69,9 @@ class _Step:
 
     @cached_property
     def tile(self) -> tuple[str, ...]:
-        """The inames of the loops around the buffer."""
         return tuple(x for x in self.copy_out.inames if all(x in s.inames for s in self.users))
 
     def in_tile(self, inames: tuple[str, ...]) -> Map:
-        """From instances to their tile."""
         return subscript_relation(inames, tuple(map(p.Variable, self.tile)))
 
     def elements(self, a: Access) -> Map:
@@ -84,14 +79,12 @@ class _Step:
         return self.in_tile(a.domain.inames).flat_range_product(a.relation)
 
     def outside_of_buffer(self) -> Iterator[Refusal]:
-        """Refusals of accesses outside of the buffer."""
         for a in accesses_by_array(self.after)[self.buffer]:
             bad = outside(a.relation, self.after.temporaries[self.buffer].shape or (), self.after.assumptions)
             if bad is not None:
                 yield self.of_points(a, bad, "access", "has no cell in the buffer")
 
     def of_points(self, a: Access, points: Set, does: str, why: str) -> Refusal:
-        """The refusal of instances *points* of access *a*."""
         return Refusal(BrokenPairs.of_points(self.after, a.statement, a.statement, points, a.array,
                                              element=element_of_sink(a.subscript_relation)),
                        f"{self.name}: '{a.statement}' would {does} an element of '{self.array}' that {why}.",
@@ -104,7 +97,6 @@ class _Step:
             yield self.of_values(w, doubt)
 
     def of_values(self, w: WrongValue, doubt: str | None = None) -> Refusal:
-        """The refusal of a lost or a wrong value."""
         known = w.is_lost and {w.source, w.sink} <= self.before.statement_by_id.keys()
         return Refusal(
             BrokenPairs(self.after, w.source, w.sink, w.pairs, self.array, "flow" if w.is_lost else "value",
@@ -201,30 +193,27 @@ def _wrong_flow(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
 
 def _unbound(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
     """Refusals of pairs of accesses, one of them a write, whose order no dependence keeps after the step."""
-    known = relations_of(taken.after, taken.array)
+    after, known = taken.after, relations_of(taken.after, taken.array)
     copies_in = taken.of_copies(is_write=False)
     for copy_in in copies_in:
         once = same_element(taken.elements(copy_in), taken.elements(copy_out))
         yield from (taken.of_values(WrongValue(*pair, pairs, is_lost=True))
                     for pair, pairs in beyond({(copy_in.statement, copy_out.statement): once}, known))
-        yield from _read_out_of_order(taken, copy_in, known)
+        # another statement may write what a copy-in reads, even if no user reads it
+        for w in (a for a in accesses_by_array(after)[taken.array] if a.is_write):
+            ends_of = copy_in.statement, w.statement
+            pairs = without(same_element(copy_in.relation, w.relation), known, ends_of)
+            pairs = without(pairs.reverse(), known, ends_of[::-1]).reverse()
+            yield Refusal(BrokenPairs(after, *ends_of, pairs, taken.array, "anti",
+                                      shared_element(after, taken.array, "anti", *ends_of)),
+                          f"{taken.name}: nothing would keep '{w.statement}' from writing what '{copy_in.statement}' "
+                          "reads at that moment.", after=after, doubt=doubt_of(after, copy_in, w))
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
         own = [taken.elements(a) for a in taken.accesses if a.statement == statement and a.is_write == is_write]
         return [End(a.statement, a.is_write, same_element(reduce(Map.union, own), taken.elements(a)))
                 for a in (*copies_in, *([copy_out] if is_write else []))] if own else [End(statement, is_write)]
     yield from taken.unbound(ends, known)
-
-
-def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refusal]:
-    """Refusals of a copy-in that reads an element while another statement writes it, even if no user reads it."""
-    for w in (a for a in accesses_by_array(taken.after)[taken.array] if a.is_write):
-        pairs = without(same_element(load.relation, w.relation), known, (load.statement, w.statement))
-        pairs = without(pairs.reverse(), known, (w.statement, load.statement)).reverse()
-        yield Refusal(BrokenPairs(taken.after, load.statement, w.statement, pairs, taken.array, "anti",
-                                  shared_element(taken.after, taken.array, "anti", load.statement, w.statement)),
-                      f"{taken.name}: nothing would keep '{w.statement}' from writing what '{load.statement}' reads at "
-                      "that moment.", after=taken.after, doubt=doubt_of(taken.after, load, w))
 
 # }}}
 
@@ -246,8 +235,7 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
     collects = _collects(taken, copy_in)
     _, loaded, _ = _lifted(taken, after, copy_in, copy_in.assignee, copy_in.assignee)
     _, cells, elements = _lifted(taken, after, copy_out, copy_out.expression, copy_out.assignee)
-    outside_of = [a for s in (copy_in, copy_out) for a in accesses_of(after, s) if a.array == buffer
-                  and outside(a.relation, after.temporaries[buffer].shape or (), after.assumptions) is not None]
+    outside_of = any(r.broken.sink in (copy_in.id, copy_out.id) for r in taken.outside_of_buffer())
     if not collects or outside_of or not cells.is_injective() or not cells.range().is_subset(loaded.range()):
         raise InternalError(f"{step}: the buffer of '{array}' in '{after.name}' does not hold what is added to it.")
     found: list[Refusal] = []
@@ -269,18 +257,13 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
 
 def _collects(taken: _Step, copy_in: Statement) -> bool:
     """Are the copy-in neutral elements, the users atomic updates and the copy-out their combination, in this order?"""
-    copy_out, start, paths = taken.copy_out, copy_in.expression, taken.after.paths
-
-    def updates(u: Statement) -> bool:
-        old = taken.before.statement_by_id[u.id]
-        return u.written == taken.buffer and u.commutes and u.combine == copy_out.combine \
-            and (u.expression, u.predicates, u.domain) == (old.expression, old.predicates, old.domain) \
-            and all(where.before and set(where.loops) == set(taken.tile) for where in (
+    copy_out, paths = taken.copy_out, taken.after.paths
+    return copy_in == replace(copy_in, expression=Neutral(copy_out.combine or ""), combine=None, predicates=()) \
+        and copy_out.commutes and not copy_out.predicates and all(
+            u == replace(taken.before.statement_by_id[u.id], assignee=u.assignee, combine=copy_out.combine)
+            and u.commutes and u.written == taken.buffer and where.before and set(where.loops) == set(taken.tile)
+            for u in taken.users for where in (
                 meeting_of(paths, copy_in.id, u.id), meeting_of(paths, u.id, copy_out.id)))
-    users = {a.statement for a in accesses_by_array(taken.after)[taken.buffer]}
-    return isinstance(start, Neutral) and start.operation == copy_out.combine and copy_in.combine is None \
-        and copy_out.commutes and not copy_in.predicates and not copy_out.predicates \
-        and all(map(updates, taken.users)) and users == {s.id for s in (copy_in, copy_out, *taken.users)}
 
 
 def _lifted(taken: _Step, knl: LoopKernel, s: Statement, cell: Expression, element: Expression

@@ -22,15 +22,18 @@ from loopkit.analysis.values_preserved import clobbered_flows
 from loopkit.analysis.witnesses import Violation, smallest_violation
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import update_of
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, Obligation
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, VecTag, is_parallel
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
-from loopkit.poly.limits import kept, kept_by_kernel
+from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates, smaller_coordinates
-from loopkit.poly.relations import in_one_iteration, joined_by_chains, out_of_time_order
+from loopkit.poly.relations import (
+    in_one_iteration,
+    joined_by_chains,
+    out_of_time_order,
+)
 from loopkit.poly.sets import InstanceSet, Map, in_plain_bounds
 
 #: The inames on each axis of the grid or of the block, outermost first.
@@ -67,9 +70,9 @@ def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) 
             yield apart, "blocks"
 
 
-def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
-    """The pairs of *d* that run in different blocks; ``None``: there are none."""
-    source, sink, axes = _grid_axes(knl, d)
+def across_blocks(knl: LoopKernel, d: Dependence, kind: type[InameTag] = GroupTag) -> Map | None:
+    """The pairs of *d* that run in different blocks, or along other axes of *kind* apart; ``None``: there are none."""
+    source, sink, axes = _axes(knl, d, kind)
     if not axes:
         return None
     if any((x in source) != (x in sink) for x in axes):
@@ -81,16 +84,16 @@ def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
     return None if apart.is_empty() else apart
 
 
-def _grid_axes(knl: LoopKernel, d: Dependence) -> tuple[OnAxes, OnAxes, list[int]]:
-    """The inames of both statements on each grid axis, and the axes along which their blocks may differ."""
-    source, sink = (axis_inames(knl, knl.statement_by_id[s].inames, GroupTag) for s in (d.source, d.sink))
+def _axes(knl: LoopKernel, d: Dependence, kind: type[InameTag] = GroupTag) -> tuple[OnAxes, OnAxes, list[int]]:
+    """The inames of both statements on each axis of *kind*, and the axes along which their places may differ."""
+    source, sink = (axis_inames(knl, knl.statement_by_id[s].inames, kind) for s in (d.source, d.sink))
     # a value computed outside an axis is replicated in every block along it
     return source, sink, sorted(source if d.of_value else {*source, *sink})
 
 
 def _places(knl: LoopKernel, d: Dependence) -> list[tuple[Expression, ...]] | None:
     """Pairs of coordinates of both statements' blocks, on the axes of both; ``None``: they are not known."""
-    source, sink, axes = _grid_axes(knl, d)
+    source, sink, axes = _axes(knl, d)
     return _places_on(knl, source, sink, [x for x in axes if x in source and x in sink])
 
 
@@ -139,9 +142,8 @@ def to_later_blocks(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
     """
     a, b = knl.statement_by_id[source].inames, knl.statement_by_id[sink].inames
     first, second = axis_inames(knl, a, GroupTag), axis_inames(knl, b, GroupTag)
-    places = _places_on(knl, first, second, sorted(first, reverse=True)) if first.keys() == second.keys() else None
-    if places is None:
-        return Map.empty(pairs.get_space())
+    known = _places_on(knl, first, second, sorted(first, reverse=True)) if first.keys() == second.keys() else None
+    places = known or ()
     return pairs.intersect(smaller_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
 
 
@@ -174,7 +176,7 @@ def packing_order(knl: LoopKernel) -> Mapping[str, int]:
     return {x: i for i, x in enumerate(order)}
 
 
-def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]] | None:
+def places_on_axis(knl: LoopKernel, *packings: tuple[str, ...]) -> list[tuple[Expression, ...]] | None:
     """Coordinates on one axis for several statements: instances share a place if all coordinates are equal.
 
     Each tuple has one coordinate for each statement. ``None`` if the statements pack different inames with extents
@@ -182,7 +184,7 @@ def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expr
 
     :arg packings: the inames of each statement on the axis, outermost first.
     """
-    if all(tuple(inames) == tuple(packings[0]) for inames in packings[1:]):
+    if len(set(packings)) == 1:
         return [(p.Variable(x),)*len(packings) for x in packings[0]]
     # the number of a place, if it is an affine form in the inames
     if all(iname_range(knl, x)[1] for inames in packings for x in inames[1:]):
@@ -192,20 +194,19 @@ def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expr
     return None
 
 
-def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
+@kept_by_kernel
+def packed_coordinate(knl: LoopKernel, inames: tuple[str, ...]) -> Expression:
     """Several inames on one axis as a mixed-radix number; a single iname counted from its least value.
 
     The extents of all but the first must be constant.
     """
-    def packed() -> Expression:
-        result: Expression = 0
-        for i, x in enumerate(inames):
-            low, extent = iname_range(knl, x)
-            assert extent or not i
-            index = subtract(p.Variable(x), low)
-            result = index if len(inames) == 1 else add(multiply(extent, result), index)
-        return result
-    return kept(knl.memo.setdefault("packed_coordinate", {}), tuple(inames), packed)
+    result: Expression = 0
+    for i, x in enumerate(inames):
+        low, extent = iname_range(knl, x)
+        assert extent or not i
+        index = subtract(p.Variable(x), low)
+        result = index if len(inames) == 1 else add(multiply(extent, result), index)
+    return result
 
 
 @kept_by_kernel
@@ -234,8 +235,7 @@ def iname_extent(knl: LoopKernel, iname: str) -> Expression:
 def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
     """The values of *iname* over all its statements, or a polyhedron around them, by which axes are sized."""
     found = [d.onto((iname,)) for d in _domains_of(knl, iname)]
-    every = reduce(InstanceSet.union, found) if found \
-        else InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))
+    every = reduce(InstanceSet.union, found or [InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))])
     return every.named(in_plain_bounds(every.set, knl.assumptions))
 
 
@@ -285,23 +285,17 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
         raise IllegalTransformError(sentence(step, worst), witness, hints(knl, worst), after=knl)
     if not exact and assume is None and not unsafe:
         d = found[0].dependence
+        why = why_undecided(knl, d.array, d.source, d.sink) if not d.exact else (
+            "the inames of the two share an axis of the grid in bounds that depend on sizes, so that their blocks are "
+            "not known; put one of them on another axis")
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
-            f"both access '{d.array}', and {_why_undecided(knl, found[0])}"
-            + "".join(f"; {x}" for x in _not_the_hosts(knl, found[0])),
+            "; ".join([f"both access '{d.array}', and {why}", *_not_the_hosts(knl, found[0])]),
             hint=_atomic_hint(knl, d) + 'keep these statements in their order, rewrite the access in an affine form, '
                  'or state why it is legal: assume="..."')
     result = _assumed(knl, step, found, assume)
     clobbered = list(_clobbered(result, found))
     return result if not clobbered else _assumed(result, step, clobbered, assume)
-
-
-def _why_undecided(knl: LoopKernel, v: Violation) -> str:
-    d = v.dependence
-    if not d.exact:
-        return why_undecided(knl, d.array, d.source, d.sink)
-    return ("the inames of the two share an axis of the grid in bounds that depend on sizes, so that their blocks are "
-            "not known; put one of them on another axis")
 
 
 def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
@@ -366,7 +360,6 @@ def _sentence(step: str, v: Violation) -> str:
 def _not_the_hosts(knl: LoopKernel, v: Violation) -> list[str]:
     """The reason why the host cannot run the loop that carries a cross-block dependence, as a list of hints."""
     d = v.dependence
-    if v.reason != "blocks":
-        return []
-    why = obstacle(knl, d.source, meeting_of(execution_paths(knl), d.source, d.sink).loops)
+    why = obstacle(knl, d.source, meeting_of(execution_paths(knl), d.source, d.sink).loops) \
+        if v.reason == "blocks" else None
     return [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]

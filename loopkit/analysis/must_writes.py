@@ -113,9 +113,7 @@ def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
 
 
 def _setter(knl: LoopKernel, condition: Expression, user: Statement) -> Statement | None:
-    """The statement that set the flag *condition*, an element of a temporary or its negation, before *user* in the same
-    iteration; ``None``: there is not one.
-    """
+    """The statement that set the flag *condition* before *user* in the same iteration; ``None``: there is not one."""
     cell = condition.child if isinstance(condition, p.LogicalNot) else condition
     variable = cell.aggregate if isinstance(cell, p.Subscript) else cell
     if not isinstance(variable, p.Variable) or variable.name not in knl.temporaries:
@@ -126,23 +124,18 @@ def _setter(knl: LoopKernel, condition: Expression, user: Statement) -> Statemen
             or not variables(cell) <= {variable.name, *writer.inames, *knl.value_params} \
             or not set(writer.predicates) <= set(user.predicates):
         return None
-    where = meeting(knl.paths[writer.id], knl.paths[user.id])
-    is_set = where.before and set(writer.inames) <= set(where.loops) \
+    is_set = meeting(knl.paths[writer.id], knl.paths[user.id]).before \
         and (user.domain is writer.domain or user.domain.onto(writer.inames).is_subset(writer.domain))
     return writer if is_set else None
 
 
 def _only_writer(knl: LoopKernel, name: str, user: Statement) -> Statement | None:
-    """The only statement that writes the temporary *name* in the loops around *user*; ``None``: there are several."""
+    """The only statement that writes the temporary *name* in loops around *user*; ``None``: there is not one."""
     writers = [s for s in knl.statements if s.written == name]
-    if len(writers) == 1:
-        return writers[0]
     around = [w for w in writers if set(w.inames) <= _shared_loops(knl, w, user)]
     # peeling makes several writers in separate loops: in an iteration of one's loops the others do not run
-    if len(around) == 1 and all(w is around[0] or not set(around[0].inames) <= _shared_loops(knl, around[0], w)
-                                for w in writers):
-        return around[0]
-    return None
+    return around[0] if len(around) == 1 and all(
+        w is around[0] or not set(around[0].inames) <= _shared_loops(knl, around[0], w) for w in writers) else None
 
 
 def _shared_loops(knl: LoopKernel, a: Statement, b: Statement) -> set[str]:

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import InameTag, VecTag, is_innermost, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Meeting, Path, Seq, Tree, meeting, nest, paths, seq
+from loopkit.kernel.tree import Loop, Meeting, Path, Seq, Tree, meeting, nest, paths, seq
 from loopkit.poly.limits import kept_by_kernel
 
 
@@ -29,10 +29,8 @@ def sequential(tree: Tree, tags: Mapping[str, InameTag], innermost: tuple[str, .
             return Loop(iname, sequential(body, tags, innermost))
         case Seq(children):
             return seq(*(sequential(c, tags, innermost) for c in children))
-        case Leaf():
-            return nest(tuple(sorted(innermost, key=lambda x: isinstance(tags.get(x), VecTag))), tree)
         case _:
-            return tree
+            return nest(tuple(sorted(innermost, key=lambda x: isinstance(tags.get(x), VecTag))), tree)
 
 
 def meeting_of(paths: Mapping[str, Path], source: str, sink: str) -> Meeting:

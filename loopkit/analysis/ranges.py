@@ -47,5 +47,6 @@ def known_value(knl: LoopKernel, expr: Expression) -> Expression:
     points = InstanceSet((), known_sizes(knl).from_params())
     with suppress(NotAffineError):
         low, high = points.onto((_VALUE,)).where(("==", subtract(expr, p.Variable(_VALUE)))).constant_range(_VALUE)
-        return low if low is not None and low == high else expr
+        if low is not None and low == high:
+            return low
     return expr

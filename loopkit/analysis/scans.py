@@ -1,7 +1,7 @@
 """Reductions that are scans: along an iname, each has the operands of the one before it and at most one more."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
@@ -9,12 +9,12 @@ import pymbolic.primitives as p
 from loopkit.analysis.accesses import analysis_domain, data_params, expand_rules, expanded_expression, why_undecided
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.witnesses import parameters_of
-from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text
+from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text, values_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode, Statement
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite
+from loopkit.kernel.tree import Leaf, Loop, leaves, nodes_in
 from loopkit.poly.affine import add
 from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.relations import apart_along, identity_on, only_dims, other_instance, reindexing, smallest_pair
@@ -66,9 +66,12 @@ def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
                              "its bounds are read from memory", hint="bound it by inames and parameters")
     sums, terms = analysis_domain(knl, init), analysis_domain(knl, update)
     rows = tuple(x for x in init.inames if x != sweep)
-    _require_no_gap(knl, node, sums, sweep, rows)
-    newest = _newest(knl, node, sums, terms, sweep)
-    shift = _shift(knl, node, newest, sweep, iname)
+    first = sums.subtract(_one_further(sums, sweep))
+    several, _ = apart_along(identity_on(first, first, rows), first.inames.index(sweep))
+    if not several.is_empty():
+        raise _refusal(knl, node, sweep, f"there is a gap before {{at}}, where '{sweep}' starts again",
+                       first.named(several.range()))
+    shift = _shift(knl, node, _newest(knl, node, sums, terms, sweep), sweep)
     _require_same_values(knl, update, sweep)
     return Scan(node, sweep, iname, shift, rows)
 
@@ -83,13 +86,11 @@ def operands(knl: LoopKernel, scan: Scan, offset: int) -> Map:
 
 def require_alone(knl: LoopKernel, scan: Scan) -> None:
     """:raises ScheduleError: the loop over the iname of *scan* has other statements than the update."""
-    def one(tree: Tree) -> Tree:
-        if isinstance(tree, Loop) and tree.iname == scan.iname and scan.node.update in leaves(tree) \
-                and tree.body != Leaf(scan.node.update):
+    for loop in nodes_in(knl.tree):
+        if isinstance(loop, Loop) and loop.iname == scan.iname and scan.node.update in leaves(loop) \
+                and loop.body != Leaf(scan.node.update):
             raise ScheduleError(f"The loop of '{scan.node.update}' over '{scan.iname}' has other statements too.",
                                 subject=scan.iname, hint="compute them before the reduction, into an array")
-        return tree
-    rewrite(knl.tree, one)
 
 
 def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points: InstanceSet) -> PreconditionError:
@@ -100,14 +101,11 @@ def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points:
     assert point is not None
     sizes, at = point
     own = {x: v for x, v in at.items() if x in knl.statement_by_id[node.init].inames}
-    where = _with_sizes(sizes) + why.format(at=instance_text(node.final, own), **{f"_{x}": v for x, v in at.items()})
+    what = why.format(at=instance_text(node.final, own), **{f"_{x}": v for x, v in at.items()})
     return PreconditionError(
-        f"The reduction of '{node.final}' is no scan along '{sweep}': {where}.", subject=node.name,
+        f"The reduction of '{node.final}' is no scan along '{sweep}': {values_text(sizes, 'with {}, ')}{what}.",
+        subject=node.name,
         hint=f"a scan's lower bound is fixed and its upper one moves with '{sweep}': sum(j, x[j]) over 0<=j<={sweep}")
-
-
-def _with_sizes(sizes: Mapping[str, int]) -> str:
-    return f"with {', '.join(f'{k} = {v}' for k, v in sizes.items())}, " if sizes else ""
 
 
 def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
@@ -115,15 +113,6 @@ def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
     values = tuple(add(p.Variable(x), -1) if x == sweep else p.Variable(x) for x in points.inames)
     everything = InstanceSet.universe(points.inames).set
     return points.apply(reindexing(points.inames, values, everything), points.inames)
-
-
-def _require_no_gap(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, sweep: str, rows: tuple[str, ...]) -> None:
-    """:raises PreconditionError: a row has several instances without one before it."""
-    first = sums.subtract(_one_further(sums, sweep))
-    several, _ = apart_along(identity_on(first, first, rows), first.inames.index(sweep))
-    if not several.is_empty():
-        raise _refusal(knl, node, sweep, f"there is a gap before {{at}}, where '{sweep}' starts again",
-                       first.named(several.range()))
 
 
 def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: InstanceSet, sweep: str) -> InstanceSet:
@@ -143,8 +132,9 @@ def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: Inst
     return newest
 
 
-def _shift(knl: LoopKernel, node: ReductionNode, newest: InstanceSet, sweep: str, iname: str) -> int:
+def _shift(knl: LoopKernel, node: ReductionNode, newest: InstanceSet, sweep: str) -> int:
     """The distance of the new operand from *sweep*, which must be constant."""
+    iname, = node.inames
     point = lexmin_point(newest.set, newest.inames)
     if point is None:
         return 0
@@ -158,8 +148,8 @@ def _shift(knl: LoopKernel, node: ReductionNode, newest: InstanceSet, sweep: str
 
 def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None:
     """Each operand has one value, whichever instance of the sweep reads it."""
-    into = [d for d in dependences(knl) if d.sink == update.id and d.source != update.id and d.array
-            and d.array != update.written]
+    into = [d for d in dependences(knl)
+            if d.sink == update.id and d.source != update.id and d.array not in ("", update.written)]
     for d in (*_changed_values(knl, into, update, sweep), *_overwritten(knl, into, update, sweep)):
         if not d.exact:
             raise UndecidedError(f"Whether the operands of '{update.id}' stay as they are along '{sweep}' cannot be "
@@ -169,7 +159,7 @@ def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None
         sizes, source, sink = smallest_pair(d.relation, knl.statement_by_id[d.source].inames, update.inames,
                                             parameters_of(knl))
         raise PreconditionError(
-            f"The operands of '{update.id}' do not stay as they are along '{sweep}': {_with_sizes(sizes)}"
+            f"The operands of '{update.id}' do not stay as they are along '{sweep}': {values_text(sizes, 'with {}, ')}"
             f"{instance_text(d.source, source)} writes to '{d.array}' what {instance_text(d.sink, sink)} reads, and "
             "others read another value there.", subject=d.array,
             hint="write to an array that the reduction does not read")

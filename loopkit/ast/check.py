@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
-from loopkit.ast.walk import expressions_of, nodes_in
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Region, Scope, Sync
+from loopkit.ast.walk import as_block, child_nodes, expressions_of, nodes_in
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import elements_of, variables
 
@@ -72,58 +72,55 @@ class _Checker:
         """Check a block in a new scope, or in one that already defines *own*."""
         own = set() if own is None else own
         for node in block.children:
-            if isinstance(node, Define):
-                if node.name in own:
-                    raise self._fault(f"'{node.name}' is defined twice in one block")
-                if node.name in scope.loops:
-                    raise self._fault(f"'{node.name}' hides the variable of a loop around it")
-                if node.name in variables(node.value):
-                    raise self._fault(f"'{node.name}' is defined by itself")
-                own.add(node.name)
+            match node:
+                case Define(name=name, value=value):
+                    if name in own:
+                        raise self._fault(f"'{name}' is defined twice in one block")
+                    if name in scope.loops:
+                        raise self._fault(f"'{name}' hides the variable of a loop around it")
+                    if name in variables(value):
+                        raise self._fault(f"'{name}' is defined by itself")
+                    own.add(name)
+                    scope = scope.naming(name, value)
+                case Assign():
+                    if not scope.together:
+                        self._own_elements(node)
+                case For(iname=iname):
+                    if iname in scope.loops:
+                        raise self._fault(f"a loop over '{iname}' stands in another one")
+                    inside = scope.under(node.start, node.stop)
+                    if node.instruction is not None:
+                        self._require_all(node.instruction, inside.uniform)
+                    inside = inside.naming(iname, node.start, node.stop)
+                    self.block(node.body, replace(inside, loops=scope.loops | {iname}))
+                case If():
+                    for branch in child_nodes(node):
+                        self.block(as_block(branch), scope.under(node.condition))
+                case Region(instruction=instruction):
+                    # one target prints regions in braces of their own and another does not: right in both
+                    together = scope.together if instruction is None else self._executes(instruction, node, scope)
+                    self.block(node.body, replace(scope, in_region=True, together=together), own)
+                case Sync():
+                    if not scope.uniform or scope.in_region:
+                        raise self._fault("a barrier stands where not all threads of a block come")
+                case Block():
+                    self.block(node, scope)
+                case Call():
+                    raise AssertionError(node)
             for e in expressions_of(node):
                 if missing := variables(e) - scope.names:
                     raise self._fault(f"'{min(missing)}' has no value in '{e}'")
-            if isinstance(node, Define):
-                scope = scope.naming(node.name, node.value)
-            else:
-                self._node(node, scope, own)
 
-    def _node(self, node: Node, scope: _NameScope, own: set[str]) -> None:
-        match node:
-            case Assign():
-                if not scope.together:
-                    self._own_elements(node)
-            case For():
-                if node.iname in scope.loops:
-                    raise self._fault(f"a loop over '{node.iname}' stands in another one")
-                inside = scope.under(node.start, node.stop)
-                if node.instruction is not None:
-                    self._require_all(node.instruction, inside.uniform)
-                inside = inside.naming(node.iname, node.start, node.stop)
-                self.block(node.body, replace(inside, loops=scope.loops | {node.iname}))
-            case If():
-                for branch in (node.then, node.otherwise):
-                    if branch is not None:
-                        self.block(branch, scope.under(node.condition))
-            case Region(instruction=Instruction() as instruction):
-                self._require_all(instruction, scope.uniform and not scope.in_region)
-                foreign = set(instruction.foreign_elements(node, self.thread_axes))
-                for inner in nodes_in(node.body):
-                    if isinstance(inner, Assign):
-                        self._own_elements(inner, foreign)
-                for fault in instruction.faults(node, self.thread_axes):
-                    raise self._fault(fault)
-                self.block(node.body, replace(scope, in_region=True, together=True), own)
-            case Region():
-                # one target prints regions in braces of their own and another does not: right in both
-                self.block(node.body, replace(scope, in_region=True), own)
-            case Sync():
-                if not scope.uniform or scope.in_region:
-                    raise self._fault("a barrier stands where not all threads of a block come")
-            case Block():
-                self.block(node, scope)
-            case Define() | Call():
-                raise AssertionError(node)
+    def _executes(self, instruction: Instruction, region: Region, scope: _NameScope) -> bool:
+        """Check that *instruction* can execute *region*."""
+        self._require_all(instruction, scope.uniform and not scope.in_region)
+        foreign = set(instruction.foreign_elements(region, self.thread_axes))
+        for inner in nodes_in(region.body):
+            if isinstance(inner, Assign):
+                self._own_elements(inner, foreign)
+        for fault in instruction.faults(region, self.thread_axes):
+            raise self._fault(fault)
+        return True
 
     def _require_all(self, instruction: Instruction, all_come: bool) -> None:
         if instruction.scope is not Scope.THREAD and not all_come:

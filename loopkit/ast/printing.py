@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopkit.ast.nodes import Array, Assign, Block, Call, Define, For, Function, If, Node, Program, Region, Sync
+from loopkit.ast.nodes import Array, Assign, Block, Call, Define, For, Function, If, Program, Region, Sync
+from loopkit.ast.walk import own_instructions
 from loopkit.expr.text import to_text
 
 #: Operations that C has an assignment for; the others print by name: ``max=``.
@@ -34,10 +35,8 @@ def _function(function: Function) -> Iterator[str]:
     axes = [f"{axis}: {to_text(function.extents[axis])}" for axis in sorted(function.extents)]
     if axes:
         yield f"  axes {', '.join(axes)}"
-    for iname, value in function.coordinates.items():
-        yield f"  let {iname} = {to_text(value)}"
-    for array in function.arrays:
-        yield f"  {_array(array)}"
+    yield from (f"  let {iname} = {to_text(value)}" for iname, value in function.coordinates.items())
+    yield from (f"  {_array(array)}" for array in function.arrays)
     yield from _lines(function.body, 1)
 
 
@@ -50,44 +49,35 @@ def _array(array: Array) -> str:
 
 
 def _lines(block: Block, depth: int) -> Iterator[str]:
-    for node in block.children:
-        yield from _node(node, depth)
-
-
-def _node(node: Node, depth: int) -> Iterator[str]:
     pad = "  " * depth
-    match node:
-        case Assign():
-            operator = "=" if node.combine is None else f"{_OPERATORS.get(node.combine, node.combine)}="
-            options = ", ".join((f"id={node.statement}", *(title for i in node.instructions for title in i.titles)))
-            yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{{options}}}"
-        case For():
-            step = "" if node.step == 1 else f" step {node.step}"
-            yield (f"{pad}for {node.iname} in {to_text(node.start)} .. {to_text(node.stop)}{step}"
-                   f"{'  [unroll]' if node.unroll else ''}")
-            yield from (f"{pad}  # {title}" for title in _titles(node))
-            yield from _lines(node.body, depth + 1)
-        case If():
-            yield f"{pad}if {to_text(node.condition)}{f'  # {node.comment}' if node.comment else ''}"
-            yield from _lines(node.then, depth + 1)
-            if node.otherwise is not None:
-                yield f"{pad}else"
-                yield from _lines(node.otherwise, depth + 1)
-        case Define():
-            yield f"{pad}let {node.name} = {to_text(node.value)}"
-        case Sync():
-            yield f"{pad}{node.title}"
-            for reason in node.serves:
-                yield f"{pad}  # {reason}"
-        case Call():
-            yield f"{pad}launch {node.name}"
-        case Region():
-            yield f"{pad}region{''.join(f'  [{title}]' for title in _titles(node))}"
-            yield from _lines(node.body, depth + 1)
-        case Block():
-            yield f"{pad}block"
-            yield from _lines(node, depth + 1)
-
-
-def _titles(node: For | Region) -> tuple[str, ...]:
-    return () if node.instruction is None else node.instruction.titles
+    for node in block.children:
+        match node:
+            case Assign():
+                operator = "=" if node.combine is None else f"{_OPERATORS.get(node.combine, node.combine)}="
+                options = ", ".join((f"id={node.statement}", *(title for i in node.instructions for title in i.titles)))
+                yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{{options}}}"
+            case For():
+                step = "" if node.step == 1 else f" step {node.step}"
+                yield (f"{pad}for {node.iname} in {to_text(node.start)} .. {to_text(node.stop)}{step}"
+                       f"{'  [unroll]' if node.unroll else ''}")
+                yield from (f"{pad}  # {title}" for i in own_instructions(node) for title in i.titles)
+                yield from _lines(node.body, depth + 1)
+            case If():
+                yield f"{pad}if {to_text(node.condition)}{f'  # {node.comment}' if node.comment else ''}"
+                yield from _lines(node.then, depth + 1)
+                if node.otherwise is not None:
+                    yield f"{pad}else"
+                    yield from _lines(node.otherwise, depth + 1)
+            case Define():
+                yield f"{pad}let {node.name} = {to_text(node.value)}"
+            case Sync():
+                yield f"{pad}{node.title}"
+                yield from (f"{pad}  # {reason}" for reason in node.serves)
+            case Call():
+                yield f"{pad}launch {node.name}"
+            case Region():
+                yield f"{pad}region{''.join(f'  [{title}]' for i in own_instructions(node) for title in i.titles)}"
+                yield from _lines(node.body, depth + 1)
+            case Block():
+                yield f"{pad}block"
+                yield from _lines(node, depth + 1)

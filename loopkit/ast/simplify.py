@@ -1,15 +1,17 @@
-"""Simplifications of the loop program that change no instance: neighbouring ifs merge, blocks flatten."""
+"""Rewriting of the loop program that changes no instance: merged ifs, flat blocks, unrolled loops."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
-from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in
-from loopkit.expr.mappers import substitute, variables
+from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten
+from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.poly.affine import add
 
 Names = Mapping[str, Expression]
 
@@ -89,33 +91,19 @@ def _defined(block: Block) -> frozenset[str]:
 
 def without_unused_names(block: Block) -> Block:
     """*block* without constants that no later node mentions; the instances of statements get their values."""
-    return _used(block)[0]
-
-
-def _used(block: Block) -> tuple[Block, frozenset[str]]:
-    """*block* without unused constants, and the names that it mentions."""
-    kept: list[Node] = []
-    names: set[str] = set()
-    for node in reversed(block.children):
-        if isinstance(node, Define) and node.name not in names:
-            kept[:] = reversed(list(_with_dependences(reversed(kept), node.name, node.value)))
-            continue
-        node, own = _used_in(node)
-        names |= own
-        kept.append(node)
-    return Block(tuple(reversed(kept))), frozenset(names)
-
-
-def _used_in(node: Node) -> tuple[Node, frozenset[str]]:
-    if isinstance(node, Block):
-        return _used(node)
-    names = set().union(*map(variables, expressions_of(node)))
-
-    def used(child: Node) -> Node:
-        child, own = _used_in(child)
-        names.update(own)
-        return child
-    return map_child_nodes(node, used), frozenset(names)
+    def used(node: Node) -> Node:
+        if not isinstance(node, Block):
+            return node
+        kept: list[Node] = []
+        names = set[str]()
+        for child in reversed(node.children):
+            if isinstance(child, Define) and child.name not in names:
+                kept = list(_with_dependences(kept, child.name, child.value))
+            else:
+                names |= mentioned(child)
+                kept.insert(0, child)
+        return Block(tuple(kept))
+    return rewritten(block, used)
 
 
 def _with_dependences(nodes: Iterable[Node], name: str, value: Expression) -> Iterator[Node]:
@@ -171,3 +159,59 @@ def _simplified(node: Node, names: Names) -> Iterator[Node]:
         new = replace(new, otherwise=None)
     if any(part != Block() for part in child_nodes(new)):
         yield new
+
+
+# {{{ unrolling
+
+def marked_for_unrolling(block: Block, unrolled: AbstractSet[str]) -> Block:
+    """*block* with an unroll directive on its loops of constant trip count over *unrolled*, except in regions."""
+    def marked(node: Node) -> Node:
+        match node:
+            case For(start=int(), stop=int()) if node.iname in unrolled:
+                return replace(node, body=marked_for_unrolling(node.body, unrolled), unroll=True)
+            case Region():
+                return node
+            case _:
+                return map_child_nodes(node, marked)
+    return map_child_nodes(block, marked)
+
+
+def unrolled_loops(node: Node, values: Names | None = None, kept: frozenset[str] = frozenset()) -> Node:
+    """*node* with each loop that has an unroll directive replaced by its iterations, one after another.
+
+    :arg values: the values of the loop variables around it.
+    :arg kept: variables of loops that are not replaced.
+    """
+    known = values or {}
+
+    def inner(child: Node) -> Block:
+        return as_block(unrolled_loops(child, known, kept))
+    match node:
+        case For(unroll=True, start=int() as start, stop=int() as stop) if node.iname not in kept:
+            return Block(tuple(unrolled_loops(node.body, {**known, node.iname: i}, kept)
+                               for i in range(start, stop, node.step)))
+        case For():
+            return replace(node, start=_put(node.start, known), stop=_put(node.stop, known), body=inner(node.body))
+        case If():
+            return replace(node, condition=_put(node.condition, known), then=inner(node.then),
+                           otherwise=None if node.otherwise is None else inner(node.otherwise))
+        case Assign():
+            target = _put(node.target, known)
+            assert isinstance(target, p.Variable | p.Subscript)
+            instance = tuple((x, _put(value, known)) for x, value in node.instance)
+            return replace(node, target=target, value=_put(node.value, known), instance=instance)
+        case Define():
+            return Define(node.name, add(_put(node.value, known)))
+        case Region() | Block() | Sync() | Call():
+            return map_child_nodes(node, lambda child: unrolled_loops(child, known, kept))
+
+
+def _put(expr: Expression, values: Names) -> Expression:
+    """*expr* with loop variables replaced and sums of integers folded."""
+    if isinstance(expr, p.Variable):
+        return values.get(expr.name, expr)
+    new = map_children(expr, lambda e: _put(e, values))
+    return p.Subscript(new.aggregate, tuple(map(add, new.index_tuple))) \
+        if isinstance(new, p.Subscript) and new is not expr else new
+
+# }}}

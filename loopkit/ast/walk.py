@@ -76,13 +76,11 @@ def mentioned(node: Node) -> frozenset[str]:
     return frozenset().union(*(variables(e) for inner in nodes_in(node) for e in expressions_of(inner)))
 
 
-def instructions_in(node: Node) -> Iterator[Instruction]:
-    """The instructions of *node* and of the nodes in it."""
-    for inner in nodes_in(node):
-        if isinstance(inner, Assign | Sync):
-            yield from inner.instructions
-        elif isinstance(inner, For | Region) and inner.instruction is not None:
-            yield inner.instruction
+def own_instructions(node: Node) -> tuple[Instruction, ...]:
+    """The instructions of *node* itself."""
+    if isinstance(node, For | Region):
+        return () if node.instruction is None else (node.instruction,)
+    return node.instructions if isinstance(node, Assign | Sync) else ()
 
 
 @overload

@@ -10,7 +10,7 @@ gives float64, as ``/`` does.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 
@@ -19,8 +19,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.functions import FUNCTIONS
-from loopkit.expr.kinds import is_half, kind_of, promote
+from loopkit.expr.kinds import FUNCTIONS, is_half, kind_of, promote
 from loopkit.expr.nodes import REDUCTIONS, Operation, Reduction, TypeCast
 
 BOOL, INT32, INT64, UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = map(
@@ -197,13 +196,14 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
         case p.Quotient():
             return _fold(division, (expr.numerator, expr.denominator), child)
         case p.FloorDiv() | p.Remainder():
-            return _no_complex(expr, _fold(arithmetic, (expr.numerator, expr.denominator), child))
+            return _no_complex("floor division" if isinstance(expr, p.FloorDiv) else "remainder",
+                               _fold(arithmetic, (expr.numerator, expr.denominator), child))
         case p.Power():
             joined = _fold(arithmetic, (expr.base, expr.exponent), child)
             is_reciprocal = isinstance(expr.exponent, int) and expr.exponent < 0
             return as_float(joined) if joined is not None and is_reciprocal else joined
         case p.Min() | p.Max():
-            return _no_complex(expr, _fold(join, expr.children, child))
+            return _no_complex("minimum" if isinstance(expr, p.Min) else "maximum", _fold(join, expr.children, child))
         case p.If():
             return _fold(join, (expr.then, expr.else_), child)
         case p.Comparison() | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
@@ -262,12 +262,7 @@ def reduction_type(operation: Operation, operand: Type) -> np.dtype:
     return INT32 if dtype == BOOL and combine in ("+", "*") else dtype
 
 
-def _no_complex(expr: Expression, found: Type | None) -> Type | None:
+def _no_complex(what: str, found: Type | None) -> Type | None:
     if found is not None and rank_of(found) == _COMPLEX:
-        what = next(word for node, word in _WORDS.items() if isinstance(expr, node))
         raise TypeInferenceError(f"Complex numbers have no {what}.", subject=what)
     return found
-
-
-_WORDS: Mapping[type, str] = {p.Min: "minimum", p.Max: "maximum", p.FloorDiv: "floor division",
-                              p.Remainder: "remainder"}

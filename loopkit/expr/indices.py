@@ -61,16 +61,12 @@ def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
     match expr:
         case p.Variable() | p.Subscript() | TypeCast():
             return _converted(expr, typed(expr), index)
-        case p.Sum() | p.Product():
+        case p.Sum() | p.Product() | p.Power(exponent=int()) | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
             return map_children(expr, convert)
-        case p.Power(exponent=int()):
-            return map_children(expr, lambda e: e if e is expr.exponent else convert(e))
         case p.If(condition=condition):
             return map_children(expr, lambda e: exact(e) if e is condition else convert(e))
         case p.FloorDiv() | p.Remainder() | p.Min() | p.Max() | p.Comparison() | p.Call() | p.Power():
             return expr if is_of_values(expr, typed) else map_children(expr, exact)
-        case p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
-            return map_children(expr, convert)
         case _:
             return expr
 

@@ -1,46 +1,52 @@
-"""Walks over expressions: children, variables, substitution, updates. Unchanged subtrees are shared, never copied."""
+"""Walks over expressions: children, variables, substitution, updates, parts of conditions.
+
+Unchanged subtrees are shared, never copied.
+"""
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import fields
 from functools import lru_cache
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.nodes import COMBINED, REDUCTIONS, Neutral, Reduction, TypeCast
+from loopkit.poly.piecewise import is_affine_condition
+
+#: The fields with the subexpressions of each node; the function of a call is none.
+_OPERANDS: Mapping[type, tuple[str, ...]] = {
+    p.Variable: (), Neutral: (), Reduction: ("expr",), p.Call: ("parameters",), p.Subscript: ("aggregate", "index"),
+    p.Comparison: ("left", "right"), p.Power: ("base", "exponent"), p.If: ("condition", "then", "else_"),
+    **dict.fromkeys((p.Sum, p.Product, p.Min, p.Max, p.LogicalAnd, p.LogicalOr), ("children",)),
+    **dict.fromkeys((p.Quotient, p.FloorDiv, p.Remainder), ("numerator", "denominator")),
+    **dict.fromkeys((p.LogicalNot, TypeCast), ("child",))}
+
+
+class _Fields(dict[type, tuple[tuple[str, ...], tuple[str, ...]]]):
+    """For each class of nodes, the fields with subexpressions, and all fields."""
+
+    def __missing__(self, node: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        operands = next((held for known, held in _OPERANDS.items() if issubclass(node, known)), None)
+        if operands is None:
+            raise TypeError(f"{node.__name__} is no node of the kernel language")
+        self[node] = operands, tuple(f.name for f in fields(node))
+        return self[node]
+
+
+_FIELDS = _Fields()
 
 
 def children(expr: Expression) -> tuple[Expression, ...]:
     """The direct subexpressions of *expr*, the function of a call left out."""
-    match expr:
-        case p.Variable() | Neutral():
-            return ()
-        case p.Sum() | p.Product() | p.Min() | p.Max() | p.LogicalAnd() | p.LogicalOr():
-            return expr.children
-        case p.Subscript():
-            return (expr.aggregate, *expr.index_tuple)
-        case p.Call():
-            return expr.parameters
-        case p.Quotient() | p.FloorDiv() | p.Remainder():
-            return (expr.numerator, expr.denominator)
-        case p.Comparison():
-            return (expr.left, expr.right)
-        case p.Power():
-            return (expr.base, expr.exponent)
-        case p.LogicalNot() | TypeCast():
-            return (expr.child,)
-        case p.If():
-            return (expr.condition, expr.then, expr.else_)
-        case Reduction():
-            return (expr.expr,)
-        case tuple():
-            return expr
-        case p.ExpressionNode():
-            raise TypeError(f"{type(expr).__name__} is no node of the kernel language: {expr}")
-        case _:
-            return ()
+    if not isinstance(expr, p.ExpressionNode):
+        return expr if isinstance(expr, tuple) else ()
+    found: tuple[Expression, ...] = ()
+    for name in _FIELDS[type(expr)][0]:
+        part = getattr(expr, name)
+        found += part if isinstance(part, tuple) else (part,)
+    return found
 
 
 def map_children(expr: Expression, f: Callable[[Expression], Expression]) -> Expression:
@@ -52,24 +58,13 @@ def map_children(expr: Expression, f: Callable[[Expression], Expression]) -> Exp
 
 def with_children(expr: Expression, new: tuple[Expression, ...]) -> Expression:
     """A node as *expr* with other :func:`children`."""
+    if not isinstance(expr, p.ExpressionNode):
+        return new
+    operands, every = _FIELDS[type(expr)]
+    rest, old = iter(new), [(name, getattr(expr, name)) for name in every]
     make: Callable[..., Expression] = type(expr)    # pymbolic's types keep truth values out of arithmetic
-    match expr:
-        case p.Sum() | p.Product() | p.Min() | p.Max() | p.LogicalAnd() | p.LogicalOr():
-            return make(new)
-        case p.Quotient() | p.FloorDiv() | p.Remainder() | p.Power() | p.LogicalNot() | p.If():
-            return make(*new)
-        case p.Subscript():
-            return make(new[0], new[1:] if isinstance(expr.index, tuple) else new[1])
-        case p.Call():
-            return p.Call(expr.function, new)
-        case p.Comparison():
-            return p.Comparison(new[0], expr.operator, new[1])
-        case TypeCast():
-            return TypeCast(expr.dtype_name, new[0])
-        case Reduction():
-            return replace(expr, expr=new[0])
-        case _:
-            return new
+    return make(*(part if name not in operands else tuple(rest) if isinstance(part, tuple) else next(rest)
+                  for name, part in old))
 
 
 def map_subscripts(expr: Expression, f: Callable[[Expression], Expression]) -> Expression:
@@ -85,22 +80,12 @@ def replaced(expr: Expression, parts: Mapping[Expression, Expression]) -> Expres
     return parts[expr] if expr in parts else map_children(expr, lambda e: replaced(e, parts))
 
 
-def _head_of(expr: Expression) -> object:
-    """The parts of a node that are not among its children."""
-    match expr:
-        case p.Comparison():
-            return expr.operator
-        case p.Call():
-            return expr.function
-        case TypeCast():
-            return expr.dtype_name
-        case _:
-            return None
-
-
 def alike(a: Expression, b: Expression) -> bool:
     """Are both nodes with children, alike but for these?"""
-    return type(a) is type(b) and len(children(a)) == len(children(b)) > 0 and _head_of(a) == _head_of(b)
+    if type(a) is not type(b) or not len(children(a)) == len(children(b)) > 0:
+        return False
+    operands, every = _FIELDS[type(a)]
+    return all(getattr(a, name) == getattr(b, name) for name in every if name not in operands)
 
 
 def subexpressions(expr: Expression) -> Iterator[Expression]:
@@ -125,6 +110,19 @@ def variables(expr: Expression) -> frozenset[str]:
         return frozenset((expr.name,))
     found: frozenset[str] = frozenset().union(*map(variables, children(expr)))
     return found.difference(expr.inames) if isinstance(expr, Reduction) else found
+
+
+def conjuncts(condition: Expression) -> tuple[Expression, ...]:
+    """The conditions that must all hold."""
+    if isinstance(condition, p.LogicalAnd):
+        return tuple(part for child in condition.children for part in conjuncts(child))
+    return (condition,)
+
+
+def conjunction(conditions: Iterable[Expression]) -> Expression:
+    """The inverse of :func:`conjuncts`."""
+    parts = tuple(conditions)
+    return parts[0] if len(parts) == 1 else p.LogicalAnd(parts)
 
 
 @lru_cache(maxsize=16384)
@@ -178,3 +176,20 @@ def update_of(target: Expression, expression: Expression) -> tuple[str, Expressi
         return None
     operands.remove(target)
     return name, operands[0] if len(operands) == 1 else with_children(expression, tuple(operands))
+
+
+_NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+
+
+def split_affine(condition: Expression, names: Collection[str]
+                 ) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
+    """The conjuncts of *condition* that are affine in *names*, and the others."""
+    affine = tuple(c for c in conjuncts(condition) if is_affine_condition(c, names))
+    return affine, tuple(c for c in conjuncts(condition) if c not in affine)
+
+
+def opposite(condition: Expression, names: Collection[str]) -> Expression:
+    """The negation of *condition*. Comparisons that are affine in *names* are inverted; others may compare a NaN."""
+    if isinstance(condition, p.Comparison) and is_affine_condition(condition, names):
+        return p.Comparison(condition.left, _NEGATED[condition.operator], condition.right)
+    return condition.child if isinstance(condition, p.LogicalNot) else p.LogicalNot(condition)

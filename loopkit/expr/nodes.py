@@ -131,7 +131,7 @@ def onto(node: Callable[[Any], Expression], left: Expression, right: Expression)
 def negated(expr: Expression) -> Expression:
     """``-expr`` with the sign in the leading constant: ``-2*x`` for ``2*x``, ``-1*x`` for ``x``."""
     first, *rest = expr.children if isinstance(expr, p.Product) else (expr,)
-    if not isinstance(first, int | float | complex) or isinstance(first, bool):
+    if not isinstance(first, int | float | complex | np.number) or isinstance(first, bool):
         return product_of(-1, first, *rest)
     if not rest:
         return -first

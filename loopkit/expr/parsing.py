@@ -19,8 +19,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import UnknownNameError
-from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES
-from loopkit.expr.kinds import named_dtype
+from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES, named_dtype
 from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast, negated, onto
 from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 
@@ -374,20 +373,17 @@ def read_number(text: str) -> int | float | complex | TypeCast | str:
     return value if not suffix else value * 1j if suffix in ("j", "J") else f"a product is written {digits}*{suffix}"
 
 
-def parse_expression(text: str, *, inames: Collection[str] = (), rules: Mapping[str, int] | None = None,
-                     what: str = "the expression") -> Expression:
-    """The expression that *text* spells.
+def parse_expression(text: str, what: str = "the expression", known: KnownNames | None = None) -> Expression:
+    """The expression that *text* spells, called *what* in messages.
 
     >>> print(parse_expression("2*x[i, j] - 1"))
     2*x[i, j] + -1
 
-    :arg inames: the names allowed as reduction inames.
-    :arg rules: the number of arguments of each substitution rule.
     :raises ParseError: *text* is no expression.
     :raises UnknownNameError: it calls an unknown function.
     """
     source = Source(text, what)
-    parser = ExpressionParser(source, tokenize(source), known=KnownNames(inames, rules or {}))
+    parser = ExpressionParser(source, tokenize(source), known=known or KnownNames())
     value = parser.expression()
     parser.end("an operator or the end")
     return value

@@ -5,7 +5,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.nodes import Neutral, Reduction, TypeCast
+from loopkit.expr.nodes import Neutral, Reduction, TypeCast, negated
 
 _LOWEST, _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER, _ATOM = range(10)
 
@@ -65,8 +65,6 @@ def _text(expr: Expression) -> tuple[str, int]:
             return f"cast({expr.dtype_name}, {to_text(expr.child)})", _ATOM
         case Neutral():
             return f"neutral({expr.operation})", _ATOM
-        case p.ExpressionNode():
-            return str(expr), _LOWEST
         case _:
             return _number(expr)
 
@@ -99,25 +97,15 @@ def _exponent(exponent: Expression) -> str:
 
 def _without_sign(term: Expression) -> Expression | None:
     """``x`` for a *term* ``-x`` whose sign is a literal's, else ``None``."""
-    if isinstance(term, int | float) and not isinstance(term, bool):
-        return -term if _negative(term) else None
-    if isinstance(term, p.Product) and len(term.children) > 1 and _is_number(term.children[0]):
-        first, *rest = term.children
-        if not _negative(first):
-            return None
-        if first == -1 and isinstance(first, int):
-            # the rest may begin with a number: keep the two apart
-            return None if _is_number(rest[0]) else rest[0] if len(rest) == 1 else p.Product(tuple(rest))
-        return p.Product((-first, *rest))
-    return None
+    first, *rest = term.children if isinstance(term, p.Product) else (term,)
+    if not _is_number(first) or not str(first).startswith("-"):
+        return None
+    # the rest may begin with a number: keep the two apart
+    return None if rest and first == -1 and isinstance(first, int) and _is_number(rest[0]) else negated(term)
 
 
 def _is_number(expr: Expression) -> bool:
     return isinstance(expr, int | float | np.integer | np.floating) and not isinstance(expr, bool | np.bool_)
-
-
-def _negative(number: Expression) -> bool:
-    return str(number).startswith("-")
 
 
 def _number(value: Expression) -> tuple[str, int]:

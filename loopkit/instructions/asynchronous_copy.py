@@ -14,8 +14,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Assign, Completion, For, Instruction
 from loopkit.ast.signs import Signs
 from loopkit.errors import PreconditionError
-from loopkit.instructions.base import MemoryInstruction
-from loopkit.instructions.text import InstructionText, Printer
+from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer
 from loopkit.instructions.vector_access import in_steps, vectors_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -34,15 +33,12 @@ class AsynchronousCopy(MemoryInstruction):
     completion: ClassVar[Completion] = Completion.GROUP
     capability: ClassVar[int] = 80
     alternative: ClassVar[str] = ", or pipeline(..., asynchronous=False)"
+    titles: ClassVar[tuple[str, ...]] = ("async",)
 
     def refuse_memory(self, statement: Statement, memory: AddressSpace) -> None:
         raise PreconditionError(
             f"'{statement.id}' is asynchronous, but '{statement.written}' is {memory} and not in shared memory.",
             subject=statement.id, hint="let other threads read it too, or copy it as other values")
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        return ("async",)
 
     def require_operands(self, kernel: LoopKernel, statement: Statement, expression: Expression) -> None:
         """Check that the statement copies the bits of one element, as far as dtypes are known."""

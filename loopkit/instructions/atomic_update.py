@@ -13,8 +13,7 @@ from loopkit.ast.signs import Signs
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.instructions.base import MemoryInstruction
-from loopkit.instructions.text import InstructionText, Printer
+from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer
 from loopkit.kernel.data import AddressSpace
 
 
@@ -26,13 +25,10 @@ class AtomicUpdate(MemoryInstruction):
     memories: ClassVar[frozenset[AddressSpace]] = frozenset(
         {AddressSpace.WARP, AddressSpace.SHARED, AddressSpace.GLOBAL})
     commutes: ClassVar[bool] = True
+    titles: ClassVar[tuple[str, ...]] = ("atomic",)
 
     def claims(self, element: Expression, target: Expression) -> bool:
         return element == target
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        return ("atomic",)
 
 
 # {{{ CUDA, and C with OpenMP

@@ -1,12 +1,16 @@
-"""Instructions that make the accesses of a statement."""
+"""Instructions that make the accesses of a statement, and the texts of all instructions in a language."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
+import numpy as np
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Instruction
+from loopkit.ast.nodes import Assign, For, Instruction
+from loopkit.ast.signs import Signs
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -37,3 +41,112 @@ class MemoryInstruction(Instruction):
 
         :raises PreconditionError: it cannot.
         """
+
+
+class Printer(Protocol):
+    """The emitter of one function, for the text of an instruction.
+
+    The texts of expressions depend on the signs that are known at their place.
+    """
+
+    @property
+    def annotate(self) -> bool:
+        """Do comments name the statements?"""
+
+    @property
+    def index(self) -> str:
+        """The type of indices."""
+
+    def type_name(self, dtype: np.dtype) -> str:
+        """The type of an element of *dtype*."""
+
+    def dtype_of(self, element: p.Variable | p.Subscript) -> np.dtype:
+        """The dtype of an element."""
+
+    def value(self, expr: Expression, signs: Signs, dtype: np.dtype) -> str:
+        """A value of *dtype*."""
+
+    def place(self, element: p.Variable | p.Subscript, signs: Signs, dtype: np.dtype | None = None) -> str:
+        """The element itself, and not a load from it."""
+
+    def is_global(self, element: p.Variable | p.Subscript) -> bool:
+        """Is the element in global memory?"""
+
+    def condition(self, expr: Expression, signs: Signs) -> str:
+        """A condition."""
+
+    def plain(self, node: Assign, signs: Signs) -> str:
+        """The assignment by plain loads and stores."""
+
+    def loop(self, node: For, signs: Signs) -> Iterator[str]:
+        """The lines of a loop without its instruction."""
+
+    def policy_store(self, element: p.Variable | p.Subscript) -> str:
+        """The function that stores to the element's array under its cache policy; ``""``: a plain store."""
+
+    def policy_load(self, array: str) -> str:
+        """The function that loads from *array* under its cache policy; ``""``: a plain load."""
+
+    def text_of(self, instruction: Instruction) -> InstructionText | None:
+        """The text of the language for *instruction*; ``None``: it has none."""
+
+    def with_registers(self, dtypes: Mapping[str, np.dtype]) -> Printer:
+        """This emitter with small arrays of a thread, by name."""
+
+
+@dataclass(frozen=True)
+class ElementText:
+    """An element of a temporary in global memory: its type and bytes, from those of its values."""
+
+    type_name: Callable[[str], str]
+    size: Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class InstructionText:
+    """The text of a language for one class of instructions.
+
+    :ivar helpers: the texts of the functions that it calls, by name.
+    :ivar assignment: the lines of an assignment by the instruction.
+    :ivar loads: the helpers by which it loads from some arrays.
+    :ivar vectors: the lines of a loop over such assignments, several elements at a time; ``None``: not possible.
+    :ivar loop: the lines of a loop that the instruction executes.
+    :ivar sync: the lines at a synchronisation of threads.
+    :ivar assumes_layout: it is right only if arrays have the layout that the instruction assumes.
+    :ivar element: a temporary's element in global memory; ``None``: that of its values.
+    """
+
+    helpers: Mapping[str, str] = field(default_factory=dict)
+    assignment: Callable[[Printer, Assign, Any, Signs], Iterable[str] | None] | None = None
+    loads: Callable[[Any], Mapping[str, str]] | None = None
+    vectors: Callable[[Printer, For, Signs], Iterable[str] | None] | None = None
+    loop: Callable[[Printer, For, Any, Signs], Iterable[str]] | None = None
+    sync: Callable[[Any], Iterable[str]] | None = None
+    assumes_layout: bool = False
+    element: ElementText | None = None
+
+
+#: The texts of a language by the class of the instruction; nodes with other instructions are emitted without them.
+InstructionTexts = Mapping[type[Instruction], InstructionText]
+
+
+def if_else(condition: str, then: Iterable[str], otherwise: Iterable[str] = (), comment: str = "") -> Iterator[str]:
+    """The lines of an ``if`` and its other branch, if that has lines. A single ``if`` there becomes ``else if``."""
+    yield f"if ({condition}) {{{comment}"
+    yield from indented(then)
+    lines = list(otherwise)
+    own = [line for line in lines if line and not line.startswith(" ")]
+    if own and own[0].startswith("if (") and own[-1] == "}" and all(line.startswith("} else ") for line in own[1:-1]):
+        yield f"}} else {lines[0]}"
+        yield from lines[1:]
+        return
+    if own:
+        yield "} else {"
+        yield from indented(lines)
+    yield "}"
+
+
+def indented(lines: Iterable[str]) -> Iterator[str]:
+    """*lines* one level deeper; directives of the preprocessor stay at the margin."""
+    for line in lines:
+        yield f"    {line}" if line else line

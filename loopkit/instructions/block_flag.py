@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Assign, Completion, Instruction
 from loopkit.ast.signs import Signs
 from loopkit.expr.mappers import variables
-from loopkit.instructions.text import ElementText, InstructionText, Printer, TicketText
+from loopkit.instructions.base import ElementText, InstructionText, Printer
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,6 @@ class BlockFlag(Instruction):
 
 
 # {{{ CUDA
-
-def _loading(printer: Printer, flag: BlockFlag) -> Printer:
-    return printer.loading(flag.loads, "wait_for") if flag.loads else printer
-
 
 def _storing(printer: Printer, node: Assign, flag: BlockFlag, signs: Signs) -> list[str] | None:
     if not flag.stores:
@@ -90,11 +86,8 @@ template <typename T> __device__ __forceinline__ T wait_for(const flagged<T> *fr
     memcpy(&value, parts, sizeof(T));
     return value;
 }
-"""}, assignment=_storing, loads=_loading,
-    element=ElementText(lambda name: f"flagged<{name}>", lambda size: 8 * -(-size // 4)))
-
-#: The ticket of a block.
-CUDA_TICKET = TicketText("next_block", """
+""",
+    "next_block": """
 // the number of this block among those of the launch, in the order in which they start
 __device__ __forceinline__ unsigned int next_block(unsigned int *started)
 {
@@ -104,6 +97,10 @@ __device__ __forceinline__ unsigned int next_block(unsigned int *started)
     __syncthreads();
     return number;
 }
-""", shared_bytes=4)
+"""}, assignment=_storing, loads=lambda flag: dict.fromkeys(flag.loads, "wait_for"),
+    element=ElementText(lambda name: f"flagged<{name}>", lambda size: 8 * -(-size // 4)))
+
+#: Bytes of shared memory by which a block takes a ticket.
+TICKET_BYTES = 4
 
 # }}}

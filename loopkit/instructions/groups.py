@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from loopkit.ast.nodes import Completion, Instruction
-from loopkit.instructions.text import InstructionText
+from loopkit.instructions.base import InstructionText
 
 
 @dataclass(frozen=True)
@@ -14,10 +14,7 @@ class CommitGroup(Instruction):
     """The asynchronous accesses that a thread started since its last commit become a group."""
 
     noun: ClassVar[str] = "a commit"
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        return ("commit group",)
+    titles: ClassVar[tuple[str, ...]] = ("commit group",)
 
 
 @dataclass(frozen=True)

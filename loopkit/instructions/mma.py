@@ -17,7 +17,7 @@ from loopkit.ast.signs import Signs
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import substitute
 from loopkit.expr.text import to_text
-from loopkit.instructions.text import InstructionText, Printer
+from loopkit.instructions.base import InstructionText, Printer
 from loopkit.poly.affine import add
 
 #: Lanes of a warp that execute it.

@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Assign, Block, Function, If, Instruction, Region, Scope
 from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import InternalError
-from loopkit.expr.mappers import elements_of, map_children
+from loopkit.expr.mappers import elements_of, replaced
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import add, affine_difference, floor_div, multiply
 
@@ -131,7 +131,7 @@ class Lanes:
         other = self.others[array.name]
         lead = "".join(f"[{i}]" for i in read.index_tuple[:-array.thread_axes])
         value = self._read(f"{array.name}{lead}", array.dtype, shuffle)
-        own = replace(node, value=_put(node.value, read, p.Variable(other)))
+        own = replace(node, value=replaced(node.value, {read: p.Variable(other)}))
         if not _apart(region):
             return [], Region(Block((own,))), {other: value}
         body = rewritten(region.body, lambda inner: own if inner is node else inner)
@@ -167,8 +167,5 @@ def _apart(region: Region) -> bool:
     return isinstance(region.instruction, Shuffle) and not (
         region.instruction.spare or isinstance(region.body.children[0], Assign))
 
-
-def _put(expr: Expression, read: p.Subscript, value: Expression) -> Expression:
-    return value if expr == read else map_children(expr, lambda e: _put(e, read, value))
 
 # }}}

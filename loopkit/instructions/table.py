@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from loopkit.ast.nodes import Completion, Instruction
 from loopkit.instructions import asynchronous_copy, atomic_update, block_flag, groups, mma, vector_access
-from loopkit.instructions.base import MemoryInstruction
-from loopkit.instructions.text import InstructionTexts
+from loopkit.instructions.base import InstructionTexts, MemoryInstruction
 
 #: The instruction for each option in the braces after an assignment.
 STATEMENT_INSTRUCTIONS: Mapping[str, MemoryInstruction] = {
@@ -22,5 +21,5 @@ CUDA_TEXTS: InstructionTexts = {
     block_flag.BlockFlag: block_flag.CUDA, mma.Mma: mma.CUDA, vector_access.VectorAccess: vector_access.CUDA,
     atomic_update.AtomicUpdate: atomic_update.CUDA}
 
-#: The helper functions of all texts: reserved names.
-CUDA_NAMES = frozenset({block_flag.CUDA_TICKET.function, *(x for own in CUDA_TEXTS.values() for x in own.helpers)})
+#: The helper functions of all texts; their names are reserved.
+CUDA_HELPERS = {name: text for own in CUDA_TEXTS.values() for name, text in own.helpers.items()}

@@ -14,9 +14,9 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Assumed, Block, For, If, Instruction
 from loopkit.ast.signs import Signs
-from loopkit.expr.mappers import children, map_children, substitute, variables
+from loopkit.expr.mappers import children, conjunction, conjuncts, map_children, substitute, variables
 from loopkit.expr.text import to_text
-from loopkit.instructions.text import InstructionText, Printer, indented, or_else
+from loopkit.instructions.base import InstructionText, Printer, if_else
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
 
 #: Bytes of the widest access of a thread.
@@ -122,42 +122,37 @@ def for_all(condition: Expression, loop: For) -> Expression:
     """The condition that *condition* holds for all iterations of *loop*."""
     every = iterations(loop)
     result: dict[Expression, None] = {}
-    for part in _parts(condition):
-        rise = _rise(part, loop.iname)
-        elements = every if rise is None else every[:1] if rise > 0 else every[-1:]
+    for part in conjuncts(condition):
+        growth = _slack_rise(part, loop.iname)
+        elements = every if growth is None else every[:1] if growth > 0 else every[-1:]
         result.update((_at(part, loop.iname, x), None) for x in elements)
-    return _all(tuple(result))
+    return conjunction(result)
 
 
-def _parts(condition: Expression) -> tuple[Expression, ...]:
-    return condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
-
-
-def _all(conditions: tuple[Expression, ...]) -> Expression:
-    return conditions[0] if len(conditions) == 1 else p.LogicalAnd(conditions)
-
-
-def _rise(condition: Expression, iname: str) -> int | None:
+def _slack_rise(condition: Expression, iname: str) -> int | None:
     """The growth of the slack of *condition* with the next value of *iname*, if that is constant."""
     match condition:
         case p.LogicalOr(children=(*others, last)) if not any(iname in variables(c) for c in others):
-            return _rise(last, iname)
+            return _slack_rise(last, iname)
         case p.Comparison(operator="<" | "<=", left=low, right=high) \
                 | p.Comparison(operator=">" | ">=", left=high, right=low):
-            room = subtract(high, low)
-            return affine_difference(substitute(room, {iname: p.Sum((p.Variable(iname), 1))}), room)
+            return rise(subtract(high, low), iname)
         case _:
             return None
 
 
+def rise(expr: Expression, iname: str) -> int | None:
+    """The growth of *expr* with the next value of *iname*, if that is constant."""
+    return affine_difference(substitute(expr, {iname: p.Sum((p.Variable(iname), 1))}), expr)
+
+
 def _at(expr: Expression, iname: str, value: Expression) -> Expression:
     match expr:
-        case p.LogicalOr(children=parts):
-            return p.LogicalOr(tuple(_at(c, iname, value) for c in parts))
-        case p.Comparison(operator=operator):
+        case p.LogicalOr():
+            return map_children(expr, lambda part: _at(part, iname, value))
+        case p.Comparison():
             left, right = (add(substitute(side, {iname: value})) for side in (expr.left, expr.right))
-            return readable_comparison(left, operator, right) if operator in ("<", "<=", ">", ">=") else \
-                p.Comparison(left, operator, right)
+            return readable_comparison(left, expr.operator, right)
         case _:
             return substitute(expr, {iname: value})
 
@@ -197,7 +192,7 @@ def in_registers(loop: For) -> For:
     assert assign is not None
     written = assign.target.aggregate if isinstance(assign.target, p.Subscript) else assign.target
     loaded = [v for v in vectors_of(loop) if v.element.aggregate != written]
-    certain = _certain_reads(assign)
+    certain = certain_reads(assign)
     held = {v.element: _held(loop, v, 0) for v in vectors_of(loop)}
 
     def moved(expr: Expression) -> Expression:
@@ -206,8 +201,8 @@ def in_registers(loop: For) -> For:
         place: Expression = held.get(expr, expr)
         if place is expr:
             for v in loaded:
-                if v.inside is None or expr in certain:
-                    place = _neighbour(loop, v, expr, place)
+                if (v.inside is None or expr in certain) and (by := distance(loop, v, expr)):
+                    place = p.If(_is_held(loop, by), _held(loop, v, by), place)
         return map_children(expr, moved) if place is expr else place
     target = moved(assign.target)
     assert isinstance(target, p.Variable | p.Subscript)
@@ -226,7 +221,7 @@ def _stored_by_elements(loop: For, vector: Vector) -> For:
     assert assign is not None
     assert condition is not None
     store = replace(assign, target=vector.element, value=_held(loop, vector, 0), combine=None)
-    alone = p.LogicalAnd((p.LogicalNot(for_all(condition, loop)), *_parts(condition)))
+    alone = p.LogicalAnd((p.LogicalNot(for_all(condition, loop)), *conjuncts(condition)))
     return replace(loop, body=Block((If(alone, Block((store,))),)), instruction=None)
 
 
@@ -239,33 +234,27 @@ def loaded_by_elements(loop: For, vector: Vector) -> For:
     assert assign is not None
     others = {v.element for v in vectors_of(loop) if v is not vector}
     loads: list[Assign | If] = []
-    for element in _certain_reads(assign):
-        by = None if element in others else _distance(loop, vector, element)
+    for element in certain_reads(assign):
+        by = None if element in others else distance(loop, vector, element)
         if by is not None:
             load = replace(assign, target=_held(loop, vector, by), value=element, combine=None)
             given = (*(() if condition is None else (condition,)), *((_is_held(loop, by),) if by else ()))
-            loads.append(If(_all(given), Block((load,))) if given else load)
+            loads.append(If(conjunction(given), Block((load,))) if given else load)
     return replace(loop, body=Block(tuple(loads)), instruction=None)
 
 
-def _certain_reads(assign: Assign) -> dict[p.Subscript, None]:
+def certain_reads(assign: Assign) -> dict[p.Subscript, None]:
     """The elements that *assign* reads whenever it runs."""
     index = assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()
     return dict.fromkeys(e for expr in (assign.value, *index) for e in certain_elements(expr))
 
 
-def _distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
+def distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
     """The number of iterations by which *element* is ahead of those of *vector*; ``None``: it is none of them."""
     if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
         return None
     by = affine_difference(element.index_tuple[-1], vector.element.index_tuple[-1])
     return by if by is not None and abs(by) < len(iterations(loop)) else None
-
-
-def _neighbour(loop: For, vector: Vector, element: p.Subscript, otherwise: Expression) -> Expression:
-    """*element* from the registers of *vector* in the iterations whose element is there, else *otherwise*."""
-    by = _distance(loop, vector, element)
-    return p.If(_is_held(loop, by), _held(loop, vector, by), otherwise) if by else otherwise
 
 
 def _held(loop: For, vector: Vector, by: int) -> p.Subscript:
@@ -329,17 +318,15 @@ def _moved(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> I
         if v.loaded and v.inside is None:
             yield from _moves(printer, loop, v, signs, load=True)
         elif v.loaded and v.inside is not None:
-            yield f"if ({printer.condition(v.inside, signs)}) {{"
-            yield from indented(_moves(printer, loop, v, signs, load=True))
-            yield from or_else(list(emitter.loop(loaded_by_elements(loop, v), signs)))
+            yield from if_else(printer.condition(v.inside, signs), _moves(printer, loop, v, signs, load=True),
+                               emitter.loop(loaded_by_elements(loop, v), signs))
     yield from emitter.loop(in_registers(loop), signs)
     for v in access.vectors:
         if v.stored and condition is None:
             yield from _moves(printer, loop, v, signs, load=False)
         elif v.stored and condition is not None:
-            yield f"if ({printer.condition(for_all(condition, loop), signs)}) {{"
-            yield from indented(_moves(printer, loop, v, signs, load=False))
-            yield "}"
+            yield from if_else(printer.condition(for_all(condition, loop), signs),
+                               _moves(printer, loop, v, signs, load=False))
             if printer.annotate:
                 yield "// otherwise one element at a time, each under its guard: a branch would hold up what follows"
             yield from emitter.loop(_stored_by_elements(loop, v), signs)

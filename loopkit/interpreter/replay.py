@@ -119,15 +119,11 @@ def replay_refusal(err: IllegalTransformError, *, seed: int = 0, **given: Any) -
 def _typed(before: LoopKernel, after: LoopKernel, given: Mapping[str, Any]) -> tuple[LoopKernel, LoopKernel]:
     """Both kernels with all dtypes known: those of the arrays given, else float64, and int32 for index arrays."""
     require_known(before.name, before.argument_by_name.keys(), given)
-    indices, needed, written = index_names(before), stages.needed_inputs(before), before.written_names
+    indices = index_names(before)
 
     def chosen(name: str) -> np.dtype[Any]:
         return np.asarray(given[name]).dtype if name in given else np.dtype(np.int32 if name in indices else np.float64)
-    typed = before
-    for inputs in (True, False):                       # the inputs may determine an output's dtype
-        names = [x for x in stages.unknown_dtypes(typed) if not inputs or x in needed or x not in written]
-        typed = stages.with_dtypes(typed, {x: chosen(x) for x in names})
-    typed = stages.infer_types(typed)
+    typed = stages.infer_types(stages.closed(before, chosen))
     dtypes = {a.name: np.dtype(a.dtype) for a in typed.arguments if a.dtype is not None}
     return typed, stages.infer_types(stages.with_dtypes(after, dtypes))
 

@@ -28,9 +28,8 @@ from loopkit.expr.dtypes import (
     type_of_node,
 )
 from loopkit.expr.evaluate import truncated_quotient, truncated_remainder
-from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.indices import as_index
-from loopkit.expr.kinds import is_half
+from loopkit.expr.kinds import FUNCTIONS, is_half
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import TypeCast
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder

@@ -86,11 +86,9 @@ def fits(value: object, kind: Any) -> bool:
         return isinstance(value, origin) and all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
     if issubclass(origin, tuple) and inner[-1] is not ...:
         return isinstance(value, tuple | list) and len(value) == len(inner) and all(map(fits, value, inner))
-    if issubclass(origin, Iterable):
-        # a text, bytes and a mapping do not count as lists
-        return isinstance(value, origin) and not isinstance(value, str | bytes | Mapping) and all(
-            fits(item, inner[0]) for item in value)
-    return True
+    # a text, bytes and a mapping do not count as lists
+    return not issubclass(origin, Iterable) or (isinstance(value, origin) and not isinstance(
+        value, str | bytes | Mapping) and all(fits(item, inner[0]) for item in value))
 
 
 def _words(kind: Any) -> tuple[str, str]:
@@ -109,13 +107,13 @@ def _words(kind: Any) -> tuple[str, str]:
     if not inner:
         name = origin.__name__
         return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}", f"{name} objects"
-    parts = [_words(part) for part in inner]
+    ones, several = zip(*map(_words, inner), strict=True)
     if issubclass(origin, Mapping):
-        name, of = "mapping", f"of {parts[0][1]} to {parts[1][1]}"
+        name, of = "mapping", f"of {' to '.join(several)}"
     elif issubclass(origin, tuple) and inner[-1] is not ...:
-        name, of = "tuple", f"({', '.join(one for one, _ in parts)})"
+        name, of = "tuple", f"({', '.join(ones)})"
     else:
-        name, of = "list", f"of {parts[0][1]}"
+        name, of = "list", f"of {several[0]}"
     return f"a {name} {of}", f"{name}s {of}"
 
 

@@ -15,10 +15,9 @@ from loopkit.errors import ENTRY_POINTS, UnknownNameError
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, Obligation
 from loopkit.kernel.given_order import Chain
 from loopkit.kernel.history import History
-from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
 from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag

@@ -15,8 +15,7 @@ import numpy as np
 import pymbolic.primitives as p
 
 from loopkit.errors import PreconditionError
-from loopkit.expr.functions import DTYPE_NAMES
-from loopkit.expr.kinds import BFLOAT16, spelled
+from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, spelled
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.options import Options

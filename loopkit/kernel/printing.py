@@ -6,6 +6,7 @@ As long as nothing was transformed, ``make_kernel`` accepts the printed statemen
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -101,20 +102,12 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
 # {{{ data
 
 def _title(knl: LoopKernel) -> str:
-    start = f"KERNEL {knl.name}("
-    sizes = _sizes(knl)
+    start, sizes = f"KERNEL {knl.name}(", _sizes(knl)
     items = [f"{a.name}: int" if a.name in sizes and a.dtype is None else _datum(a) for a in knl.arguments]
-    one_line = f"{start}{', '.join(items)})"
-    if len(one_line) <= _WIDTH:
-        return one_line
-    lines = [start]
-    for i, item in enumerate(items):
-        item += ")" if i == len(items) - 1 else ","
-        if len(lines[-1]) + 1 + len(item) <= _WIDTH:
-            lines[-1] += item if lines[-1] == start else f" {item}"
-        else:
-            lines.append(f"    {item}")
-    return "\n".join(lines)
+    # no line ends within an item
+    text = ", ".join(item.replace(" ", "\0") for item in items) + ")"
+    return textwrap.fill(text, _WIDTH, initial_indent=start, subsequent_indent="    ", break_long_words=False,
+                         break_on_hyphens=False).replace("\0", " ")
 
 
 def _sizes(knl: LoopKernel) -> frozenset[str]:

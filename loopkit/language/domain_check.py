@@ -1,6 +1,6 @@
-"""The place in a domain at which isl refuses it; isl itself names no place.
+"""The inames of a domain, and the place at which isl refuses it: isl itself names no place.
 
-The grammar read here is that part of isl's notation that a kernel's domains use::
+The grammar is that part of isl's notation that a kernel's domains use::
 
     domain     = [ "[" names "]" "->" ] "{" piece { ";" piece } "}"
     piece      = "[" names "]" [ ":" [ condition ] ]
@@ -13,9 +13,11 @@ The grammar read here is that part of isl's notation that a kernel's domains use
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from loopkit.errors import ParseError
 from loopkit.expr.tokens import Cursor, Source, Token
+from loopkit.language import names
 
 FUNCTIONS = frozenset({"floor", "ceil", "floord", "ceild", "min", "max"})
 _NO_FUNCTIONS = frozenset({"and", "or", "not", "exists", "mod", "true", "false", "implies"})
@@ -25,8 +27,10 @@ _WORDS_OF_ISL = KEYWORDS | {"infty", "infinity", "nan", "rat"}
 
 _TOKEN = re.compile(r"(?P<number>\d+)|(?P<name>[A-Za-z_]\w*)|(?P<op>->|<=|>=|==|!=|&&|\|\||//|[-+*/%<>=!()\[\]{},:;])"
                     r"|(?P<other>\S)", re.ASCII)
-_RELATIONS = frozenset({"<", "<=", ">", ">=", "=", "==", "!="})
-_JUNCTIONS = frozenset({"and", "or", "implies", "&&", "||"})
+_JUNCTION, _COMPARISON, _LIST, _SUM, _PRODUCT = range(1, 6)
+_BINDINGS = {",": _LIST, **dict.fromkeys(("and", "or", "implies", "&&", "||"), _JUNCTION),
+             **dict.fromkeys(("<", "<=", ">", ">=", "=", "==", "!="), _COMPARISON),
+             **dict.fromkeys(("+", "-"), _SUM), **dict.fromkeys(("*", "/", "//", "%", "mod"), _PRODUCT)}
 _NAME = re.compile(r"\d+|([A-Za-z_]\w*)", re.ASCII)
 _EXISTS = re.compile(r"\bexists\s*\(?([^:]*):")
 
@@ -38,193 +42,197 @@ def free_names(condition: str) -> set[str]:
     return {name for name in _NAME.findall(condition) if name and name not in KEYWORDS} - bound
 
 
-def find_fault(source: Source, text: str, start: int) -> ParseError:
-    """The error for the domain *text* at *start*, which isl refuses."""
-    try:
-        _parser(source, text, start).domain()
-    except ParseError as err:
-        return err
-    return source.error(start, "isl cannot read this domain.", "a set in isl's notation, { [i, j] : ... }")
+#: The kinds of expressions; a whole is of the largest kind of its parts, but for comparisons.
+_CONSTANT, _FORM, _CONDITION = range(3)
+_IN_BRACES = "'and', 'or', an operator or '}'"
 
 
-def find_condition_fault(source: Source) -> ParseError:
-    """The error for a condition on parameters (assumptions), which isl refuses."""
-    parser = _parser(source, source.text, 0)
-    try:
-        parser.condition()
-        if parser.text:
-            raise parser.error("'and', 'or' or the end")
-    except ParseError as err:
-        return err
-    return source.error(0, f"isl cannot read {source.what}.", "a condition in isl's notation")
+class DomainParser(Cursor):
+    """A place in a domain, or in a condition on parameters.
 
+    :ivar inames: the inames of the domain, once they are read.
+    :ivar conditions: the tokens at which its conditions begin.
+    """
 
-def _parser(source: Source, text: str, start: int) -> _DomainParser:
-    tokens = [Token(match.lastgroup or "other", match[0], start + match.start()) for match in _TOKEN.finditer(text)]
-    return _DomainParser(source, [*tokens, Token("end", "", start + len(text.rstrip()))])
-
-
-class _DomainParser(Cursor):
-    """Steps over a domain or a condition up to the first fault."""
+    def __init__(self, source: Source, text: str, start: int = 0) -> None:
+        tokens = [Token(match.lastgroup or "other", match[0], start + match.start()) for match in _TOKEN.finditer(text)]
+        super().__init__(source, [*tokens, Token("end", "", start + len(text.rstrip()))])
+        self.inames: tuple[str, ...] | None = None
+        self.conditions: list[int] = []
 
     @property
     def subject(self) -> str:
         return "An assumption" if self.source.what == "the assumptions" else "A domain"
 
-    def domain(self) -> None:
+    def domain(self) -> str:
+        """Step over a domain and find its inames; the text in its braces. :raises ParseError: it has another form."""
         if self.text == "[":
-            self.names("a parameter")
+            self.bracket("a parameter")
             if not self.accept("->"):
                 raise self.error(
                     "'->'", hint="parameters stand before an arrow, and inames in braces: [n] -> { [i] : ... }")
+        first = self.at
         if not self.accept("{"):
             raise self.error("'{'", hint="a domain stands in braces: { [i] : 0 <= i < n }")
         self.separated(self.piece, ";")
-        if self.text in ("", "]", ")"):
-            raise self.error("'and', 'or', an operator or '}'", message="The '}' that ends the domain is missing.")
-        self.take("}", "'and', 'or', an operator or '}'")
-        if self.text:
-            raise self.error("the end of the domain")
+        if self.text != "}" or self.tokens[self.at + 1].text:
+            raise self.fault()
+        return self.source.text[self.tokens[first].start + 1:self.tokens[self.at].start]
 
     def piece(self) -> None:
+        """Step over one piece of a union, whatever its condition."""
         if self.text != "[":
             of_name = self.kind == "name" and self.tokens[self.at + 1].text == "["
             raise self.error("'['", hint="a domain has no name: { [i, j] : ... }" if of_name else
                              "inames stand in brackets, and their conditions behind a colon: { [i] : 0 <= i < n }")
-        start = self.at
-        self.names("the name of an iname")
-        inames = "".join(token.text for token in self.tokens[start:self.at]).replace(",", ", ")
+        first = self.at + 1
+        found = tuple(self.bracket("an iname"))
+        for i, name in enumerate(found):
+            fault = names.fault(name) or ("is named twice" if name in found[:i] else None)
+            if fault is not None:
+                raise self.error("another name", at=first + 2*i, message=f"The iname '{name}' {fault}.")
+        listed = f"[{', '.join(found)}]"
+        if self.inames not in (None, found):
+            raise self.error(f"[{', '.join(self.inames or ())}]", at=first,
+                             message="The pieces of a union have different inames.")
+        self.inames = found
         if self.accept(":"):
             if self.text == ":":
                 raise self.error("a condition", message="There are two colons.")
             if self.text not in ("}", ";"):
-                self.condition()
+                self.conditions.append(self.at)
+            while self.text not in (";", "{", "}", ""):
+                self.at += 1
         elif self.text == "->":
             raise self.error(
                 "':'", hint="inames that the bounds depend on stand before the braces: [i] -> { [j] : ... }")
         elif self.text not in ("}", ";", ""):
-            raise self.error("':'", message=f"The ':' behind {inames} is missing.", hint=f"{{ {inames} : ... }}")
+            raise self.error("':'", message=f"The ':' behind {listed} is missing.", hint=f"{{ {listed} : ... }}")
 
-    def names(self, expected: str) -> None:
+    def bracket(self, what: str) -> list[str]:
+        """Step over names in brackets, each *what*."""
         self.take("[")
-        while self.text != "]":
-            if self.kind != "name":
-                raise self.error(expected)
+        if self.accept("]"):
+            return []
+        found = self.separated(lambda: self.one_of_bracket(what))
+        self.take("]")
+        return found
+
+    def one_of_bracket(self, what: str) -> str:
+        first, name = self.at, self.text
+        if self.kind == "name":
             self.at += 1
             if self.kind == "name":
                 raise self.error("',' or ']'", message=f"The ',' before '{self.text}' is missing.")
-            if not self.accept(","):
-                break
         if self.text in (":", "}", ""):
             raise self.error("',' or ']'", message="The ']' behind the names is missing.", hint="{ [i, j] : ... }")
-        self.take("]", "',' or ']'")
+        if self.at == first or self.text not in (",", "]"):
+            word = "".join(takewhile(lambda text: text not in (",", "]"), (t.text for t in self.tokens[first:])))
+            raise self.error(f"the name of {what}", at=first, message=f"'{word}' is no name for {what}.")
+        return name
 
-    # Conditions: every method returns whether it read a condition (True) or a form (False)
+    def fault(self) -> ParseError:
+        """The error for the domain before the current place, which isl refuses."""
+        end = self.at
+        try:
+            for at in (*self.conditions, end):
+                self.at = at
+                if at in self.conditions:
+                    self.condition()
+                if self.text in ("", "]", ")"):
+                    raise self.error(_IN_BRACES, message="The '}' that ends the domain is missing.")
+                if self.text not in (";", "}"):
+                    raise self.error(_IN_BRACES)
+            if self.tokens[end + 1].text:
+                raise self.error("the end of the domain", at=end + 1)
+        except ParseError as err:
+            return err
+        return self.source.error(self.tokens[0].start, "isl cannot read this domain.",
+                                 "a set in isl's notation, { [i, j] : ... }")
 
-    def condition(self) -> None:
+    def assumption_fault(self) -> ParseError:
+        """The error for the condition at the current place, which isl refuses."""
+        try:
+            self.condition()
+            if self.text:
+                raise self.error("'and', 'or' or the end")
+        except ParseError as err:
+            return err
+        return self.source.error(0, f"isl cannot read {self.source.what}.", "a condition in isl's notation")
+
+    def condition(self, floor: int = 0) -> int:
+        """Step over an expression that must be a condition."""
+        start = self.at
+        return self.require_condition(start, self.expression(floor))
+
+    def require_condition(self, start: int, kind: int) -> int:
+        if kind != _CONDITION:
+            hint = "0 <= i < n" if self.text == "in" or self.tokens[start].text == "for" else None
+            raise self.error("'<', '<=', '=', '>=' or '>'", hint=hint)
+        return kind
+
+    def expression(self, floor: int = 0) -> int:
+        """Step over the longest expression whose operators bind tighter than *floor*; its kind."""
+        start, left = self.at, self.operand(floor)
         while True:
-            start = self.at
-            if not self.term():
-                hint = "0 <= i < n" if self.text == "in" or self.tokens[start].text == "for" else None
-                raise self.error("'<', '<=', '=', '>=' or '>'" if self.at > start else "a condition", hint=hint)
-            if not self.accept(*_JUNCTIONS):
-                return
-
-    def term(self) -> bool:
-        if self.accept("not", "!"):
-            if not self.term():
-                raise self.error("a condition")
-            return True
-        if self.accept("true", "false") or self.exists() or self.parenthesised_condition():
-            return True
-        self.separated(self.form)
-        if self.text not in _RELATIONS:
-            return False
-        while (relation := self.text) in _RELATIONS:
-            if relation == "==":
+            at, operator, binding = self.at, self.text, _BINDINGS.get(self.text, 0)
+            if not left and floor < _PRODUCT and (self.text == "(" or (
+                    self.kind == "name" and self.text not in _NO_FUNCTIONS)):
+                left = self.operand(_PRODUCT)                   # 2i is 2*i
+                continue
+            if binding <= floor or (left == _CONDITION and binding > _COMPARISON):
+                return left
+            if binding == _JUNCTION:
+                self.require_condition(start, left)
+            if operator == "==":
                 raise self.error(
                     "'='", hint="in isl's notation, which domains and assumptions have, equality is one '='")
             self.at += 1
-            if relation == "=" and self.text in ("<", ">"):
+            if operator == "=" and self.text in ("<", ">"):
                 raise self.error("an affine form", hint=f"{self.text}=")
-            self.separated(self.form)
-        return True
+            if operator == "*" and self.text == "*":
+                raise self.error("a constant factor", at=at, message=f"{self.subject} takes no powers.")
+            right = self.condition(binding) if binding == _JUNCTION else self.expression(binding)
+            if operator == "*" and left and right:
+                raise self.error("a constant factor", at=at, message=f"{self.subject} multiplies two names.")
+            if operator != "*" and binding == _PRODUCT and right:
+                raise self.error("a constant divisor", at=at, message=f"{self.subject} divides by a name.")
+            left = _CONDITION if binding == _COMPARISON else max(left, right)
 
-    def exists(self) -> bool:
-        if not self.accept("exists"):
-            return False
-        opened = self.accept("(")
-        while self.text != ":":
-            if self.kind != "name":
-                raise self.error("a name or ':'")
-            self.at += 1
-            if self.accept("="):
-                self.form()
-            if not self.accept(","):
-                break
-        self.take(":", "',' or ':'")
-        self.condition()
-        if opened:
-            self.take(")", "'and', 'or' or ')'")
-        return True
-
-    def parenthesised_condition(self) -> bool:
-        """Step over ``( condition )``, unless the parentheses enclose a form."""
-        depth = 0
-        for _, text, _ in self.tokens[self.at:]:
-            depth += {"(": 1, ")": -1}.get(text, 0)
-            if not depth:
-                return False
-            if text in _RELATIONS | _JUNCTIONS | {"not", "exists", "true", "false"}:
-                break
-        else:
-            return False
-        self.take("(")
-        self.condition()
-        self.take(")", "'and', 'or' or ')'")
-        return True
-
-    # Affine forms: every method returns whether the form is constant
-
-    def form(self) -> bool:
-        constant = self.product()
-        while self.accept("+", "-"):
-            constant = self.product() and constant
-        return constant
-
-    def product(self) -> bool:
-        constant = self.factor()
-        while True:
-            operator = self.at
-            if self.accept("*"):
-                if self.text == "*":
-                    raise self.error("a constant factor", at=operator, message=f"{self.subject} takes no powers.")
-                other = self.factor()
-                if not constant and not other:
-                    raise self.error("a constant factor", at=operator, message=f"{self.subject} multiplies two names.")
-                constant = constant and other
-            elif self.accept("/", "//", "%", "mod"):
-                if not self.factor():
-                    raise self.error("a constant divisor", at=operator, message=f"{self.subject} divides by a name.")
-            elif constant and ((self.kind == "name" and self.text not in _NO_FUNCTIONS) or self.text == "("):
-                constant = self.factor()
-            else:
-                return constant
-
-    def factor(self) -> bool:
+    def operand(self, floor: int) -> int:
         if self.accept("-", "+"):
-            return self.factor()
+            return self.operand(_PRODUCT)
         if self.accept("("):
-            constant = self.form()
-            self.take(")", "an operator or ')'")
-            return constant
-        if self.text.isdigit():
-            return self.accept(self.text)
+            kind = self.expression(_LIST if floor > _JUNCTION else 0)
+            self.take(")", "'and', 'or' or ')'" if kind == _CONDITION else "an operator or ')'")
+            return kind
+        if self.kind == "number":
+            self.at += 1
+            return _CONSTANT
+        if floor <= _JUNCTION and self.accept("true", "false"):
+            return _CONDITION
+        if floor <= _JUNCTION and self.accept("not", "!"):
+            return self.condition(_JUNCTION)
+        if floor <= _JUNCTION and self.accept("exists"):
+            opened = self.accept("(")
+            self.separated(self.bound_name)
+            self.take(":", "',' or ':'")
+            self.condition()
+            if opened:
+                self.take(")", "'and', 'or' or ')'")
+            return _CONDITION
         if self.kind != "name" or self.text in _NO_FUNCTIONS - {"mod"}:
             raise self.error("an affine form")
         return self.named()
 
-    def named(self) -> bool:
+    def bound_name(self) -> None:
+        if self.kind != "name":
+            raise self.error("a name or ':'")
+        self.at += 1
+        if self.accept("="):
+            self.expression(_LIST)
+
+    def named(self) -> int:
         name, start = self.text, self.at
         self.at += 1
         if self.text != "(" and name.lower() in _WORDS_OF_ISL:
@@ -237,11 +245,11 @@ class _DomainParser(Cursor):
                 "a name", at=start, message=f"{self.subject} reads the array '{name}'.",
                 hint=f"assign it to a temporary first, <int32> bound = {name}[...], and use the temporary here")
         if self.text != "(":
-            return False
+            return _FORM
         if name not in FUNCTIONS:
             raise self.error("one of " + ", ".join(sorted(FUNCTIONS)), at=start,
                              message=f"{self.subject} cannot call '{name}'.")
         self.at += 1
-        constant = all(self.separated(self.form))
+        kind = self.expression(_COMPARISON)
         self.take(")", "',' or ')'")
-        return constant
+        return kind

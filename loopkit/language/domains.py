@@ -13,70 +13,33 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.tokens import Source
 from loopkit.kernel.kernel import unknown
 from loopkit.language import names
-from loopkit.language.domain_check import find_condition_fault, find_fault, free_names
+from loopkit.language.domain_check import DomainParser, free_names
 from loopkit.poly.domains import AnySet, restricted, unbounded_iname
 from loopkit.poly.piecewise import constrained
 from loopkit.poly.sets import InstanceSet, Set, parse_assumptions, universe_params
 
-_SHAPE = re.compile(r"\s*(?:\[(?P<params>[^\[\]{}]*)\]\s*->\s*)?\{(?P<body>[^{}]*)\}\s*", re.DOTALL)
-_TUPLE = re.compile(r"\s*\[(?P<dims>[^\[\]]*)\]\s*(?P<colon>:)?")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-
 
 def read_domain(source: Source, text: str, start: int) -> InstanceSet:
     """The domain *text* at the place *start* of *source*; :raises ParseError: isl refuses it, or a name is refused."""
-    shape = _SHAPE.fullmatch(text)
-    if shape is None:
-        raise find_fault(source, text, start)
-    dims = _dims(source, shape, start)
-    parameters = sorted(free_names(shape["body"]).difference(dims))
+    parser = DomainParser(source, text, start)
+    body = parser.domain()
+    parameters = sorted(free_names(body).difference(parser.inames or ()))
     try:
-        points = InstanceSet.parse(f"[{', '.join(parameters)}] -> {{{shape['body']}}}")
+        points = InstanceSet.parse(f"[{', '.join(parameters)}] -> {{{body}}}")
     except ValueError:
-        raise find_fault(source, text, start) from None
+        raise parser.fault() from None
     for name in parameters:
         fault = names.fault(name)
         if fault is not None:
             raise source.error(start + _place(text, name), f"The size '{name}' {fault}.", "another name")
-    if points.is_empty() and "," in (condition := shape["body"].partition(":")[2]):
-        raise source.error(start + shape.end("body") - len(condition) + condition.index(","),
+    if points.is_empty() and "," in (condition := body.partition(":")[2]):
+        raise source.error(start + text.index(condition) + condition.index(","),
                            "The domain has no point for any size: ',' lists forms, as in 0 <= i, j < n.", "'and'")
     open_iname = unbounded_iname(points)
     if open_iname is not None:
         raise source.error(start + _place(text, open_iname), f"The iname '{open_iname}' has no end.",
                            f"a lower and an upper bound for '{open_iname}'")
     return points
-
-
-def _dims(source: Source, shape: re.Match[str], start: int) -> tuple[str, ...]:
-    """The names in the tuple of each piece of the union, which must agree."""
-    found: tuple[str, ...] | None = None
-    at = shape.start("body")
-    for piece in shape["body"].split(";"):
-        match = _TUPLE.match(piece)
-        if match is None:
-            raise find_fault(source, shape[0], start)
-        here = start + at + match.start("dims")
-        dims = []
-        for word in match["dims"].split(",") if match["dims"].strip() else ():
-            place = here + len(word) - len(word.lstrip())
-            here += len(word) + 1
-            name = word.strip()
-            if not _IDENTIFIER.fullmatch(name):
-                if ":" in name or len(name.split()) > 1:
-                    raise find_fault(source, shape[0], start)
-                raise source.error(place, f"'{name}' is no name for an iname.", "the name of an iname")
-            fault = names.fault(name) or ("is named twice" if name in dims else None)
-            if fault is not None:
-                raise source.error(place, f"The iname '{name}' {fault}.", "another name")
-            dims.append(name)
-        if found is not None and tuple(dims) != found:
-            raise source.error(start + at + match.start("dims"), "The pieces of a union have different inames.",
-                               f"[{', '.join(found)}]")
-        found = tuple(dims)
-        at += len(piece) + 1
-    assert found is not None
-    return found
 
 
 def _place(text: str, name: str) -> int:
@@ -200,7 +163,7 @@ def read_assumptions(given: str | AnySet, values: Collection[str]) -> Set:
     try:
         result = parse_assumptions(text, names)
     except ValueError:
-        raise find_condition_fault(Source(text, "the assumptions")) from None
+        raise DomainParser(Source(text, "the assumptions"), text).assumption_fault() from None
     for parameter in names:
         if parameter not in values:
             raise unknown("parameter", parameter, values)

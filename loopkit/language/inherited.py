@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pymbolic.typing import Expression
 
-from loopkit.errors import InternalError, ParseError
+from loopkit.errors import ParseError
 from loopkit.expr.mappers import children, has_reduction, variables
 from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import InlineReduction
@@ -116,7 +116,7 @@ class _PartCollector:
         for node in nodes:
             match node:
                 case Assignment():
-                    mentioned = frozenset(pattern.text for pattern in node.options.inames or ()).union(
+                    mentioned = frozenset(token.text for token in node.options.inames or ()).union(
                         *(self.rules.free_inames(self.rules.expanded(e, node.start, only_reducing=True))
                           for e in node.parts))
                     part = self._part(node.start, opened, above, mentioned, around, node.parts)
@@ -124,7 +124,7 @@ class _PartCollector:
                                   subscripts=self.rules.free_inames(node.assignee),
                                   final=node.options.inames is not None)
                 case ForBlock():
-                    inames = frozenset(pattern.text for pattern in node.inames)
+                    inames = frozenset(token.text for token in node.inames)
                     yield from self.parts(node.body, around | inames, opened | inames, above)
                 case IfBlock():
                     mentioned = self.rules.free_inames(self.rules.expanded(node.condition, node.start))
@@ -178,4 +178,4 @@ def _source_of(part: ProgramPart, iname: str, writers: Writers, gained: Gains) -
         if shown and iname in _inames_of_values(writers[name], gained) - reducing:
             above = [w for w in shown if w.start < part.start]
             return name, max(above or shown, key=lambda w: w.start)
-    raise InternalError(f"'{iname}' comes through no temporary.")
+    raise AssertionError(iname)

@@ -5,10 +5,10 @@ import re
 from collections.abc import Collection, Iterable
 
 from loopkit.errors import NameConflictError
-from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS
+from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.tokens import KEYWORDS
-from loopkit.instructions.table import CUDA_NAMES
+from loopkit.instructions.table import CUDA_HELPERS
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -60,7 +60,7 @@ _CODE = re.compile(r"[iufc]\d{1,2}")
 #: Names with a meaning in the language only before a parenthesis: arrays and sizes may have them too.
 _CALLED = frozenset({*REDUCTIONS, "reduce", "cast"}) - {"min", "max"}
 
-RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_NAMES, *_HALVES.split(),
+RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_HELPERS, *_HALVES.split(),
                       *_FUNCTIONS])
 
 

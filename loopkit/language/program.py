@@ -11,28 +11,23 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Instruction
 from loopkit.expr.parsing import NameUse
-from loopkit.expr.tokens import Source
+from loopkit.expr.tokens import Source, Token
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import unknown
 from loopkit.language.names import fresh
 
 
 @dataclass(frozen=True)
-class Pattern:
-    """A statement id or a glob of ids, and its place in the text."""
-
-    text: str
-    start: int
-
-
-@dataclass(frozen=True)
 class InstructionOptions:
-    """The options in the braces after an assignment; with *inames*, even empty, it inherits no others."""
+    """The options in the braces after an assignment; with *inames*, even empty, it inherits no others.
+
+    :ivar dep: globs of statement ids, as *nosync*.
+    """
 
     id: str | None = None
-    dep: tuple[Pattern, ...] = ()
-    nosync: tuple[Pattern, ...] = ()
-    inames: tuple[Pattern, ...] | None = None
+    dep: tuple[Token, ...] = ()
+    nosync: tuple[Token, ...] = ()
+    inames: tuple[Token, ...] | None = None
     tags: frozenset[str] = frozenset()
     condition: Expression | None = None
     instructions: tuple[Instruction, ...] = ()
@@ -68,7 +63,7 @@ class ForBlock:
     """``for i, j ... end``."""
 
     start: int
-    inames: tuple[Pattern, ...]
+    inames: tuple[Token, ...]
     body: tuple[ProgramNode, ...]
 
 
@@ -158,7 +153,7 @@ class Ids:
         return frozenset(x for pattern in node.options.nosync for x in self._matches(pattern)
                          if x != self.of.get(node.start))
 
-    def _matches(self, pattern: Pattern) -> Sequence[str]:
+    def _matches(self, pattern: Token) -> Sequence[str]:
         if pattern.text in self.places:
             return [pattern.text]
         matches = [x for x in self.places if fnmatchcase(x, pattern.text)]

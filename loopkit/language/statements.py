@@ -1,23 +1,41 @@
-"""From the tree of the text to statements, their instance sets and the order tree."""
+"""From the tree of the text to statements, their instance sets and the order tree.
+
+Reductions become statements: init, update, and the statement that uses the result.
+"""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import has_reduction, update_of
+from loopkit.expr.mappers import (
+    children,
+    conjunction,
+    conjuncts,
+    has_reduction,
+    map_children,
+    opposite,
+    split_affine,
+    update_of,
+    with_children,
+)
+from loopkit.expr.nodes import Neutral, Reduction
+from loopkit.expr.parsing import InlineReduction
 from loopkit.expr.text import to_text
-from loopkit.expr.tokens import Source
+from loopkit.expr.tokens import Source, Token
+from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import unknown
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
-from loopkit.language.conditions import conjunction, opposite, split
-from loopkit.language.program import Assignment, ForBlock, IfBlock, Pattern, ProgramNode, walk
-from loopkit.language.reductions import Evaluation, Hoister, bound_twice
+from loopkit.language.domains import Domains
+from loopkit.language.names import fresh
+from loopkit.language.program import Assignment, ForBlock, Ids, IfBlock, ProgramNode, walk
 from loopkit.language.rules import Rules
+from loopkit.poly.sets import InstanceSet
 
 
 @dataclass(frozen=True)
@@ -37,31 +55,68 @@ class Context:
     predicates: tuple[Expression, ...] = ()
 
 
-@dataclass(frozen=True)
-class Item:
-    """A part of a sequence: *body* inside loops over *inames*, which neighbours may share."""
-
-    inames: tuple[str, ...]
-    body: Tree
+#: A part of a sequence: loops, which neighbours may share, and what stands inside them.
+Item = tuple[tuple[str, ...], Tree]
 
 
 def group(items: Iterable[Item], depth: int = 0) -> Tree:
     """*items* in order; neighbours share the longest common prefix of their loops."""
     parts: list[Tree] = []
-    for iname, together in itertools.groupby(items, lambda item: item.inames[depth:depth + 1]):
+    for iname, together in itertools.groupby(items, lambda item: item[0][depth:depth + 1]):
         if iname:
             parts.append(Loop(iname[0], group(together, depth + 1)))
         else:
-            parts.extend(item.body for item in together)
+            parts.extend(inside for _, inside in together)
     return seq(*parts)
 
 
-@dataclass
-class StatementMaker(Hoister):
-    """Makes the statements of one kernel. *inames* are those that each part mentions or inherits, by its place."""
+@dataclass(frozen=True)
+class Evaluation:
+    """The place of an evaluation.
 
+    :ivar inames: the loops around it, outermost first.
+    :ivar predicates: the conditions that are not affine.
+    :ivar inline: the texts of the domains of the reductions around it.
+    """
+
+    owner: str
+    inames: tuple[str, ...]
+    conditions: tuple[Expression, ...] = ()
+    predicates: tuple[Expression, ...] = ()
+    inline: tuple[str, ...] = ()
+
+    def under(self, condition: Expression, affine_names: frozenset[str], *, only_affine: bool = False) -> Evaluation:
+        """This place under *condition*, or under its affine part, as a further one."""
+        affine, others = split_affine(condition, affine_names)
+        return replace(self, conditions=self.conditions + affine,
+                       predicates=self.predicates + (() if only_affine else others))
+
+
+@dataclass
+class StatementMaker:
+    """Makes the statements of one kernel, with its reductions as statements.
+
+    :ivar affine_names: the names allowed in conditions of an instance set.
+    :ivar taken: every variable name in use.
+    :ivar inames: those that each part mentions or inherits, by its place.
+    :ivar temporaries: those made for reductions and conditions.
+    :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
+    :ivar final: the statements with ``{inames=}``, which inherit none.
+    :ivar blocks: the inames of the ``for`` blocks around one another, outermost first.
+    """
+
+    domains: Domains
+    affine_names: frozenset[str]
+    taken: set[str]
+    ids: Ids
     rules: Rules
     inames: Mapping[int, frozenset[str]]
+    statements: list[Statement] = field(default_factory=list)
+    temporaries: dict[str, TemporaryVariable] = field(default_factory=dict)
+    reductions: dict[str, ReductionNode] = field(default_factory=dict)
+    opened: dict[str, frozenset[str]] = field(default_factory=dict)
+    final: set[str] = field(default_factory=set)
+    blocks: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
     def source(self) -> Source:
@@ -88,34 +143,34 @@ class StatementMaker(Hoister):
         every = self.domains.ancestors(mentioned | context.mentions)
         return context.order + self.domains.sorted(every.difference(context.order))
 
-    def _require_inames(self, patterns: Sequence[Pattern]) -> None:
-        for pattern in patterns:
-            if pattern.text not in self.domains.order:
-                raise unknown("iname", pattern.text, self.domains.order,
-                              where=f"the kernel (line {self.source.line_of(pattern.start)})")
+    def _require_inames(self, tokens: Sequence[Token]) -> None:
+        for token in tokens:
+            if token.text not in self.domains.order:
+                raise unknown("iname", token.text, self.domains.order,
+                              where=f"the kernel (line {self.source.line_of(token.start)})")
 
     def _for(self, node: ForBlock, context: Context) -> Item:
         self._require_inames(node.inames)
         order = context.order
-        for pattern in node.inames:
-            iname = pattern.text
+        for token in node.inames:
+            iname = token.text
             if iname in order:
-                raise self.source.error(pattern.start, f"A loop over '{iname}' stands around this one already.",
+                raise self.source.error(token.start, f"A loop over '{iname}' stands around this one already.",
                                         "another iname")
             missing = self.domains.sorted(self.domains.parents[iname].difference(order))
             if missing:
                 raise self.source.error(
-                    pattern.start, f"The bounds of '{iname}' depend on '{missing[0]}', which has no loop here.",
+                    token.start, f"The bounds of '{iname}' depend on '{missing[0]}', which has no loop here.",
                     f"'{missing[0]}'", hint=f"for {', '.join(missing)}, {iname}")
             order += (iname,)
-        self.made.blocks.append(order)
+        self.blocks.append(order)
         inner = replace(context, order=order, opened=len(order))
         body = nest(order[len(context.order):], group(self._items(node.body, inner)))
-        return Item(context.order[context.opened:], body)
+        return context.order[context.opened:], body
 
     def _if(self, node: IfBlock, context: Context) -> list[Item]:
         condition = self.rules.expanded(node.condition, node.start)
-        affine, others = split(condition, self.affine_names)
+        affine, others = split_affine(condition, self.affine_names)
         context = replace(context, mentions=context.mentions | self.inames[node.start])
         if not others:
             then = replace(context, conditions=context.conditions + affine)
@@ -163,25 +218,25 @@ class StatementMaker(Hoister):
     def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,
              node: Assignment | IfBlock) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
-        self.made.opened[place.owner] = frozenset(context.order[:context.opened])
+        self.opened[place.owner] = frozenset(context.order[:context.opened])
         options = node.options
         statement = Statement(place.owner, assignee, expression,
                               self.domains.instances(place.inames, place.conditions), place.predicates,
                               tags=options.tags, depends_on=self.ids.earlier(node), no_sync_with=self.ids.others(node))
         if options.inames is not None:
-            self.made.final.add(place.owner)
+            self.final.add(place.owner)
         self._require_bound_once(statement, node)
         statement, body = self._hoisted(statement, place)
         statement = replace(statement, instructions=options.instructions)
         if statement.commutes:
             statement = self._update(statement, node.start)
-        self.made.statements.append(statement)
-        return Item(place.inames[context.opened:], body)
+        self.statements.append(statement)
+        return place.inames[context.opened:], body
 
     def _require_bound_once(self, statement: Statement, node: Assignment | IfBlock) -> None:
         """:raises ParseError: a reduction runs over an iname that *statement* already has."""
         every = (*statement.predicates, statement.assignee, statement.expression)
-        for iname, operation in (found for e in every for found in bound_twice(e, statement.inames)):
+        for iname, operation in (found for e in every for found in _bound_twice(e, statement.inames)):
             raise self.source.error(
                 next((u.start for u in node.uses if u.name == iname), node.start),
                 f"The iname '{iname}' is a reduction iname and used outside its reduction.",
@@ -228,3 +283,98 @@ class StatementMaker(Hoister):
         final = replace(statement, assignee=assignee, expression=without(statement.expression, place),
                         predicates=predicates)
         return final, seq(*trees, Leaf(final.id))
+
+    def hoist(self, expr: Expression, place: Evaluation, template: Statement) -> tuple[Expression, list[Tree]]:
+        """*expr* with accumulators for its reductions, and the trees of the statements that must run before it.
+
+        :arg template: the statement from which the new ones take dependences and tags.
+        """
+        if not has_reduction(expr):
+            return expr, []
+        trees: list[Tree] = []
+        names = self.affine_names
+
+        def walk(e: Expression, here: Evaluation) -> Expression:
+            if isinstance(e, Reduction):
+                accumulator, tree = self._reduction(e, place, here, template)
+                trees.append(tree)
+                return accumulator
+            if isinstance(e, p.If):
+                condition: Expression
+                if has_reduction(e.condition) and (has_reduction(e.then) or has_reduction(e.else_)):
+                    condition, tree = self.answer(e.condition, here, place, template)
+                    trees.append(tree)
+                else:
+                    condition = walk(e.condition, here)
+                # a branch is evaluated where its condition holds: its subscripts may rely on that
+                then = walk(e.then, here.under(condition, names))
+                otherwise = walk(e.else_, here.under(opposite(condition, names), names))
+                return with_children(e, (condition, then, otherwise))
+            if isinstance(e, p.LogicalAnd | p.LogicalOr):
+                parts: tuple[Expression, ...] = ()
+                for child in e.children:
+                    part = walk(child, here)
+                    parts += (part,)
+                    # later operands are evaluated if it does not decide the value
+                    here = here.under(part if isinstance(e, p.LogicalAnd) else opposite(part, names), names,
+                                      only_affine=True)
+                return with_children(e, parts)
+            return map_children(e, lambda child: walk(child, here))
+        return walk(expr, place), trees
+
+    def answer(self, condition: Expression, place: Evaluation, around: Evaluation, template: Statement
+               ) -> tuple[p.Variable, Tree]:
+        """A temporary with the value of *condition* at *place*, and the tree of the statements that compute it.
+
+        Several readers may use it. So it is computed in every instance of *around*: it is false if the conditions of
+        *place* do not hold.
+        """
+        flag, owner = self.flag()
+        template = replace(template, id=owner, assignee=flag)
+        new, trees = self.hoist(condition, replace(place, owner=owner), template)
+        first = tuple(c for c in place.conditions if c not in around.conditions)
+        whole = conjunction(tuple(c for e in (*first, *place.predicates, new) for c in conjuncts(e)))
+        self.statements.append(replace(template, expression=whole, domain=self._domain(around), predicates=()))
+        return flag, seq(*trees, Leaf(owner))
+
+    def flag(self) -> tuple[p.Variable, str]:
+        """A new temporary for the value of a condition, and the id of the statement that computes it."""
+        name = fresh("cond", self.taken)
+        self.temporaries[name] = TemporaryVariable(name, np.dtype(bool), ())
+        return p.Variable(name), fresh(f"insn_{name}", self.ids.taken)
+
+    def _reduction(self, e: Reduction, around: Evaluation, place: Evaluation, template: Statement
+                   ) -> tuple[p.Variable, Tree]:
+        """The reduction *e* at *place*: the place *around*, under the conditions of the branches around *e*.
+
+        The init is not under those conditions: the accumulator has a value in every instance that reads it.
+        """
+        joined = "_".join(e.inames)
+        name = fresh(f"{template.id}.{joined}", set(self.reductions))
+        accumulator = p.Variable(fresh(f"acc_{joined}", self.taken))
+        self.temporaries[accumulator.name] = TemporaryVariable(accumulator.name, shape=())
+        node = ReductionNode(name, e.operation, accumulator.name, e.inames, f"{name}.init", (f"{name}.update",),
+                             place.owner)
+        self.reductions[name] = node
+        self.statements.append(replace(
+            template, id=node.init, assignee=accumulator, expression=Neutral(e.operation), reduction=name,
+            domain=self._domain(around), predicates=()))
+        inner = replace(place, owner=node.update, inames=place.inames + e.inames,
+                        inline=place.inline + ((e.domain_text,) if isinstance(e, InlineReduction) else ()))
+        operand, trees = self.hoist(e.expr, inner, template)
+        self.statements.append(replace(
+            template, id=node.update, assignee=accumulator, expression=operand, reduction=name, combine=e.operation,
+            domain=self._domain(inner), predicates=inner.predicates))
+        return accumulator, seq(Leaf(node.init), nest(e.inames, seq(*trees, Leaf(node.update))))
+
+    def _domain(self, place: Evaluation) -> InstanceSet:
+        return self.domains.instances(place.inames, place.conditions, place.inline)
+
+
+def _bound_twice(expr: Expression, inames: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Each iname and operation of a reduction in *expr* over one of *inames*, or within one over the same iname."""
+    if isinstance(expr, Reduction):
+        yield from ((x, expr.operation) for x in expr.inames if x in inames)
+        inames += expr.inames
+    for child in children(expr) if has_reduction(expr) else ():
+        yield from _bound_twice(child, inames)

@@ -23,7 +23,7 @@ from typing import Any
 
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.parsing import BINARY, ExpressionParser, KnownNames
-from loopkit.expr.tokens import Source, tokenize
+from loopkit.expr.tokens import Source, Token, tokenize
 from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language import names
@@ -33,7 +33,6 @@ from loopkit.language.program import (
     IfBlock,
     InstructionOptions,
     ParsedProgram,
-    Pattern,
     ProgramNode,
     Rule,
 )
@@ -121,7 +120,7 @@ class _StatementParser(ExpressionParser):
     def _for(self) -> ForBlock:
         start = self.at
         self.at += 1
-        inames = self.patterns("an iname", ",")
+        inames = self.names("an iname", ",")
         body = self._filled_block(start, "',' or the end of the line")
         self._end(f"'{self.text}' belongs to no 'if'.")
         return ForBlock(self.tokens[start].start, inames, body)
@@ -149,10 +148,11 @@ class _StatementParser(ExpressionParser):
             raise self.error("'end'", message=otherwise)
         self._line_end("the end of the line")
 
-    def patterns(self, expected: str, separator: str) -> tuple[Pattern, ...]:
+    def names(self, expected: str, separator: str) -> tuple[Token, ...]:
         """Names with *separator* between them."""
-        at, found = self.at, self.separated(lambda: self.name(expected), separator)
-        return tuple(Pattern(name, self.tokens[at + 2*k].start) for k, name in enumerate(found))
+        first = self.at
+        self.separated(lambda: self.name(expected), separator)
+        return tuple(self.tokens[first:self.at:2])
 
     def _rule(self) -> Rule:
         start = self.at
@@ -237,7 +237,7 @@ class _StatementParser(ExpressionParser):
         instructions = tuple(found.pop(name) for name in STATEMENT_INSTRUCTIONS if name in found)
         return InstructionOptions(condition=found.pop("if", None), instructions=instructions, **found)
 
-    def read_glob(self) -> Pattern:
+    def read_glob(self) -> Token:
         """``b_*`` up to the ``:``, ``,`` or ``}`` that ends it."""
         first, start, depth = self.at, self.tokens[self.at].start, 0
         while depth or self.text not in (",", "}", ":"):
@@ -245,7 +245,7 @@ class _StatementParser(ExpressionParser):
             self.at += 1
         if self.at == first:
             raise self.error("a name or a pattern")
-        return Pattern(self.source.text[start:self.tokens[self.at].start].strip(), start)
+        return Token("glob", self.source.text[start:self.tokens[self.at].start].strip(), start)
 
 
 #: The options with a value, by name.
@@ -253,9 +253,9 @@ _OPTION_READERS: Mapping[str, Callable[[_StatementParser], object]] = {
     "id": lambda parser: parser.name("a statement id"),
     "dep": lambda parser: tuple(parser.separated(parser.read_glob, ":")),
     # nothing: only the inames that the statement mentions
-    "inames": lambda parser: () if parser.text in (",", "}") else parser.patterns("a name", ":"),
+    "inames": lambda parser: () if parser.text in (",", "}") else parser.names("a name", ":"),
     "if": lambda parser: parser.expression(),
-    "tags": lambda parser: frozenset(pattern.text for pattern in parser.patterns("a name", ":")),
+    "tags": lambda parser: frozenset(name.text for name in parser.names("a name", ":")),
     "nosync": lambda parser: tuple(parser.separated(parser.read_glob, ":"))}
 
 

@@ -18,7 +18,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names, origin
 from loopkit.analysis.ranges import constant_range
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
-from loopkit.ast.unroll import marked_for_unrolling
+from loopkit.ast.simplify import marked_for_unrolling
 from loopkit.ast.walk import as_block
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import substitute, variables

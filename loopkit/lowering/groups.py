@@ -8,11 +8,12 @@ iterations.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from itertools import takewhile
+from typing import Any, TypeGuard
 
 from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Scope
@@ -25,19 +26,19 @@ from loopkit.kernel.tree import (
     LoopPlace,
     Path,
     Seq,
-    Step,
     Tree,
     has_barrier,
     leaves,
     loop_place,
     meeting,
     paths,
+    placed_nodes,
     rewrite,
     seq,
 )
 from loopkit.lowering.hazards import Hazard
 from loopkit.lowering.lowered import Launch
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import in_one_iteration, in_time_order, only_dims, shared_dims
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points
 from loopkit.transform.trees import loops_in
@@ -92,7 +93,7 @@ class Waits:
 
     launch: Launch
     tree: Tree
-    memo: dict[object, Map | None] = field(default_factory=dict, repr=False, compare=False)
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def blocks(self) -> frozenset[str] | None:
@@ -107,7 +108,9 @@ class Waits:
         if self.blocks is None:
             return None
         found: list[_Place] = []
-        for node, way, body in _barriers(self.tree, (), self.tree):
+        for node, way, body in placed_nodes(self.tree):
+            if not _counts(node):
+                continue
             names = (*sorted(self.blocks), *loops_of(way))
             domains = [self.launch.statements[s].domain.onto(names) for s in leaves(body)]
             points = reduce(InstanceSet.union, (d.without_params(self._threads(d)) for d in domains))
@@ -151,32 +154,29 @@ class Waits:
                 for s in (h.source, h.sink))
         return only_dims(h.pairs, *dims)
 
+    @kept_by_kernel
     def _covered(self, source: str, sink: str, place: int, pending: int) -> Map | None:
         """Pairs between which a thread passes *place*, where the copy is not in one of the *pending* newest groups."""
-        def found() -> Map | None:
-            assert self.places is not None
-            ends_one = commits(self.places[place].node.instructions)
-            first = self._behind(source, place, pending if ends_one else pending + 1)
-            return None if first is None else first.apply_range(self._order(place, sink))
-        return kept(self.memo, ("covered", source, sink, place, pending), found)
+        assert self.places is not None
+        ends_one = commits(self.places[place].node.instructions)
+        first = self._behind(source, place, pending if ends_one else pending + 1)
+        return None if first is None else first.apply_range(self._order(place, sink))
 
+    @kept_by_kernel
     def _behind(self, source: str, place: int, commits_between: int) -> Map | None:
         """Instances of *source* and later iterations of *place* with at least that many commits between them."""
-        def found() -> Map | None:
-            if not commits_between:
-                return self._order(source, place)
-            ends = (i for i, other in enumerate(self.places or ()) if commits(other.node.instructions))
-            some = [earlier.apply_range(self._order(i, place)) for i in ends
-                    if (earlier := self._behind(source, i, commits_between - 1)) is not None]
-            return reduce(Map.union, some) if some else None
-        return kept(self.memo, ("behind", source, place, commits_between), found)
+        if not commits_between:
+            return self._order(source, place)
+        ends = (i for i, other in enumerate(self.places or ()) if commits(other.node.instructions))
+        some = [earlier.apply_range(self._order(i, place)) for i in ends
+                if (earlier := self._behind(source, i, commits_between - 1)) is not None]
+        return reduce(Map.union, some) if some else None
 
+    @kept_by_kernel
     def _order(self, first: str | int, second: str | int) -> Map:
         """Pairs in one block, of statements by id or of places by number, of which the first runs first."""
-        def found() -> Map:
-            a, b = self._event(first), self._event(second)
-            return a.in_order(b, self.blocks or frozenset(), meeting(a.way, b.way).before)
-        return kept(self.memo, ("order", first, second), found)
+        a, b = self._event(first), self._event(second)
+        return a.in_order(b, self.blocks or frozenset(), meeting(a.way, b.way).before)
 
     def _event(self, of: str | int) -> Event:
         assert self.places is not None
@@ -184,19 +184,9 @@ class Waits:
             Event.anywhere(paths(self.tree)[of], self.names(of, self._place_names))
 
 
-def _barriers(tree: Tree, way: Path, body: Tree) -> Iterator[tuple[Barrier, Path, Tree]]:
-    """The places that commit groups or wait for them, each with its path and the innermost loop's body."""
-    match tree:
-        case Barrier():
-            if commits(tree.instructions) or pending(tree.instructions) is not None:
-                yield tree, way, body
-        case Loop(iname, inner):
-            yield from _barriers(inner, (*way, Step(0, iname)), inner)
-        case Seq(children):
-            for i, child in enumerate(children):
-                yield from _barriers(child, (*way, Step(i, None)), body)
-        case Leaf():
-            pass
+def _counts(node: Tree) -> TypeGuard[Barrier]:
+    """Does *node* commit a group, or wait for groups?"""
+    return isinstance(node, Barrier) and (commits(node.instructions) or pending(node.instructions) is not None)
 
 # }}}
 
@@ -279,9 +269,9 @@ def _with_pending(tree: Tree, waits: Waits, places: Sequence[_Place], copies: Se
     def numbered(node: Tree) -> Tree:
         if not isinstance(node, Barrier):
             return node
-        own = node.instructions
-        if commits(own) or pending(own) is not None:
-            node = replace(node, instructions=group_instructions(commit=commits(own), leaving=next(numbers)))
+        if _counts(node):
+            new = group_instructions(commit=commits(node.instructions), leaving=next(numbers))
+            node = replace(node, instructions=new)
         return node if node.title else Seq(())          # the thread waits for nothing there
     return rewrite(tree, numbered)
 

@@ -9,9 +9,8 @@ from itertools import product
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, commute
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, collective_inames, commute
 from loopkit.analysis.dependences import assumed_dependences, dependences, in_words, shared_loops, without_assumed
-from loopkit.analysis.instructions import collective_inames
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Completion, Scope, completion_of
@@ -61,13 +60,15 @@ def hazards(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Hazard]
 
     :raises IllegalTransformError: two threads access one cell at the same time.
     """
-    yield from _argument_hazards(launch, "")            # the order that dep= requests, of no array
+    for d in dependences(launch.kernel):                # on arguments, or of the order that dep= requests
+        if d.array not in storages and d.source in launch.statements and d.sink in launch.statements:
+            pairs = _other_thread(launch, d.source, d.sink, d.relation)
+            if pairs is not None:
+                yield Hazard(d.array, d.source, d.sink, pairs, d.kind, _scope(launch, d.source, d.sink, pairs))
     for array, accesses in accesses_by_array(launch.kernel).items():
         storage = storages.get(array)
-        if storage is None:
-            yield from _argument_hazards(launch, array)
-        elif storage.space not in (AddressSpace.PRIVATE, AddressSpace.WARP):
-            # a warp instruction reads another lane's register when all lanes are there
+        # a warp instruction reads another lane's register when all lanes are there
+        if storage is not None and storage.space not in (AddressSpace.PRIVATE, AddressSpace.WARP):
             yield from _storage_hazards(launch, storage, [a for a in accesses if a.statement in launch.statements])
 
 
@@ -85,10 +86,9 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
     for source in events:
         for a in accesses_of(knl, knl.statement_by_id[source]):
             storage = storages.get(a.array)
-            for b in accesses_by_array(knl)[a.array] if storage is not None else ():
-                if b.statement not in launch.statements or not (a.is_write or b.is_write):
+            for b in accesses_by_array(knl)[a.array]:
+                if storage is None or b.statement not in launch.statements or not (a.is_write or b.is_write):
                     continue
-                assert storage is not None
                 pairs = _in_one_block(knl, source, b.statement,
                                       same_element(storage.accessed_cells(a), storage.accessed_cells(b)))
                 where = meeting(ways[source], ways[b.statement])
@@ -98,15 +98,6 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
     for d in dependences(knl) if events else ():
         if d.source in events and d.array not in storages and d.sink in launch.statements:
             yield hazard(d.array, d.source, d.sink, _in_one_block(knl, d.source, d.sink, d.relation), d.kind)
-
-
-def _argument_hazards(launch: Launch, array: str) -> Iterator[Hazard]:
-    """Hazards of the dependences on an argument, or of the order that dep= requests (without a name)."""
-    for d in dependences(launch.kernel):
-        if d.array == array and d.source in launch.statements and d.sink in launch.statements:
-            pairs = _other_thread(launch, d.source, d.sink, d.relation)
-            if pairs is not None:
-                yield Hazard(array, d.source, d.sink, pairs, d.kind, _scope(launch, d.source, d.sink, pairs))
 
 
 def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access]) -> Iterator[Hazard]:
@@ -153,7 +144,7 @@ def _in_one_block(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
     first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
     known = [pair for axis in first.keys() & second.keys()
              for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
-    return pairs.intersect(equal_coordinates(x, [a for a, _ in known], y, [b for _, b in known])) if known else pairs
+    return pairs.intersect(equal_coordinates(x, [a for a, _ in known], y, [b for _, b in known]))
 
 
 def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
@@ -170,7 +161,7 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
         elif first is not None or second is not None or any(bound.auto for bound in ends):
             may_differ = True               # one side runs on every thread along the axis, or on any
     if not may_differ:
-        pairs = pairs.subtract(_agreeing(ends, known) if known else pairs)
+        pairs = pairs.subtract(_agreeing(ends, known))
     return None if pairs.is_empty() else pairs
 
 

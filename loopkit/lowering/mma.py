@@ -13,9 +13,10 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.instructions import collective_inames
+from loopkit.analysis.accesses import collective_inames
 from loopkit.analysis.legality import axis_inames, iname_range
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Node
+from loopkit.ast.walk import as_block, map_child_nodes
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.instructions.mma import Mma, element_at, nest_of
@@ -51,8 +52,7 @@ def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Bl
     if not meant:
         return body
     finder = _Finder(knl, launch, storages, mma_inames(knl))
-    body = finder.block(body, {}, frozenset({*knl.value_params, *launch.hosts, *GRID,
-                                             *(launch.coordinates.keys() - launch.ranges.keys())}))
+    body = as_block(finder.node(body, {}, knl.value_params.union(launch.hosts, GRID, launch.block_inames)))
     for s in sorted(meant - finder.found):
         raise PreconditionError(
             f"The lanes of a warp cannot compute '{s}' by matrix instructions: {finder.reasons.get(s, _GUARDED)}.",
@@ -82,36 +82,31 @@ class _Finder:
     found: set[str] = field(default_factory=set)
     reasons: dict[str, str] = field(default_factory=dict)
 
-    def block(self, block: Block, names: Names, uniform: frozenset[str]) -> Block:
-        """*block*, where *names* are the constants in scope, and *uniform* the expressions with one value for all
+    def node(self, node: Node, names: Names, uniform: frozenset[str]) -> Node:
+        """*node*, where *names* are the constants in scope, and *uniform* the expressions with one value for all
         threads of a block.
         """
-        result: list[Node] = []
-        for node in block.children:
-            if isinstance(node, Define):
-                names = {**names, node.name: substitute(node.value, names)}
-                uniform = uniform | {node.name} if _agree(uniform, node.value) else uniform - {node.name}
-            result.append(self._node(node, names, uniform))
-        return Block(tuple(result))
-
-    def _node(self, node: Node, names: Names, uniform: frozenset[str]) -> Node:
         match node:
             case For() if node.iname in self.inames:
                 return self._nest(node, names)
             case For():
-                inside = {x: value for x, value in names.items() if x != node.iname}
                 if not _agree(uniform, node.start, node.stop):
                     return node
-                return replace(node, body=self.block(node.body, inside, uniform | {node.iname}))
-            case If() if _agree(uniform, node.condition):
-                otherwise = None if node.otherwise is None else self.block(node.otherwise, names, uniform)
-                return replace(node, then=self.block(node.then, names, uniform), otherwise=otherwise)
-            case Region():
-                return replace(node, body=self.block(node.body, names, uniform))
-            case Block():
-                return self.block(node, names, uniform)
-            case If() | Assign() | Define() | Sync() | Call():
+                names = {x: value for x, value in names.items() if x != node.iname}
+                uniform |= {node.iname}
+            case If() if not _agree(uniform, node.condition):
                 return node
+            case Block():
+                result: list[Node] = []
+                for child in node.children:
+                    if isinstance(child, Define):
+                        names = {**names, child.name: substitute(child.value, names)}
+                        uniform = uniform | {child.name} if _agree(uniform, child.value) else uniform - {child.name}
+                    result.append(self.node(child, names, uniform))
+                return Block(tuple(result))
+            case _:
+                pass
+        return map_child_nodes(node, lambda child: self.node(child, names, uniform))
 
     def _nest(self, loop: For, names: Names) -> For:
         loops, assign = nest_of(loop)
@@ -137,17 +132,19 @@ class _Finder:
             raise _Refusal(f"'{i}' has to tell rows of one of {one} and {other} apart, and '{j}' columns of the other")
         node = self.kernel.reductions[s.reduction or ""]
         depth = next((x for x in loops if x.iname in node.inames), None)
-        column = next((x for x in loops if x.iname not in node.inames and x.iname in seen[1]), None)
-        row = next((x for x in loops if x.iname not in node.inames and x.iname in seen[0]), None)
+        row, column = (next((x for x in loops if x.iname in own - {*node.inames}), None) for own in seen)
         if depth is None or column is None or len(loops) != 2 + (row is not None) or column.iname in seen[0] \
                 or (row is not None and row.iname in seen[1]):
             raise _Refusal(f"its innermost loops, over {', '.join(x.iname for x in loops)}, are not the sum, the two "
                            "columns that a lane has and, of two, its rows")
         extents = {x.iname: subtract(x.stop, x.start) for x in loops}
-        if extents[depth.iname] not in DEPTHS or any(extents[x.iname] != 2 for x in (column, row) if x is not None):
+        if extents[depth.iname] not in DEPTHS or any(n != 2 for x, n in extents.items() if x != depth.iname):
             raise _Refusal(f"{', '.join(f'{x} has {n}' for x, n in extents.items())} values, and the sum has to have "
                            "4, 8 or 16, and rows and columns of a lane 2")
-        self._require_sums(assign, column, row)
+        target, sums = assign.target, {x for x in extents if x != depth.iname}
+        if not isinstance(target, p.Subscript) or self._place(target) != (np.dtype(np.float64), AddressSpace.PRIVATE) \
+                or not sums <= variables(target):
+            raise _Refusal(f"{target} is not a sum in float64 of one row and column in the registers of a thread")
         return self._fragments((one, other), (i, j), (row, column, depth), names)
 
     def _factors(self, assign: Assign) -> tuple[p.Subscript, p.Subscript]:
@@ -159,24 +156,22 @@ class _Finder:
         for e in (one, other):
             if any(i.claims(e, assign.target) for i in assign.instructions):
                 raise _Refusal(f"{e} is waited for, element by element")
-            dtype, shared = self._place(e)
+            dtype, space = self._place(e)
             if dtype != np.dtype(np.float64):
                 raise _Refusal(f"{e} is {dtype}, and they are for float64")
-            if not shared:
+            if space in (AddressSpace.PRIVATE, AddressSpace.WARP):
                 raise _Refusal(f"{e} is in the registers of one thread, where others cannot load it")
             if any(isinstance(x, p.Subscript) for k in e.index_tuple for x in subexpressions(k)):
                 raise _Refusal(f"which element {e} is depends on data")
         return one, other
 
-    def _place(self, element: p.Subscript) -> tuple[np.dtype | None, bool]:
-        """The dtype of an element, and whether all threads of a block can read it."""
+    def _place(self, element: p.Subscript) -> tuple[np.dtype | None, AddressSpace]:
         assert isinstance(element.aggregate, p.Variable)
         name = element.aggregate.name
         storage = self.storages.get(name)
         if storage is None:
-            argument = self.kernel.array_args.get(name)
-            return (None if argument is None else argument.dtype), argument is not None
-        return storage.dtype, storage.space not in (AddressSpace.PRIVATE, AddressSpace.WARP)
+            return self.kernel.array_args[name].dtype, AddressSpace.GLOBAL
+        return storage.dtype, storage.space
 
     def _lanes(self, s: Statement) -> tuple[str, str]:
         """The inames of the rows and of the pairs of columns along the lanes of a warp."""
@@ -187,17 +182,6 @@ class _Finder:
             raise _Refusal("the lanes of its warps are not eight rows of four pairs of columns: along l.0 it has "
                            + (", ".join(f"{x} of {iname_range(self.kernel, x)[1]}" for x in inames) or "no inames"))
         return inames[-2], inames[-1]
-
-    def _require_sums(self, assign: Assign, column: For, row: For | None) -> None:
-        """:raises _Refusal: the sums of a lane are not its own, or not one for each of its rows and columns."""
-        target = assign.target
-        if isinstance(target, p.Subscript):
-            assert isinstance(target.aggregate, p.Variable)
-            storage = self.storages.get(target.aggregate.name)
-            if storage is not None and storage.space is AddressSpace.PRIVATE and storage.dtype == np.float64 \
-                    and all(x.iname in variables(target) for x in (column, row) if x is not None):
-                return
-        raise _Refusal(f"{target} is not a sum in float64 of one row and column in the registers of a thread")
 
     def _fragments(self, factors: tuple[p.Subscript, p.Subscript], lanes: tuple[str, str],
                    loops: tuple[For | None, For, For], names: Names) -> Mma:
@@ -218,8 +202,8 @@ class _Finder:
         for first in range(0, extent, 4):
             at = {depth.iname: add(depth.start, first, j)}
             right.append(element_at(other, at))
-            for r in range(1 if row is None else 2):
-                left.append(element_at(one, at if row is None else {**at, row.iname: add(row.start, r)}))
+            left += [element_at(one, at)] if row is None else \
+                [element_at(one, {**at, row.iname: add(row.start, r)}) for r in range(2)]
         return Mma(None if row is None else row.iname, column.iname, depth.iname, tuple(left), tuple(right))
 
 

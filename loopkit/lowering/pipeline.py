@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.accesses import accesses_by_array, require_operands
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.host_loops import require_barriers_in_place
-from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Assign, Block, Call, Program

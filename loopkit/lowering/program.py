@@ -10,8 +10,7 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import shared_loops, with_assumed
 from loopkit.analysis.legality import iname_range, iname_span
 from loopkit.ast.nodes import Array, Block, Call, Function, Node
-from loopkit.ast.simplify import simplified
-from loopkit.ast.unroll import unrolled_loops
+from loopkit.ast.simplify import simplified, unrolled_loops
 from loopkit.ast.walk import as_block
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel

@@ -18,7 +18,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access
 from loopkit.analysis.axes import without_axes
 from loopkit.analysis.dependences import shared_loops
-from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
+from loopkit.analysis.legality import across_blocks, axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import ShapeError, StorageError
@@ -27,10 +27,10 @@ from loopkit.kernel.cost import SPACES
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage, in_order, place_of_axis
-from loopkit.lowering.storage_proof import Values, agree, equal_inames, evidently_wrong, require_right_cells, values_in
+from loopkit.lowering.storage_proof import Values, equal_inames, evidently_wrong, require_right_cells, values_in
 from loopkit.poly.relations import differing
 
 #: Extents, as far as they are known.
@@ -218,9 +218,9 @@ def _address_space(v: Values) -> AddressSpace:
 
 def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, SchedulePoint]) -> AddressSpace:
     """The smallest space in which the readers of *d* find its values."""
-    if leaves_its_launch(knl, d, places) or not _together(knl, d, GroupTag):
+    if leaves_its_launch(knl, d, places) or across_blocks(knl, d) is not None:
         return AddressSpace.GLOBAL
-    if not _together(knl, d, LocalTag):
+    if across_blocks(knl, d, LocalTag) is not None:
         return AddressSpace.LOCAL
     own = axis_inames(knl, knl.statement_by_id[d.source].inames, LocalTag)
     others = _spread(knl, d) and any(isinstance(tag := knl.tags.get(x), LocalTag) and tag.axis not in own
@@ -240,25 +240,6 @@ def leaves_its_launch(knl: LoopKernel, d: Dependence, places: Mapping[str, Sched
     place = places[d.source]
     return place.launch != places[d.sink].launch or differing(
         d.relation, shared_loops(knl, d.source, d.sink, place.hosts)) is not None
-
-
-def _together(knl: LoopKernel, d: Dependence, kind: type[InameTag]) -> bool:
-    """Does every value stay at one place along the axes of *kind*?
-
-    A writer outside an axis runs at every place along it, so that all readers have their own copy.
-    """
-    a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-    source, sink = (axis_inames(knl, s.inames, kind) for s in (a, b))
-    for axis, inames in source.items():
-        theirs = sink.get(axis)
-        if theirs is None:
-            return False
-        if inames != theirs and not (len(inames) == len(theirs) == 1
-                                     and iname_range(knl, inames[0])[0] == iname_range(knl, theirs[0])[0]):
-            return False
-        if not all(agree(knl, d, x, y) for x, y in zip(inames, theirs, strict=True)):
-            return False
-    return True
 
 # }}}
 

@@ -232,12 +232,9 @@ def _timed(v: Values, a: Access, axes: Sequence[Axis], lead: tuple[str, ...]) ->
 def equal_inames(knl: LoopKernel, d: Dependence) -> list[str]:
     """The inames in which every value's writer and reader agree."""
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-    return [x for x in a if x in b and agree(knl, d, x, x)]
+    known = knl.memo.setdefault("equal_inames", {})
 
-
-def agree(knl: LoopKernel, d: Dependence, x: str, y: str) -> bool:
-    """Does the iname *x* of each value's writer equal *y* of its reader?"""
-    a, b = knl.statement_by_id[d.source].inames.index(x), knl.statement_by_id[d.sink].inames.index(y)
-    known = kept(knl.memo.setdefault("agree", {}), (id(d.relation), a, b),
-                 lambda: (d.relation, differing(d.relation, [(a, b)]) is None))     # the first keeps its id alive
-    return known[1]
+    def equal(x: str) -> bool:
+        dims = a.index(x), b.index(x)
+        return kept(known, (id(d.relation), *dims), lambda: (d.relation, differing(d.relation, [dims]) is None))[1]
+    return [x for x in a if x in b and equal(x)]

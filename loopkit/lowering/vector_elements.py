@@ -20,15 +20,13 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
 from loopkit.expr.mappers import children, subexpressions, substitute, variables
-from loopkit.instructions.vector_access import WIDEST, Vector, certain_elements
-from loopkit.kernel.data import AddressSpace
+from loopkit.instructions.vector_access import WIDEST, Vector, certain_elements, iterations, rise
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_unrolled
 from loopkit.lowering.guard_folding import unless
 from loopkit.poly.affine import (
     NotAffineError,
     add,
-    affine_difference,
     multiply,
     readable_comparison,
     remainder,
@@ -36,8 +34,6 @@ from loopkit.poly.affine import (
 )
 from loopkit.poly.piecewise import known_remainder, params_where
 from loopkit.poly.sets import InstanceSet, params_of, universe_params
-
-Names = Mapping[str, Expression]
 
 #: Elements of one access, the widest first.
 LENGTHS = (16, 8, 4, 2)
@@ -65,10 +61,10 @@ class PartialVectors:
                                                                ("<=", subtract(x, self.high)))
         return not elements.subtract(self.domain).where(*_conditions(given)).is_empty()
 
-    def lie_in(self, extent: Expression, first: Expression, last: Expression, given: Sequence[DivisibleSize]) -> bool:
-        """Is every vector from the subscript *first* to *last* within an axis of *extent* elements, if *given* holds?
-        """
-        return all(self.have_none(*_conditions(given), beyond)
+    def lie_in(self, extent: Expression, first: Expression, last: Expression, given: Sequence[DivisibleSize] = (),
+               where: Sequence[Expression] = ()) -> bool:
+        """Is every vector from the subscript *first* to *last* in an axis of *extent* elements, if these hold?"""
+        return all(self.have_none(*_conditions(given), beyond, where=where)
                    for beyond in (("<", first), (">=", subtract(last, extent))))
 
     def have_none(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> bool:
@@ -86,18 +82,16 @@ class PartialVectors:
         except NotAffineError:
             return None
         for condition in where:
-            if places.is_empty():
-                break
             with suppress(NotAffineError):
                 places = places.intersect_params(params_where(condition))
         return places
 
 
 def partial_vectors_of(knl: LoopKernel, domain: InstanceSet, iname: str) -> PartialVectors | None:
-    """The partial vectors of *domain* along *iname*; ``None``: all are full, or their length is not constant."""
+    """The partial vectors of *domain* along *iname*; ``None``: all are full."""
     low, high = constant_range(knl, domain, iname)
-    if low is None or high is None:
-        return None
+    assert low is not None
+    assert high is not None
     domain = domain.intersect_params(knl.assumptions)
     partial = PartialVectors(iname, low, high, domain, domain.onto([x for x in domain.inames if x != iname]))
     return partial if partial.are_partial(()) else None
@@ -116,7 +110,6 @@ class ArrayMemory:
 
     dtype: np.dtype
     shape: Shape
-    space: AddressSpace
     argument: bool = False
     most: int = LENGTHS[0]
 
@@ -128,6 +121,7 @@ class Elements:
     :ivar sizes: the integer arguments, by which a call chooses its text.
     :ivar written: the arrays that the launch writes.
     :ivar where: the conditions that hold.
+    :ivar names: the constants in scope.
     """
 
     kernel: LoopKernel
@@ -135,8 +129,9 @@ class Elements:
     sizes: frozenset[str]
     written: frozenset[str]
     where: tuple[Expression, ...]
+    names: Mapping[str, Expression]
 
-    def vector(self, loop: For, element: p.Subscript, names: Names) -> Vector | None:
+    def vector(self, loop: For, element: p.Subscript) -> Vector | None:
         """*element* as a vector with the most elements per access; ``None``: no vector access can move it."""
         vector = Vector("", element, 0, loaded=False, stored=False)
         place = self.places.get(vector.array)
@@ -144,37 +139,37 @@ class Elements:
             return None
         first = vector.at(loop.iname, loop.start)
         for length in LENGTHS:
-            if len(_trips(loop)) % length == 0 and length * place.dtype.itemsize <= WIDEST and length <= place.most:
-                assumed = self._assumed(place, first, length, names)
+            if len(iterations(loop)) % length == 0 and length * place.dtype.itemsize <= WIDEST and length <= place.most:
+                assumed = self._assumed(place, first, length)
                 if assumed is None:
-                    assumed = self._counted(place, first, length, names)
+                    assumed = self._counted(place, first, length)
                 if assumed is not None:
                     return replace(vector, length=length, assumed=assumed)
         return None
 
-    def beside(self, loop: For, element: p.Subscript, names: Names, partial: PartialVectors, others: Sequence[Vector]
+    def beside(self, loop: For, element: p.Subscript, partial: PartialVectors, others: Sequence[Vector]
                 ) -> Iterator[Vector]:
         """Aligned vectors that cover *element* along *loop*, if the first element of *loop* is not aligned.
 
         One begins before it and one behind it; a single remaining element is loaded alone. The vectors are loaded
         whole wherever they are within their array, and need no assumption but those of *others*.
         """
-        count = len(_trips(loop))
+        count = len(iterations(loop))
         given = {a for v in others for a in v.assumed}
         *rows, last = element.index_tuple
         found: dict[int, Vector] = {}
         for by in (*range(2 - count, 0), *range(1, count - 1)):
-            vector = self.vector(loop, p.Subscript(element.aggregate, (*rows, add(last, by))), names)
+            vector = self.vector(loop, p.Subscript(element.aggregate, (*rows, add(last, by))))
             if vector is not None:
                 found[by] = replace(vector, loaded=True, serves=element)
         longest = max((v.length for v in found.values()), default=0)
         for ahead in (False, True):
             near = min((by for by, v in found.items() if v.length == longest and (by > 0) == ahead), key=abs, default=0)
-            whole = self.whole(found[near], loop, names, partial) if near else None
+            whole = self.whole(found[near], loop, partial) if near else None
             if whole is not None and given.issuperset(whole.assumed):
                 yield whole
 
-    def whole(self, vector: Vector, loop: For, names: Names, partial: PartialVectors) -> Vector | None:
+    def whole(self, vector: Vector, loop: For, partial: PartialVectors) -> Vector | None:
         """*vector*, if all of it is within its array wherever one element is, and no statement of this launch writes
         the array.
 
@@ -186,15 +181,15 @@ class Elements:
         if not place.argument or vector.array in self.written or extent is None:
             return None
         if any(map(anywhere, vector.assumed)):
-            return self._overlapping(vector, loop, names, partial)
-        first, last = (substitute(index[-1], names) for index in _ends(vector, loop))
+            return self._overlapping(vector, loop, partial)
+        first, last = (substitute(index[-1], self.names) for index in _ends(vector, loop))
         choices: list[tuple[DivisibleSize, ...]] = [()]
         if len(place.shape) > 1 and isinstance(extent, p.Variable) and extent.name in self.sizes:
             choices.append((DivisibleSize(extent, vector.length),))
         given = next((g for g in choices if partial.lie_in(extent, first, last, g)), None)
         return None if given is None else replace(vector, assumed=(*vector.assumed, *given))
 
-    def _overlapping(self, vector: Vector, loop: For, names: Names, partial: PartialVectors) -> Vector | None:
+    def _overlapping(self, vector: Vector, loop: For, partial: PartialVectors) -> Vector | None:
         """*vector* with the condition that all of it is within its array without gaps between rows: it may overlap the
         next row.
 
@@ -202,19 +197,18 @@ class Elements:
         """
         shape = self.places[vector.array].shape
         extent = shape[-1]
-        if extent is None:
-            return None
+        assert extent is not None
         first, last = _ends(vector, loop)
         ends = [(k, e) for k, e in enumerate(shape[:-1]) if e is not None]
         before = [*((first[k], ">", 0) for k, _ in ends), (first[-1], ">=", 0)]
         behind = [*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent)]
-        low, high = (substitute(index[-1], names) for index in (first, last))
-        if not all(partial.have_none(beyond, where=self.where)
-                   for beyond in (("<", add(low, extent)), (">=", subtract(high, multiply(2, extent))))):
+        low, high = (substitute(index[-1], self.names) for index in (first, last))
+        # from one row before the array's row to one behind it
+        if not partial.lie_in(multiply(3, extent), add(low, extent), add(high, extent), where=self.where):
             return None
         parts: list[Expression] = []
         for inside in (before, behind):
-            missed = partial.places(*((_OPPOSITE[op], subtract(substitute(a, names), b)) for a, op, b in inside),
+            missed = partial.places(*((_OPPOSITE[op], subtract(substitute(a, self.names), b)) for a, op, b in inside),
                                 where=self.where)
             if missed is None:
                 return None
@@ -231,7 +225,7 @@ class Elements:
         found = {x: iname_range(self.kernel, x) for x in inames if is_unrolled(self.kernel.tags.get(x))}
         return {x: (low, low + extent - 1) for x, (low, extent) in found.items() if isinstance(low, int) and extent}
 
-    def _counted(self, place: ArrayMemory, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
+    def _counted(self, place: ArrayMemory, first: p.Subscript, length: int) -> tuple[Assumed, ...] | None:
         """The assumptions under which *first* is aligned to *length* elements although not each row is."""
         assert isinstance(first.aggregate, p.Variable)
         rests = [known_remainder(extent, length, self.kernel.assumptions) for extent in place.shape[1:]]
@@ -240,7 +234,7 @@ class Elements:
         number: Expression = 0
         for rest, index in zip((0, *rests), first.index_tuple, strict=True):
             assert rest is not None
-            number = add(multiply(rest, number), substitute(index, names))
+            number = add(multiply(rest, number), substitute(index, self.names))
         if known_remainder(_remainder(number, length), length, universe_params()) != 0:
             return None
         if not place.argument:
@@ -249,30 +243,26 @@ class Elements:
         strides = tuple(accumulate(extents, lambda stride, extent: multiply(extent, stride)))
         return (AlignedArray(first.aggregate.name, length, strides[::-1]),)
 
-    def _assumed(self, place: ArrayMemory, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
+    def _assumed(self, place: ArrayMemory, first: p.Subscript, length: int) -> tuple[Assumed, ...] | None:
         """The assumptions under which *first* is aligned to *length* elements; ``None`` if there are none."""
         assert isinstance(first.aggregate, p.Variable)
         result: list[Assumed] = [AlignedArray(first.aggregate.name, length)] if place.argument else []
-        offsets: list[Expression] = [substitute(first.index_tuple[-1], names)]
+        offsets: list[Expression] = [substitute(first.index_tuple[-1], self.names)]
         if len(place.shape) > 1:
             row = place.shape[-1]
             # each call checks the strides of an argument
             if row is None or (place.argument and not isinstance(row, int)):
                 row = 0
             offsets.append(row)
-        for offset in offsets:
-            rest = _remainder(offset, length)
-            if isinstance(rest, int):
-                if rest:
-                    return None
-            elif variables(rest) <= self.sizes:
-                result.append(DivisibleSize(rest, length))
-            else:
+        for rest in (_remainder(offset, length) for offset in offsets):
+            if rest == 0:
+                continue
+            if isinstance(rest, int) or not variables(rest) <= self.sizes:
                 return None
+            result.append(DivisibleSize(rest, length))
         return tuple(result)
 
-    def may_compute_all(self, loop: For, assign: Assign, vectors: Sequence[Vector], names: Names,
-                        partial: PartialVectors) -> bool:
+    def may_compute_all(self, loop: For, assign: Assign, vectors: Sequence[Vector], partial: PartialVectors) -> bool:
         """Can all iterations of *loop* be computed: do they read only inputs without gaps, and does a vector store the
         results?
         """
@@ -287,11 +277,10 @@ class Elements:
                     or read.array in self.written or not _moves_by_one(element, loop.iname):
                 return False
             for index, extent in zip(element.index_tuple[:-1], place.shape, strict=False):
-                value = substitute(index, names)
-                if extent is None or not all(partial.have_none(beyond, where=self.where)
-                                             for beyond in (("<", value), (">=", subtract(value, extent)))):
+                value = substitute(index, self.names)
+                if extent is None or not partial.lie_in(extent, value, value, where=self.where):
                     return False
-            whole = self._overlapping(replace(read, assumed=gapless[read.array]), loop, names, partial)
+            whole = self._overlapping(replace(read, assumed=gapless[read.array]), loop, partial)
             if whole is None or whole.inside is not None:
                 return False
         return True
@@ -313,46 +302,27 @@ def _is_harmless(value: Expression) -> bool:
             return not children(value) and not isinstance(value, p.Variable)
 
 
-def are_close(element: p.Subscript, other: p.Subscript, loop: For) -> bool:
-    """Do *element* and *other* share elements along *loop*, in one row of one array?"""
-    if element.aggregate != other.aggregate or element.index_tuple[:-1] != other.index_tuple[:-1]:
-        return False
-    by = affine_difference(element.index_tuple[-1], other.index_tuple[-1])
-    return by is not None and abs(by) < len(_trips(loop))
-
-
-def _trips(loop: For) -> range:
-    """The values of the variable of *loop*, which has a constant trip count."""
-    assert isinstance(loop.start, int)
-    assert isinstance(loop.stop, int)
-    return range(loop.start, loop.stop)
-
-
 def _ends(vector: Vector, loop: For) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
     """The subscripts of *vector* in the first iteration of *loop* and in the last one."""
-    trips = _trips(loop)
-    return vector.at(loop.iname, trips.start).index_tuple, vector.at(loop.iname, trips.stop - 1).index_tuple
+    every = iterations(loop)
+    return vector.at(loop.iname, every[0]).index_tuple, vector.at(loop.iname, every[-1]).index_tuple
 
 
 def _moves_by_one(element: p.Subscript, iname: str) -> bool:
     """Does the next value of *iname* select the next element of the same row?"""
     *rows, last = element.index_tuple
-    if any(iname in variables(i) for i in rows) or iname not in variables(last):
-        return False
-    following = substitute(last, {iname: p.Sum((p.Variable(iname), 1))})
-    return affine_difference(following, last) == 1
+    return not any(iname in variables(i) for i in rows) and rise(last, iname) == 1
 
 
 def _remainder(offset: Expression, length: int) -> Expression:
     """The part of *offset* that is not a multiple of *length*."""
-    total = add(offset)
-    rest: list[Expression] = []
-    for term in total.children if isinstance(total, p.Sum) else (total,):
+    def rest(term: Expression) -> Expression:
         match term:
             case int():
-                rest.append(term % length)
+                return term % length
             case p.Product(children=(int() as factor, *others)):
-                rest.append(multiply(factor % length, others[0] if len(others) == 1 else p.Product(tuple(others))))
+                return multiply(factor % length, others[0] if len(others) == 1 else p.Product(tuple(others)))
             case _:
-                rest.append(term)
-    return add(*rest)
+                return term
+    total = add(offset)
+    return add(*map(rest, total.children if isinstance(total, p.Sum) else (total,)))

@@ -17,25 +17,24 @@ from loopkit.analysis.accesses import data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Assign, Block, Call, Completion, Define, DivisibleSize, For, If, Node, Region, Sync
 from loopkit.expr.mappers import subexpressions, substitute, variables
-from loopkit.instructions.vector_access import Vector, certain_elements, with_vector_access
+from loopkit.instructions.vector_access import Vector, certain_reads, distance, with_vector_access
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
+from loopkit.kernel.tree import Leaf
 from loopkit.lowering.guard_folding import parts_of
 from loopkit.lowering.lowered import GRID, BoundStatement, Launch, Storage, in_storage
 from loopkit.lowering.vector_elements import (
     LENGTHS,
     ArrayMemory,
     Elements,
-    Names,
     PartialVectors,
     anywhere,
-    are_close,
     partial_vectors_of,
 )
 from loopkit.poly.affine import add, affine_difference, multiply
 from loopkit.poly.sets import InstanceSet
+from loopkit.transform.trees import loops_in
 
 
 def vector_inames(knl: LoopKernel) -> frozenset[str]:
@@ -48,7 +47,7 @@ def with_vectors(body: Block, launch: Launch, storages: Mapping[str, Storage]) -
     if not vector_inames(launch.kernel):
         return body
     partial = {s: bound.partial for s, bound in launch.statements.items() if bound.partial is not None}
-    return replace(_finder(launch, storages, partial), where=tuple(_ranges(launch))).block(body, {}, set())
+    return replace(_finder(launch, storages, partial), where=tuple(_ranges(launch))).block(body)
 
 
 def with_partial_vectors(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
@@ -61,7 +60,8 @@ def with_partial_vectors(launch: Launch, storages: Mapping[str, Storage]) -> Lau
         return launch
     finder = _finder(launch, storages, {})
     found = {s: _partial_vectors(finder, launch.statements[s], x, storages)
-             for x, s in _loops_of_one(launch.tree, inames)}
+             for x, s in ((loop.iname, loop.body.statement) for loop in loops_in(launch.tree)
+                          if loop.iname in inames and isinstance(loop.body, Leaf))}
     return replace(launch, statements={s: replace(bound, partial=found.get(s))
                                        for s, bound in launch.statements.items()})
 
@@ -78,7 +78,7 @@ def _partial_vectors(finder: _Finder, bound: BoundStatement, iname: str, storage
     assert isinstance(target, p.Variable | p.Subscript)
     assign = Assign(target, in_storage(expanded_expression(knl, s), storages), s.combine, s.id)
     loop = For(iname, cut.low, cut.high + 1, 1, Block((assign,)))
-    every, whole = ([v for v in finder.vectors(loop, assign, {}, set(), partial) if partial is None or v.serves is None]
+    every, whole = ([v for v in finder.vectors(loop, assign, partial) if partial is None or v.serves is None]
                     for partial in (None, cut))
     assumed = [a for v in whole for a in v.assumed]
     given = [a for a in assumed if isinstance(a, DivisibleSize)]
@@ -86,25 +86,11 @@ def _partial_vectors(finder: _Finder, bound: BoundStatement, iname: str, storage
     return cut if loaded and len(whole) == len(every) and cut.are_partial(given) else None
 
 
-def _loops_of_one(tree: Tree, inames: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Each of *inames* whose loop contains exactly one statement, with that statement."""
-    match tree:
-        case Loop(iname, Leaf(statement)) if iname in inames:
-            yield iname, statement
-        case Loop(_, body):
-            yield from _loops_of_one(body, inames)
-        case Seq(children):
-            for child in children:
-                yield from _loops_of_one(child, inames)
-        case _:
-            pass
-
-
 def _ranges(launch: Launch) -> Iterator[Expression]:
     """The least and the greatest values of the hardware's inames in *launch*."""
     for x, own in {**launch.ranges, **launch.block_ranges}.items():
         if own is not None:
-            yield p.LogicalAnd((p.Comparison(own[0], "<=", p.Variable(x)), p.Comparison(p.Variable(x), "<=", own[1])))
+            yield _within(x, *own)
     for x, value in launch.coordinates.items():
         for axis in GRID:
             least = affine_difference(value, p.Variable(axis))
@@ -112,17 +98,21 @@ def _ranges(launch: Launch) -> Iterator[Expression]:
                 yield p.Comparison(least, "<=", p.Variable(x))
 
 
+def _within(iname: str, low: int, high: int) -> Expression:
+    return p.LogicalAnd((p.Comparison(low, "<=", p.Variable(iname)), p.Comparison(p.Variable(iname), "<=", high)))
+
+
 def _finder(launch: Launch, storages: Mapping[str, Storage], partial: Mapping[str, PartialVectors]) -> _Finder:
     knl = launch.kernel
     shapes = array_shapes(knl)
-    places = {name: ArrayMemory(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
+    places = {name: ArrayMemory(np.dtype(a.dtype), shapes[name], argument=True)
               for name, a in knl.array_args.items() if name in shapes}
-    places |= {name: ArrayMemory(s.dtype, s.in_memory, s.space,
-                                 most=LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
+    places |= {name: ArrayMemory(s.dtype, s.in_memory, most=LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
                for name, s in storages.items()
                if s.space is not AddressSpace.PRIVATE and not s.temporary.between_blocks}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
-    return _Finder(knl, places, knl.value_params - set(launch.hosts), written, (), vector_inames(knl), partial)
+    sizes = knl.value_params.difference(launch.hosts)
+    return _Finder(knl, places, sizes, written, (), {}, vector_inames(knl), partial, set())
 
 
 @dataclass(frozen=True)
@@ -130,79 +120,79 @@ class _Finder(Elements):
     """Finds the vectors of one launch.
 
     :ivar partial: the statements with partial vectors.
+    :ivar taken: the names of registers in scope.
     """
 
     inames: frozenset[str]
     partial: Mapping[str, PartialVectors]
+    taken: set[str]
 
-    def block(self, block: Block, names: Names, taken: set[str]) -> Block:
-        """*block*, where *names* are the constants in scope and *taken* the names of registers."""
-        result: list[Node] = []
+    def inside(self, *where: Expression, names: Mapping[str, Expression] | None = None) -> _Finder:
+        """This finder in braces, between which *where* holds, with other *names* for the constants in scope."""
+        return replace(self, where=(*self.where, *where), names=self.names if names is None else names,
+                       taken={*self.taken})
+
+    def block(self, block: Block) -> Block:
+        """*block*, where loops over ``vec`` inames carry their vector accesses."""
+        here, result = self, list[Node]()
         for node in block.children:
             if isinstance(node, Define):
-                names = {**names, node.name: substitute(node.value, names)}
-            result.append(self._node(node, names, taken))
+                here = replace(here, names={**here.names, node.name: substitute(node.value, here.names)})
+            result.append(here.node(node))
         return Block(tuple(result))
 
-    def _node(self, node: Node, names: Names, taken: set[str]) -> Node:
+    def node(self, node: Node) -> Node:
         match node:
             case For() if node.instruction is not None:     # the instruction loads its own elements
                 return node
             case For() if node.iname in self.inames:
-                return self._single_elements(node, names, taken)
+                return self._single_elements(node)
             case For():
-                inside = {x: value for x, value in names.items() if x != node.iname}
-                if node.step != 1:
-                    number = multiply(node.step, p.Variable(f"{node.iname}'"))
-                    inside[node.iname] = add(substitute(node.start, names), number)
-                return replace(node, body=self._in_loop(node).block(node.body, inside, {*taken}))
-            case If() if (loop := self._without_guard(node, names, taken)) is not None:
+                return replace(node, body=self._in_loop(node).block(node.body))
+            case If() if (loop := self._without_guard(node)) is not None:
                 return loop
             case If():
-                otherwise = None if node.otherwise is None else self.block(node.otherwise, names, {*taken})
-                inside_if = replace(self, where=(*self.where, substitute(node.condition, names)))
-                return replace(node, then=inside_if.block(node.then, names, {*taken}), otherwise=otherwise)
+                otherwise = None if node.otherwise is None else self.inside().block(node.otherwise)
+                then = self.inside(substitute(node.condition, self.names)).block(node.then)
+                return replace(node, then=then, otherwise=otherwise)
             case Region():
-                return replace(node, body=self.block(node.body, names, taken))  # a target may print it without braces
+                return replace(node, body=self.block(node.body))    # a target may print it without braces
             case Block():
-                return self.block(node, names, {*taken})
+                return self.inside().block(node)
             case Assign() | Define() | Sync() | Call():
                 return node
 
-    def _single_elements(self, loop: For, names: Names, taken: set[str]) -> Node:
+    def _single_elements(self, loop: For) -> Node:
         """A loop over a ``vec`` iname, behind the conditions that hold for all of its iterations or none."""
         match loop.body.children:
             case (If(otherwise=None) as guard,) if _same_for_all(guard.condition, loop.iname):
-                inside = self._single_elements(replace(loop, body=guard.then), names, {*taken})
+                inside = self.inside().node(replace(loop, body=guard.then))
                 return replace(guard, then=Block((inside,)))
             case (If(otherwise=None, then=Block(children=(Assign() as assign,))),) if assign.statement in self.partial:
                 partial = self.partial[assign.statement]
-                found = self.vectors(loop, assign, names, taken, partial)
-                every = self.may_compute_all(loop, assign, found, names, partial)
-                return with_vector_access(loop, found, computes_all=every)
-            case (*constants, Assign() as assign) if all(isinstance(c, Define) for c in constants):
-                own: dict[str, Expression] = {}
-                for c in (c for c in constants if isinstance(c, Define)):
-                    own[c.name] = substitute(c.value, own)
-                assign = _with_names(assign, own)
-                found = self.vectors(loop, assign, names, taken)
-                own_loop = replace(loop, body=Block((assign,)))
+                found = self.vectors(loop, assign, partial)
+                return with_vector_access(loop, found, computes_all=self.may_compute_all(loop, assign, found, partial))
+            case (Assign() as assign,):
+                found = self.vectors(loop, assign)
                 late = any(i.completion is Completion.GROUP for i in assign.instructions)
-                if late and len({v.length for v in found}) + 1 != len(found):
-                    return own_loop                     # element by element, without registers between
-                return with_vector_access(own_loop, found) if found else loop
+                # or element by element, without registers between
+                if not late or len({v.length for v in found}) + 1 == len(found):
+                    return with_vector_access(loop, found)
             case _:
-                return loop
+                pass
+        return loop
 
     def _in_loop(self, loop: For) -> _Finder:
         """This finder for the iterations of *loop*."""
-        if not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
-            return self
-        x = p.Variable(loop.iname)
-        inside = p.LogicalAnd((p.Comparison(loop.start, "<=", x), p.Comparison(x, "<", loop.stop)))
-        return replace(self, where=(*self.where, inside))
+        names = {x: value for x, value in self.names.items() if x != loop.iname}
+        if loop.step != 1:
+            number = multiply(loop.step, p.Variable(f"{loop.iname}'"))
+            names[loop.iname] = add(substitute(loop.start, self.names), number)
+        elif isinstance(loop.start, int) and isinstance(loop.stop, int):
+            return self.inside(_within(loop.iname, loop.start, loop.stop - 1), names=names)
+        return self.inside(names=names)
 
-    def _without_guard(self, guard: If, names: Names, taken: set[str]) -> For | None:
+    def _without_guard(self, guard: If) -> For | None:
         """The loop over a ``vec`` iname behind *guard*, with its condition moved into the loop, if all iterations may
         be computed.
 
@@ -214,55 +204,46 @@ class _Finder(Elements):
                     if loop.iname in self.inames and assign.statement in self.partial:
                 anywhere = InstanceSet((), self.kernel.assumptions.from_params())
                 partial = replace(self.partial[assign.statement], vectors=anywhere)
-                known = (*self.where, substitute(element.condition, names))
+                known = (*self.where, substitute(element.condition, self.names))
                 parts = [c for c in parts_of(guard.condition)
-                         if not partial.have_none(where=(*known, p.LogicalNot(substitute(c, names))))]
+                         if not partial.have_none(where=(*known, p.LogicalNot(substitute(c, self.names))))]
                 both = p.LogicalAnd((*parts, *parts_of(element.condition)))
                 loop = replace(loop, body=Block((replace(element, condition=both),)))
-                found = self.vectors(loop, assign, names, {*taken}, partial)
-                if self.may_compute_all(loop, assign, found, names, partial):
+                found = self.inside().vectors(loop, assign, partial)
+                if self.may_compute_all(loop, assign, found, partial):
                     return with_vector_access(loop, found, computes_all=True)
         return None
 
-    def vectors(self, loop: For, assign: Assign, names: Names, taken: set[str],
-                partial: PartialVectors | None = None) -> tuple[Vector, ...]:
+    def vectors(self, loop: For, assign: Assign, partial: PartialVectors | None = None) -> tuple[Vector, ...]:
         """The vectors of *loop*, which contains *assign*; with *partial*, those that partial vectors load whole."""
-        reads = dict.fromkeys(certain_elements(assign.value))
-        if isinstance(assign.target, p.Subscript):
-            reads |= dict.fromkeys(e for i in assign.target.index_tuple for e in certain_elements(i))
+        reads = certain_reads(assign)
         # an instruction of the assignment makes these accesses, and nothing moves them around the loop
         claimed = {e for e in (*reads, assign.target) for i in assign.instructions if i.claims(e, assign.target)}
-        reads = {e: None for e in reads if e not in claimed}
         found: list[Vector] = []
-        for element in dict.fromkeys((*reads, *({assign.target} - claimed))):
+        for element in dict.fromkeys((*reads, assign.target)):
+            if element in claimed or not isinstance(element, p.Subscript):
+                continue
             stored = element == assign.target
-            loaded = element in reads or (stored and assign.combine is not None)
-            vector = self.vector(loop, element, names) if isinstance(element, p.Subscript) else None
+            loaded = element in reads or assign.combine is not None
+            vector = self.vector(loop, element)
             if vector is not None and loaded and partial is not None:
-                vector = self.whole(vector, loop, names, partial)
+                vector = self.whole(vector, loop, partial)
             if vector is not None:
-                found.append(self._named(replace(vector, loaded=loaded, stored=stored), taken))
+                found.append(self._named(replace(vector, loaded=loaded, stored=stored)))
         cut = partial if partial is not None else self.partial.get(assign.statement)
         if cut is not None:
             for element in reads:
-                if element != assign.target and not any(are_close(element, v.element, loop) for v in found if v.loaded):
-                    found += [self._named(v, taken) for v in self.beside(loop, element, names, cut, found)]
+                if element not in {*claimed, assign.target} \
+                        and all(distance(loop, v, element) is None for v in found if v.loaded):
+                    found += [*map(self._named, self.beside(loop, element, cut, found))]
         return tuple(found)
 
-    def _named(self, vector: Vector, taken: set[str]) -> Vector:
-        name = self.kernel.fresh_name(f"{vector.array}_vec", *taken)
-        taken.add(name)
+    def _named(self, vector: Vector) -> Vector:
+        name = self.kernel.fresh_name(f"{vector.array}_vec", *self.taken)
+        self.taken.add(name)
         return replace(vector, name=name)
 
 
 def _same_for_all(condition: Expression, iname: str) -> bool:
     """Is *condition* the same for all iterations of a loop over *iname*, whatever the loop writes?"""
     return iname not in variables(condition) and not any(isinstance(e, p.Subscript) for e in subexpressions(condition))
-
-
-def _with_names(assign: Assign, names: Names) -> Assign:
-    """*assign* with the values of constants in place of their names."""
-    target = substitute(assign.target, names)
-    assert isinstance(target, p.Variable | p.Subscript)
-    instance = tuple((x, substitute(value, names)) for x, value in assign.instance)
-    return replace(assign, target=target, value=substitute(assign.value, names), instance=instance)

@@ -97,7 +97,6 @@ class CallPlan:
         longest = {a.name for a in values if a.dtype == np.uint64}
         signed = longest and stages.size_values(knl) & longest
         self.values = {a.name: converter(a.name, None if a.name in signed else a.dtype) for a in values}
-        self.names = knl.argument_by_name.keys()
         self.outputs = tuple(a.name for a in knl.arguments if isinstance(a, GlobalArg) and a.name in writes)
         self.violated = checker(knl.assumptions)
         self._fully_written = stages.fully_written_outputs(knl)
@@ -119,7 +118,6 @@ class CallPlan:
         :arg given: array arguments as :class:`ArrayLike`, values as the caller passed them.
         :raises CallError: an argument does not fit.
         """
-        require_known(self.kernel, self.names, given)
         arrays: dict[str, ArrayLike] = {}
         contiguous: dict[str, bool] = {}
         for plan in self.arrays:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.lazy import LazyTable
 from loopkit.runtime.arguments import BoundArguments, require_known
-from loopkit.runtime.kinds import ArrayKinds, Kind, Reader, reads_none
+from loopkit.runtime.kinds import NUMPY, ArrayKinds, HostKind, Kind, Reader, TorchKind, reads_none
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.timing import Timing, TimingRequest
@@ -36,6 +36,19 @@ _MOST_SIGNATURES = 4096
 
 
 # {{{ a checked call
+
+@dataclass(frozen=True)
+class PassedArray:
+    """An opened array argument of a call, with its view for checks."""
+
+    value: Any
+    kind: Kind
+    view: ArrayLike
+
+    @property
+    def on_gpu(self) -> bool:
+        return isinstance(self.view, DeviceView)
+
 
 @dataclass(frozen=True)
 class Input:
@@ -137,39 +150,51 @@ class CheckedCall:
     @cached_property
     def results(self) -> Callable[[Sequence[Any], Sequence[Any]], Outputs]:
         """A function from a call's values and the allocated outputs to the call's result."""
-        make, given = Outputs.maker(self.fields), {x.name: x.position for x in self.inputs}
-        if not self.outputs:
-            positions = tuple(given[x] for x in self.fields)
-            if len(positions) == 1:
-                first, = positions
-                return lambda originals, made: make((originals[first],))
-            return lambda originals, made: make([originals[i] for i in positions])
-        allocated = {x.name: k for k, x in enumerate(self.outputs)}
-        returned = [(x in given, given[x] if x in given else allocated[x]) for x in self.fields]
-        return lambda originals, made: make([originals[i] if is_input else made[i] for is_input, i in returned])
+        make = Outputs.maker(self.fields)
+        # those of the allocated outputs count from the end
+        places = {x.name: k - len(self.outputs) for k, x in enumerate(self.outputs)}
+        places |= {x.name: x.position for x in self.inputs}
+        returned = [places[x] for x in self.fields]
+        if len(returned) == 1 and not self.outputs:
+            first, = returned
+            return lambda originals, made: make((originals[first],))
+        return lambda originals, made: make([originals[i] if i >= 0 else made[i] for i in returned])
+
+
+#: From a call's values, the addresses of its inputs, and its values before conversion, to its outputs.
+Run = Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCall:
+    """A call with all arguments fixed; made by :meth:`CompiledKernel.bind`.
+
+    :ivar kept: the memory that lives as long as the call.
+    """
+
+    run: Callable[[], Outputs]
+    launches: Sized
+    kept: object
+
+    @property
+    def number_of_launches(self) -> int:
+        return len(self.launches)
+
+    def __call__(self) -> Outputs:
+        return self.run()
 
 
 class LaunchPlan(Protocol):
     """The launches of the calls of one signature."""
 
-    #: Runs a call: from its values, the addresses of its inputs, and its values before conversion, to its outputs.
     @property
-    def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]: ...
+    def run(self) -> Run: ...
 
     def allocated(self) -> Mapping[str, Any]:
         """New outputs, zeroed, for a call that keeps them."""
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         """The call with all of its arguments fixed."""
-
-
-class BoundCall(Protocol):
-    """A call with all arguments fixed; keeps its arrays alive; made by :meth:`CompiledKernel.bind`."""
-
-    @property
-    def number_of_launches(self) -> int: ...
-
-    def __call__(self) -> Outputs: ...
 
 # }}}
 
@@ -193,10 +218,10 @@ class CallSignatures:
     read: Reader = reads_none
     plans: dict[tuple[Hashable, ...], LaunchPlan] = field(default_factory=dict)
     recent: tuple[list[Hashable] | None, LaunchPlan | None] = (None, None)
-    scalars: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.scalars = bool(self.sizes or self.open)
+    @cached_property
+    def scalars(self) -> bool:
+        return bool(self.sizes or self.open)
 
     def add_scalars(self, values: Sequence[Any], signature: list[Hashable]) -> None:
         """Add the scalars that a check depends on to *signature*; :raises CallError: one does not fit.
@@ -313,28 +338,52 @@ class Runner(ABC):
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> LaunchPlan:
         """The launch plan of a fully checked call; :raises CallError: an argument does not fit."""
 
-    def _checked(self, known: CallSignatures, typed: TypedKernel, text: Text, bound: BoundArguments,
-                 kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike],
-                 maker: tuple[Kind, Callable[[Any], Any] | None],
-                 alignment: Callable[[ArrayLike], int]) -> CheckedCall:
-        """The checked call of *bound*.
+    def _view(self, name: str, x: Any) -> ArrayLike:
+        """The opened array *x* in the form for checks; :raises CallError: the runner cannot access it."""
+        return self.kinds.of(x).view(name, x)
 
-        :arg kinds: of the inputs; *views*: of their memory. The kernel may not access some of them.
-        :arg maker: the kind of the outputs that the call allocates, and their conversion to it.
-        :arg alignment: of the address of an array that the kernel accesses.
-        """
-        kernel, fields = self.kernels.kernel, typed.plan.outputs
+    def _arrays(self, known: CallSignatures, values: Sequence[Any]) -> dict[str, PassedArray]:
+        return {name: PassedArray(values[i], self.kinds.of(values[i]), self._view(name, values[i]))
+                for i in known.arrays for name in [known.names[i]]}
+
+    def _bound(self, known: CallSignatures, values: Sequence[Any], arrays: Mapping[str, PassedArray], ordinal: int
+               ) -> tuple[TypedKernel, BoundArguments]:
+        """The kernel with the dtypes of a call, and the call's arguments; its outputs are on the GPU *ordinal*."""
+        given = {**dict(zip(known.names, values, strict=True)), **{x: a.view for x, a in arrays.items()}}
+        typed = self.kernels.of(given)
+        return typed, typed.plan.bind(given, allocate=partial(DeviceView.packed, ordinal=ordinal))
+
+    def _checked(self, known: CallSignatures, typed: TypedKernel, text: Text, bound: BoundArguments,
+                 arrays: Mapping[str, PassedArray]) -> CheckedCall:
+        """The checked call of *bound*; the kernel may not access some of the *arrays*."""
+        kernel, fields, (maker, adopt) = self.kernels.kernel, typed.plan.outputs, _maker(arrays)
         inputs = tuple(
-            Input(x, i, kinds[x], _without_address(views[x]), alignment(views[x]) if x in bound.arrays else 1,
-                  x in kernel.written_names, not isinstance(views[x], DeviceView), x not in bound.fully_written)
-            for i, x in enumerate(known.names) if x in kinds)
-        outputs = tuple(Output(x, maker[0], bound.arrays[x].shape, bound.arrays[x].dtype, maker[1],
-                               x not in bound.fully_written) for x in fields if x not in kinds)
+            Input(x, i, a.kind, _without_address(a.view), _alignment(a.view) if x in bound.arrays else 1,
+                  x in kernel.written_names, not a.on_gpu, x not in bound.fully_written)
+            for i, x in enumerate(known.names) if (a := arrays.get(x)) is not None)
+        outputs = tuple(Output(x, maker, bound.arrays[x].shape, bound.arrays[x].dtype, adopt,
+                               x not in bound.fully_written) for x in fields if x not in arrays)
         # a text's parameter may be narrower than the argument
         dtypes = {**{a.name: a.dtype for a in typed.kernel.arguments}, **text.integers}
         scalars = tuple((x, i, converter(x, dtypes[x])) for i, x in enumerate(known.names)
-                        if x not in kinds and x not in self.kernels.structural)
+                        if x not in arrays and x not in self.kernels.structural)
         return CheckedCall(kernel.name, inputs, outputs, scalars, bound.values, fields)
+
+
+def _maker(arrays: Mapping[str, PassedArray]) -> tuple[Kind, Callable[[Any], Any] | None]:
+    """The kind of the outputs that a call allocates: of the first array on a GPU, else torch's, else numpy's.
+
+    The second result is for arrays in the host's memory: it converts a numpy array.
+    """
+    on_gpu = next((a for a in arrays.values() if a.on_gpu), None)
+    if on_gpu is not None:
+        return on_gpu.kind.of_outputs(on_gpu.value), None
+    host: HostKind = next((a.kind for a in arrays.values() if isinstance(a.kind, TorchKind)), NUMPY)
+    return host, host.adopt
+
+
+def _alignment(array: ArrayLike) -> int:
+    return array.itemsize if isinstance(array, DeviceView) else array.dtype.alignment
 
 
 def _without_address(array: ArrayLike) -> DeviceView:

@@ -18,11 +18,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from loopkit.errors import CompilerError
-from loopkit.runtime import miscompiled_loops
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.processes import rejected, run_quietly, translated
 from loopkit.target.host import CTarget
@@ -70,8 +69,6 @@ int main(int argc, char **argv)
 """
 
 
-# {{{ trials
-
 @dataclass(frozen=True)
 class Dropped:
     """Flags with which a compiler fails its trial.
@@ -91,83 +88,20 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """The result of a compiler's trial.
-
-    :ivar flags: the flags with which it passes, beyond ``BASE_FLAGS``; ``None``: there are none.
-    """
-
-    flags: tuple[str, ...] | None
-    dropped: tuple[Dropped, ...] = ()
-
-    @property
-    def reproducible(self) -> bool:
-        """Is the result reproducible? A full disk or a killed process is not."""
-        return all(d.faults for d in self.dropped)
-
-
-def tried(command: Sequence[str], rungs: Rungs, options: tuple[str, ...] = ()) -> Trial:
-    """Try *rungs* of flags, from the first to the first that passes the trial.
-
-    :arg options: more flags, added to each rung. A flag of a rung that the compiler does not accept is left out; such a
-        flag among *options* is a failure.
-    """
-    known = set(accepted(command, [*dict.fromkeys(f for rung in rungs for f in (*rung, OPENMP))], strict=True))
-    dropped: list[Dropped] = []
-    for rung in dict.fromkeys(tuple(dict.fromkeys(f for f in (*rung, OPENMP) if f in known)) for rung in rungs):
-        faults = faults_of(command, (*rung, *options))
-        if faults == ():
-            return Trial((*rung, *options), tuple(dropped))
-        dropped.append(Dropped((*rung, *options), faults or ()))
-    return Trial(None, tuple(dropped))
-
-
-def faults_of(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...] | None:
-    """The loops that a compiler miscompiles with *flags*; ``None``: there is no program, or it does not run."""
-    done = _run(command, miscompiled_loops.program(), flags)
-    faults = miscompiled_loops.faults(done.stdout)
-    return faults if faults or done.returncode == 0 else None
-
-
-def accepted(command: Sequence[str], flags: Sequence[str], *, strict: bool) -> tuple[str, ...]:
-    """The *flags* with which a small program compiles and runs.
-
-    :arg strict: reject a flag that the compiler warns about because it has no effect.
-    """
-    if _run(command, _SMALL, (*flags, "-Werror") if strict else flags).returncode == 0:
-        return tuple(flags)
-    if len(flags) <= 1:
-        return ()
-    middle = len(flags) // 2                           # usually all are accepted, or none of one compiler's spelling
-    return accepted(command, flags[:middle], strict=strict) + accepted(command, flags[middle:], strict=strict)
-
-
-def _run(command: Sequence[str], text: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """The run of the program *text*; a failure without output if it is not compiled."""
-    with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
-        source, program = Path(place, "probe.c"), Path(place, "probe")
-        source.write_text(text)
-        base = [f for f in BASE_FLAGS if f != "-shared"]
-        done = run_quietly([*command, *base, *flags, "-o", str(program), str(source), *LIBRARIES])
-        if done.returncode != 0:
-            return subprocess.CompletedProcess(command, done.returncode, "")
-        return run_quietly([str(program)], timeout=_TIMEOUT)
-
-# }}}
-
-
-@dataclass(frozen=True)
 class HostCompiler:
-    """A C compiler that passed its trial.
+    """A C compiler after its trial.
 
     :ivar command: the command (``("gcc",)``, ``(python, "-m", "ziglang", "cc")``).
     :ivar chosen: its flags beyond ``BASE_FLAGS``.
+    :ivar dropped: the flags with which it fails, the plainest last.
+    :ivar fit: it passes with *chosen*; else it fails with all flags.
     """
 
     command: tuple[str, ...]
     version: str
     chosen: tuple[str, ...]
     dropped: tuple[Dropped, ...] = ()
+    fit: bool = True
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -202,13 +136,69 @@ class HostCompiler:
         return content
 
 
-@dataclass(frozen=True)
-class UnfitCompiler:
-    """A C compiler that fails the trial loops with all flags; *dropped* has the plainest last."""
+# {{{ trials
 
-    command: tuple[str, ...]
-    version: str
-    dropped: tuple[Dropped, ...]
+@cache
+def trial_program() -> str:
+    """The C text of the trial; the program prints a line for each loop: its name, then ``right`` or ``wrong``."""
+    return Path(__file__).with_name("miscompiled_loops.c").read_text(encoding="utf-8")
+
+
+def faults_in(printed: str) -> tuple[str, ...]:
+    """The miscompiled loops in the trial program's output, and the last one if the program crashed in it."""
+    lines = (line.partition(" ") for line in printed.splitlines())
+    return tuple(name for name, _, verdict in lines if verdict != "right")
+
+
+def tried(command: tuple[str, ...], version: str, rungs: Rungs, options: tuple[str, ...] = ()) -> HostCompiler:
+    """Try *rungs* of flags, from the first to the first that passes the trial.
+
+    :arg options: more flags, added to each rung. A flag of a rung that the compiler does not accept is left out; such a
+        flag among *options* is a failure.
+    """
+    known = set(accepted(command, [*dict.fromkeys(f for rung in rungs for f in (*rung, OPENMP))], strict=True))
+    dropped: list[Dropped] = []
+    for rung in dict.fromkeys(tuple(dict.fromkeys(f for f in (*rung, OPENMP) if f in known)) for rung in rungs):
+        faults = faults_of(command, (*rung, *options))
+        if faults == ():
+            return HostCompiler(command, version, (*rung, *options), tuple(dropped))
+        dropped.append(Dropped((*rung, *options), faults or ()))
+    return HostCompiler(command, version, (), tuple(dropped), fit=False)
+
+
+def faults_of(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...] | None:
+    """The loops that a compiler miscompiles with *flags*; ``None``: there is no program, or it does not run."""
+    done = _run(command, trial_program(), flags)
+    faults = faults_in(done.stdout)
+    return faults if faults or done.returncode == 0 else None
+
+
+def accepted(command: Sequence[str], flags: Sequence[str], *, strict: bool) -> tuple[str, ...]:
+    """The *flags* with which a small program compiles and runs.
+
+    :arg strict: reject a flag that the compiler warns about because it has no effect.
+    """
+    if _run(command, _SMALL, (*flags, "-Werror") if strict else flags).returncode == 0:
+        return tuple(flags)
+    if len(flags) <= 1:
+        return ()
+    middle = len(flags) // 2                           # usually all are accepted, or none of one compiler's spelling
+    return accepted(command, flags[:middle], strict=strict) + accepted(command, flags[middle:], strict=strict)
+
+
+def _run(command: Sequence[str], text: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """The run of the program *text*; a failure without output if it is not compiled."""
+    with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
+        source, program = Path(place, "probe.c"), Path(place, "probe")
+        source.write_text(text)
+        base = [f for f in BASE_FLAGS if f != "-shared"]
+        done = run_quietly([*command, *base, *flags, "-o", str(program), str(source), *LIBRARIES])
+        if done.returncode != 0:
+            return subprocess.CompletedProcess(command, done.returncode, "")
+        return run_quietly([str(program)], timeout=_TIMEOUT)
+
+# }}}
+
 
 
 def find_compiler(target: CTarget | None = None, cache: DiskCache | None = None) -> HostCompiler:
@@ -227,15 +217,12 @@ def _find(target: CTarget, chosen: str | None, path: str | None, cache: DiskCach
     # the environment is part of the key, so that a change of it has an effect
     rungs = (*fast, *safe) if target.fast else safe
     candidates = [tuple(shlex.split(target.compiler))] if target.compiler else list(_candidates(chosen))
-    unfit: list[UnfitCompiler] = []
+    unfit: list[HostCompiler] = []
     for command in candidates:
-        match _probe(command, cache, rungs):
-            case HostCompiler() as compiler:
-                return _with_options(compiler, target.options, cache) if target.options else compiler
-            case UnfitCompiler() as failed:
-                unfit.append(failed)
-            case None:
-                pass
+        found = _probe(command, cache, rungs)
+        if found is not None and found.fit:
+            return _with_options(found, target.options, cache) if target.options else found
+        unfit += [found] if found is not None else []
     if unfit:
         raise CompilerError(f"{_called(unfit[0])} cannot be used: {unfit[0].dropped[-1]}.",
                             hint="take another one: CTarget(compiler='clang'), or $CC")
@@ -247,8 +234,7 @@ def _find(target: CTarget, chosen: str | None, path: str | None, cache: DiskCach
                              "comes as a wheel: pip install 'loopkit[host]'")
 
 
-def available_compilers(cache: DiskCache | None = None, *, fast: bool = False
-                        ) -> tuple[HostCompiler | UnfitCompiler, ...]:
+def available_compilers(cache: DiskCache | None = None, *, fast: bool = False) -> tuple[HostCompiler, ...]:
     """Every compiler that :func:`find_compiler` tries, in its order; it takes the first that passes its trial."""
     rungs = (*FAST, *SAFE) if fast else SAFE
     found = (_probe(command, cache, rungs) for command in _candidates(os.environ.get("CC")))
@@ -262,8 +248,8 @@ def _candidates(chosen: str | None) -> list[tuple[str, ...]]:
     return [c for c in dict.fromkeys(commands) if c]
 
 
-def _probe(command: tuple[str, ...], cache: DiskCache | None, rungs: Rungs) -> HostCompiler | UnfitCompiler | None:
-    """*command* with the flags that pass the trial, or ``None`` if it cannot compile and run a program."""
+def _probe(command: tuple[str, ...], cache: DiskCache | None, rungs: Rungs) -> HostCompiler | None:
+    """*command* after its trial, or ``None`` if it cannot compile and run a program."""
     executable = shutil.which(command[0])
     if executable is None:
         return None
@@ -272,17 +258,15 @@ def _probe(command: tuple[str, ...], cache: DiskCache | None, rungs: Rungs) -> H
     if shown.returncode != 0:
         return None
     version = (shown.stdout.splitlines() or [""])[0].strip()
-    trial = _trial(command, version, cache, rungs)
-    if trial.flags is not None:
-        return HostCompiler(command, version, trial.flags, trial.dropped)
-    return UnfitCompiler(command, version, trial.dropped) if trial.dropped[-1].faults else None
+    found = _trial(command, version, cache, rungs)
+    return found if found.fit or found.dropped[-1].faults else None
 
 
 def _with_options(compiler: HostCompiler, options: tuple[str, ...], cache: DiskCache | None) -> HostCompiler:
     """*compiler* with the user's *options*, if it passes the trial loops with them."""
     trial = _trial(compiler.command, compiler.version, cache, (compiler.chosen,), options)
-    if trial.flags is not None:
-        return replace(compiler, chosen=trial.flags)
+    if trial.fit:
+        return replace(compiler, chosen=trial.chosen)
     if not trial.dropped[-1].faults:
         known = accepted(compiler.command, options, strict=False)
         unknown = [o for o in options if o not in known] or options
@@ -294,34 +278,35 @@ def _with_options(compiler: HostCompiler, options: tuple[str, ...], cache: DiskC
 
 
 #: Trials of this process, by the same keys as on the disk.
-_trials: dict[str, Trial] = {}
+_trials: dict[str, HostCompiler] = {}
 
 
 def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rungs: Rungs,
-           options: tuple[str, ...] = ()) -> Trial:
-    """The compiler's trial, kept for later processes."""
-    parts = (*command, version, platform.platform(), _processor(), miscompiled_loops.program(), *BASE_FLAGS,
+           options: tuple[str, ...] = ()) -> HostCompiler:
+    """The compiler after its trial, whose result is kept for later processes."""
+    parts = (*command, version, platform.platform(), _processor(), trial_program(), *BASE_FLAGS,
              *(" ".join(rung) for rung in rungs), "", *options)
     key = "compiler-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()
     entry = cache.lookup(key, ".trial") if cache is not None else None
-    kept = _of_facts(entry.facts) if entry is not None else None
-    trial = kept or _trials.get(key) or tried(command, rungs, options)
-    if trial.reproducible:
-        _trials[key] = trial
+    kept = _of_facts(command, version, entry.facts) if entry is not None else None
+    found = kept or _trials.get(key) or tried(command, version, rungs, options)
+    # no program at all is not reproducible: the disk was full, or a process was killed
+    if all(d.faults for d in found.dropped):
+        _trials[key] = found
         if cache is not None and kept is None:
-            cache.put(key, b"", {"command": list(command), "version": version, "flags": trial.flags,
-                                 "dropped": [[d.flags, d.faults] for d in trial.dropped]}, ".trial")
-    return trial
+            cache.put(key, b"", {"command": list(command), "version": version, "flags": found.chosen, "fit": found.fit,
+                                 "dropped": [[d.flags, d.faults] for d in found.dropped]}, ".trial")
+    return found
 
 
-def _of_facts(facts: dict[str, object]) -> Trial | None:
+def _of_facts(command: tuple[str, ...], version: str, facts: dict[str, object]) -> HostCompiler | None:
     """The trial stored as *facts*; ``None`` if it is not one."""
     match facts:
-        case {"flags": list() | None as flags, "dropped": list(pairs)} if flags is not None or pairs:
-            if (flags is None or _are_strings(flags)) and all(
-                    isinstance(pair, list) and len(pair) == 2 and all(map(_are_strings, pair)) for pair in pairs):
-                return Trial(None if flags is None else tuple(flags),
-                             tuple(Dropped(tuple(f), tuple(names)) for f, names in pairs))
+        case {"flags": list(flags), "fit": bool(fit), "dropped": list(pairs)} if (
+                (fit or pairs) and _are_strings(flags)
+                and all(isinstance(pair, list) and len(pair) == 2 and all(map(_are_strings, pair)) for pair in pairs)):
+            dropped = tuple(Dropped(tuple(f), tuple(names)) for f, names in pairs)
+            return HostCompiler(command, version, tuple(flags), dropped, fit)
     return None
 
 
@@ -341,7 +326,7 @@ def _processor() -> str:
                      if line.startswith(("model name", "flags", "Features", "CPU part")))
 
 
-def _called(compiler: HostCompiler | UnfitCompiler) -> str:
+def _called(compiler: HostCompiler) -> str:
     return f"The C compiler '{' '.join(compiler.command)}' ({compiler.version})"
 
 

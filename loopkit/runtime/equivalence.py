@@ -105,12 +105,11 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     _require_known(ref, knl, parameters)
     if isinstance(ref, LoopKernel):
         # both start from the same contents, so that an element written by only one of them is found
-        passed = _arguments(ref, _copied(given, written))
-        expected: Mapping[str, NumpyArray] = compiled.compile(ref, target)(**passed).asdict()
+        expected: Mapping[str, NumpyArray] = compiled.compile(ref, target)(**_arguments(ref, given, written)).asdict()
     else:
         given = {k: v for k, v in given.items() if k in reads or k not in written}
         expected = _call(ref, given, typed)
-    got = compiled.compile(typed, target)(**_arguments(typed, _copied(given, written))).asdict()
+    got = compiled.compile(typed, target)(**_arguments(typed, given, written)).asdict()
     relative = _epsilon(typed) * (8 + 2 * length) if rtol is None else rtol
     compared = tuple(_compare(name, np.asarray(got[name]), np.asarray(expected[name]), relative) for name in got)
     return EquivalenceReport(compared, length, seed)
@@ -145,9 +144,9 @@ def _signature(ref: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         return {"given": inspect.Parameter("given", inspect.Parameter.VAR_KEYWORD)}
 
 
-def _arguments(knl: LoopKernel, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of *knl* among *given*: a size that one of the kernels has fixed is not an argument."""
-    return {k: v for k, v in given.items() if k in knl.argument_by_name}
+def _arguments(knl: LoopKernel, given: Mapping[str, Any], written: frozenset[str]) -> dict[str, Any]:
+    """The arguments of *knl* among *given*, copied if *written*; a size that one of the kernels has fixed is none."""
+    return {k: v.copy() if k in written else v for k, v in given.items() if k in knl.argument_by_name}
 
 
 def _shapes(knl: LoopKernel, ref: Reference, sizes: Mapping[str, int]) -> dict[str, tuple[int | None, ...]]:
@@ -206,10 +205,6 @@ def random_array(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random
     return np.asarray(data, dtype)
 
 
-def _copied(given: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    return {k: v.copy() if k in names else v for k, v in given.items()}
-
-
 def _call(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -> Mapping[str, NumpyArray]:
     """*ref*'s outputs by name; :raises CallError: no argument of *knl* has the name of one of its parameters."""
     # copies, because the reference may work in place
@@ -266,7 +261,8 @@ def _compare(name: str, got: NumpyArray, expected: NumpyArray, relative: float) 
                                bound=0.0)
     if got.size == 0:
         return OutputComparison(name, 0.0, 0.0, ())
-    got, expected = _wide(got), _wide(expected)
+    # halves as float32: ml_dtypes warns about each NaN
+    got, expected = (x.astype(np.float32) if is_half(x.dtype) else x for x in (got, expected))
     finite = np.isfinite(expected)
     bound = relative * float(np.max(np.abs(expected[finite]), initial=0)) if got.dtype.kind in "fc" else 0.0
     distance = _distance(got, expected)
@@ -280,11 +276,6 @@ def _compare(name: str, got: NumpyArray, expected: NumpyArray, relative: float) 
             f"{bound:.3g} ({wrong} of {got.size} elements are).", output=name, index=index, got=got[index],
             expected=expected[index], error=error, bound=bound)
     return OutputComparison(name, error, bound, index)
-
-
-def _wide(array: NumpyArray) -> NumpyArray:
-    """Halves as float32: ml_dtypes warns about each NaN."""
-    return array.astype(np.float32) if is_half(array.dtype) else array
 
 
 def _distance(got: NumpyArray, expected: NumpyArray) -> NumpyArray:

@@ -8,7 +8,6 @@ import itertools
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
@@ -22,14 +21,14 @@ from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.calls import CallSignatures, CheckedCall, Runner
+from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Run, Runner
 from loopkit.runtime.compiler import HostCompiler, find_compiler
-from loopkit.runtime.kinds import NUMPY, ArrayKinds, HostKind, TorchKind, host_view
+from loopkit.runtime.kinds import ArrayKinds, host_view
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.processes import dump, version
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import ArrayLike, DeviceView, stride
+from loopkit.runtime.views import ArrayLike, NumpyArray, constant
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
@@ -54,9 +53,8 @@ _CTYPES: dict[str, Any] = {"float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint
 class HostPlan:
     """The launches of the calls of one signature on the host.
 
-    A call's operands are the addresses of its inputs, of its allocated outputs and of temporaries, its scalars, and
-    then the constants. Each function takes some of them.
-
+    A call's operands are the addresses of its inputs, of its allocated outputs and of temporaries, its scalars, the
+    constants, and the inames of the host's loops. Each function takes some of them.
     """
 
     def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayLike]
@@ -70,29 +68,17 @@ class HostPlan:
         dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
         # scalars that no function takes are converted too, as a check
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
-        operands = {x: k for k, x in enumerate([
-            *((ParameterKind.ARRAY, x) for x in checked.array_names),
-            *((ParameterKind.SCRATCH, x) for x in shapes), *((ParameterKind.VALUE, x) for x, _, _ in checked.scalars)])}
-        self._constants: list[Any] = []
-        self._functions = {}
-        for launch in text.code.kernels:
-            places = []
-            for p in launch.parameters:
-                key = p.kind, p.name
-                if p.kind is ParameterKind.HOST:
-                    # behind all others, counted from the end
-                    places.append(text.hosts.index(p.name) - len(text.hosts))
-                    continue
-                if key not in operands:
-                    operands[key] = len(operands)
-                    self._constants.append(stride(arrays[p.array], p.axis) if p.kind is ParameterKind.STRIDE else
-                                           _passed_as(np.dtype(p.dtype))(checked.values[p.name]))
-                places.append(operands[key])
-            self._functions[launch.name] = functions[launch.name], _picker(places)
+        names = [*checked.array_names, *shapes, *(x for x, _, _ in checked.scalars)]
+        constants = {p.name: p for launch in text.code.kernels for p in launch.parameters
+                     if p.name not in names and p.kind is not ParameterKind.HOST}
+        self._constants = [_passed_as(np.dtype(p.dtype))(constant(p, arrays, checked.values))
+                           for p in constants.values()]
+        places = {x: k for k, x in enumerate([*names, *constants, *text.hosts])}
+        self._functions = {x.name: (functions[x.name], _picker([places[p.name] for p in x.parameters]))
+                           for x in text.code.kernels}
 
     @cached_property
-    def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]:
-        """A function that runs a call: from its values, its inputs' addresses, and its values before conversion."""
+    def run(self) -> Run:
         check, results, makers, scratch = self._checked.check, self._checked.results, self._makers, self._scratch
         launch, scalars, constants = self._launch, self._scalars, self._constants
         checked: list[int] = []
@@ -131,32 +117,20 @@ class HostPlan:
     def allocated(self) -> dict[str, Any]:
         return {x.name: adopt(make()) for x, (make, adopt) in zip(self._checked.outputs, self._makers, strict=True)}
 
-    def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundHostCall:
+    def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         self._checked.check(addresses)
         scratch = [make() for make in self._scratch]
         operands = [*addresses, *[x.ctypes.data for x in scratch],
                     *[passed(convert(values[i])) for i, convert, passed in self._scalars], *self._constants]
         launches = [partial(self._launch, operands)] if self._text.code.order is not None else [
             partial(function, *pick(operands)) for function, pick in self._functions.values()]
-        return BoundHostCall(launches, self._checked.results(originals, ()), (values, originals, scratch))
+        outputs = self._checked.results(originals, ())
 
-
-@dataclass(frozen=True)
-class BoundHostCall:
-    """A call on the host with all arguments fixed."""
-
-    launches: Sequence[Callable[[], object]]
-    outputs: Outputs
-    kept: object
-
-    @property
-    def number_of_launches(self) -> int:
-        return len(self.launches)
-
-    def __call__(self) -> Outputs:
-        for launch in self.launches:
-            launch()
-        return self.outputs
+        def run() -> Outputs:
+            for launch in launches:
+                launch()
+            return outputs
+        return BoundCall(run, launches, (values, originals, scratch))
 
 
 class HostRunner(Runner):
@@ -180,17 +154,14 @@ class HostRunner(Runner):
     def text_target(self) -> CTarget:
         return self.target
 
+    def _view(self, name: str, x: Any) -> NumpyArray:
+        return host_view(name, x)
+
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> HostPlan:
-        given = dict(zip(known.names, values, strict=True))
-        kinds = {known.names[i]: self.kinds.of(values[i]) for i in known.arrays}
-        views = {x: host_view(x, given[x]) for x in kinds}
-        typed = self.kernels.of({**given, **views})
-        bound = typed.plan.bind({**given, **views}, allocate=partial(DeviceView.packed, ordinal=-1))
+        arrays = self._arrays(known, values)
+        typed, bound = self._bound(known, values, arrays, -1)
         text = typed.fitting(self.target, bound, bound.strided)
-        maker: HostKind = next((k for k in kinds.values() if isinstance(k, TorchKind)), NUMPY)
-        checked = self._checked(known, typed, text, bound, kinds, views, (maker, maker.adopt),
-                                lambda x: x.dtype.alignment)
-        return HostPlan(checked, text, self._loaded(text), bound.arrays)
+        return HostPlan(self._checked(known, typed, text, bound, arrays), text, self._loaded(text), bound.arrays)
 
     def _loaded(self, text: Text) -> Mapping[str, Any]:
         """The functions of *text* by name; they keep their library."""

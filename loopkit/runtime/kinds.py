@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from loopkit.errors import CallError
-from loopkit.expr.functions import DTYPE_NAMES
-from loopkit.expr.kinds import named_dtype
+from loopkit.expr.kinds import DTYPE_NAMES, named_dtype
 from loopkit.runtime.views import ArrayLike, DeviceView, NumpyArray
 
 #: The handle of the legacy stream, which is ordered with all others.
@@ -50,9 +49,13 @@ class Kind(ABC):
         :raises CallError: kernels do not support arrays of this sort.
         """
 
-    @abstractmethod
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         """A new array in C order on the device *ordinal*, whose context is current; zeroed or uninitialized."""
+        raise NotImplementedError(f"{self.name} has no arrays on a GPU")
+
+    def of_outputs(self, x: Any) -> Kind:
+        """The kind of the outputs of a call whose first array on a GPU is *x*."""
+        return self
 
     def stream(self, ordinal: int) -> Callable[[], int]:
         """A function that gives the handle of the library's current stream."""
@@ -88,9 +91,6 @@ class NumpyKind(HostKind):
 
     def adopt(self, array: NumpyArray) -> NumpyArray:
         return array
-
-    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> NumpyArray:
-        raise NotImplementedError("numpy has no arrays on a GPU")
 
 
 class TorchKind(HostKind):

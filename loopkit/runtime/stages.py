@@ -1,6 +1,10 @@
 """The functions of lower layers that the runtime uses, gathered in one module."""
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
@@ -16,11 +20,20 @@ from loopkit.lowering.types import infer_types, unknown_dtypes
 from loopkit.lowering.vectors import vector_inames
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.data import with_dtypes
-from loopkit.verification.code import generate_code
+from loopkit.verification.checks import generate_code
 
-__all__ = ["array_shapes", "fully_written_outputs", "generate_code", "infer_types", "largest_literal",
+__all__ = ["array_shapes", "closed", "fully_written_outputs", "generate_code", "infer_types", "largest_literal",
            "needed_inputs", "output_shape_like", "size_forms", "size_values", "structural_values", "unknown_dtypes",
            "with_dtypes"]
+
+
+def closed(knl: LoopKernel, chosen: Callable[[str], np.dtype[Any] | None]) -> LoopKernel:
+    """*knl* with the open dtypes that are *chosen*, first those of its inputs: they may determine an output's."""
+    reads, writes = needed_inputs(knl), knl.written_names
+    for only_inputs in (True, False):
+        names = [x for x in unknown_dtypes(knl) if not only_inputs or x in reads or x not in writes]
+        knl = with_dtypes(knl, {x: dtype for x in names if (dtype := chosen(x)) is not None})
+    return knl
 
 
 def structural_values(knl: LoopKernel) -> frozenset[str]:

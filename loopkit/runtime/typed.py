@@ -13,13 +13,12 @@ import numpy as np
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.functions import DTYPE_NAMES
-from loopkit.expr.kinds import spelled
+from loopkit.expr.kinds import DTYPE_NAMES, spelled
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.poly.limits import bounded
 from loopkit.runtime import stages
-from loopkit.runtime.arguments import BoundArguments, CallPlan, require_known
+from loopkit.runtime.arguments import BoundArguments, CallPlan
 from loopkit.runtime.scalars import dtype_of, integer_range, out_of_range
 from loopkit.runtime.views import ArrayLike, c_strides
 from loopkit.target.code import GeneratedCode, Layout, ParameterKind
@@ -129,17 +128,12 @@ class TypedKernels:
             return self._known[signature]
 
     def _open_dtypes(self, given: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
-        require_known(self.kernel.name, self.kernel.argument_by_name.keys(), given)
-        passed = {name: given[name] for name in self.unknown if given.get(name) is not None}
         arrays = self.kernel.array_args
         return {name: _supported(name, value.dtype if name in arrays else dtype_of(name, value))
-                for name, value in passed.items()}
+                for name in self.unknown if (value := given.get(name)) is not None}
 
     def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:
-        """The kernel with *dtypes*, first for its inputs: they may determine an output's dtype."""
-        reads, writes = stages.needed_inputs(self.kernel), self.kernel.written_names
-        typed = stages.with_dtypes(self.kernel, {k: v for k, v in dtypes.items() if k in reads or k not in writes})
-        typed = stages.with_dtypes(typed, {k: dtypes[k] for k in stages.unknown_dtypes(typed) if k in dtypes})
+        typed = stages.closed(self.kernel, dtypes.get)
         for name in stages.unknown_dtypes(typed):
             raise CallError(f"the dtype of '{name}' is not known.", argument=name,
                             hint=f"pass {name}=..., or declare it with add_dtypes(knl, {{'{name}': ...}})")

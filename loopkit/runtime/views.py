@@ -1,12 +1,15 @@
 """The view of an array that a call needs, in numpy's terms, on the host or a GPU; tests for shared memory."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
+
+from loopkit.target.code import Parameter, ParameterKind
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -84,9 +87,13 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(itemsize * prod(shape[axis + 1:]) for axis in range(len(shape)))
 
 
-def stride(array: ArrayLike, axis: int) -> int:
-    """The stride along *axis* in elements; 0 for one element, whose stride numpy leaves open."""
-    return array.strides[axis] // array.itemsize if array.shape[axis] > 1 else 0
+def constant(p: Parameter, arrays: Mapping[str, ArrayLike], values: Mapping[str, Any]) -> Any:
+    """The value of a parameter that is the same in each call of a signature: a stride in elements, or a scalar."""
+    if p.kind is not ParameterKind.STRIDE:
+        return values[p.name]
+    array = arrays[p.array]
+    # numpy leaves the stride of one element open
+    return array.strides[p.axis] // array.itemsize if array.shape[p.axis] > 1 else 0
 
 
 def share_memory(a: DeviceView, b: DeviceView) -> bool:

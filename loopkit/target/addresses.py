@@ -1,15 +1,17 @@
 """The memory of arrays: their declarations, and addresses of elements as text."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Swizzle
-from loopkit.poly.affine import add, arithmetic, multiply
+from loopkit.poly.affine import add, arithmetic, integer_factor, multiply
 from loopkit.target.c.dialect import Dialect
+
+Print = Callable[[Expression], str]
 
 
 @dataclass(frozen=True)
@@ -21,15 +23,15 @@ class Flat:
 
     def offset(self, indices: tuple[Expression, ...]) -> Expression:
         if self.strides:
-            return _sum([multiply(_plain(i), p.Variable(s)) for i, s in zip(indices, self.strides, strict=True)])
+            return _sum(multiply(add(i), p.Variable(s)) for i, s in zip(indices, self.strides, strict=True))
         result: Expression = 0
         for axis, index in enumerate(indices):
             if axis:
                 extent = self.shape[axis]
                 assert extent is not None
-                result = p.Product((result, arithmetic(_plain(extent)))) if isinstance(result, p.Sum) \
-                    and not isinstance(extent, int) else multiply(result, _plain(extent))
-            result = _sum([result, _plain(index)])
+                result = p.Product((result, arithmetic(add(extent)))) if isinstance(result, p.Sum) \
+                    and not isinstance(extent, int) else multiply(result, add(extent))
+            result = _sum((result, add(index)))
         return result
 
 
@@ -38,17 +40,13 @@ class Nested:
     """An array declared in the function: ``name[i][j]``.
 
     :ivar lead: text of subscripts before the array's own (the thread, on the host).
-    :ivar rows: the number of rows that *swizzle*, the permutation of its columns, depends on.
+    :ivar array: it, if its columns may be permuted.
+    :ivar thread_axes: of an array in warp registers: a thread names its own element, without this many last subscripts.
     """
 
     lead: str = ""
-    swizzle: Swizzle | None = None
-    rows: int = 0
-
-
-def declared(array: Array, lead: str = "") -> Nested:
-    """*array* as the function declares it."""
-    return Nested(lead, array.swizzle, array.shape[array.swizzle.axis] if array.swizzle is not None else 0)
+    array: Array | None = None
+    thread_axes: int = 0
 
 
 def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
@@ -67,13 +65,6 @@ def note_of(array: Array) -> str:
 
 
 @dataclass(frozen=True)
-class Register:
-    """An array in warp registers: a thread names its own element; the last subscripts select the thread."""
-
-    thread_axes: int
-
-
-@dataclass(frozen=True)
 class Addresses:
     """The memory of every array that a function accesses.
 
@@ -81,33 +72,29 @@ class Addresses:
     :ivar loaders: the helper functions that load from some arrays.
     """
 
-    arrays: Mapping[str, Flat | Nested | Register]
+    arrays: Mapping[str, Flat | Nested]
     spelled: Mapping[str, str] = field(default_factory=dict)
     loaders: Mapping[str, str] = field(default_factory=dict)
 
-    def text(self, name: str, indices: tuple[Expression, ...], expr: Callable[[Expression], str]) -> str:
+    def text(self, name: str, indices: tuple[Expression, ...], expr: Print) -> str:
         """An element as text; *expr* prints an integer expression."""
         place = self.arrays.get(name)
         if place is None:
             return self.spelled.get(name, name)         # a value, or a scalar of the function
-        if isinstance(place, Register):
-            return f"{name}{''.join(f'[{expr(_plain(i))}]' for i in indices[:-place.thread_axes])}"
-        if isinstance(place, Nested):
-            own = [expr(_plain(i)) for i in indices]
-            if place.swizzle is not None:
-                own[-1] = _swizzled(indices, place.swizzle, place.rows, expr)
-            return f"{name}{place.lead}{''.join(f'[{i}]' for i in own)}"
-        if not indices:
-            return f"{name}[0]"
-        return f"{name}[{expr(place.offset(indices))}]"
+        if isinstance(place, Flat):
+            return f"{name}[{expr(place.offset(indices)) if indices else 0}]"
+        own = [expr(add(i)) for i in indices[:len(indices) - place.thread_axes]]
+        if place.array is not None and place.array.swizzle is not None:
+            own[-1] = _swizzled(indices, place.array, place.array.swizzle, expr)
+        return f"{name}{place.lead}{''.join(f'[{i}]' for i in own)}"
 
 
-def _swizzled(indices: tuple[Expression, ...], swizzle: Swizzle, rows: int, expr: Callable[[Expression], str]) -> str:
+def _swizzled(indices: tuple[Expression, ...], array: Array, swizzle: Swizzle, expr: Print) -> str:
     """The column of the element with *indices*, as text."""
-    row, column = _plain(indices[swizzle.axis]), _plain(indices[-1])
+    row, column = add(indices[swizzle.axis]), add(indices[-1])
     if isinstance(row, int):
         row %= swizzle.period
-    elif rows > swizzle.period:
+    elif array.shape[swizzle.axis] > swizzle.period:
         row = p.Remainder(arithmetic(row), swizzle.period)
     mask = multiply(swizzle.chunk, row)
     if isinstance(column, int) and isinstance(mask, int):
@@ -118,22 +105,13 @@ def _swizzled(indices: tuple[Expression, ...], swizzle: Swizzle, rows: int, expr
     return f"{left} ^ {right}"
 
 
-def _plain(index: Expression) -> Expression:
-    """A subscript with its terms collected: ``16*i_outer + i_inner - 1``."""
-    return add(index) if isinstance(index, p.Sum | p.Product) else index
-
-
-def _sum(terms: list[Expression]) -> Expression:
+def _sum(terms: Iterable[Expression]) -> Expression:
     """The terms in order, subtracted ones last, products unchanged."""
     parts = [part for t in terms for part in (t.children if isinstance(t, p.Sum) else (t,))]
     constant = sum(part for part in parts if isinstance(part, int))
-    others = [part for part in parts if not isinstance(part, int)]
-    taken = [part for part in others if isinstance(part, p.Product) and isinstance(part.children[0], int)
-             and part.children[0] < 0]
-    flat: list[Expression] = [part for part in others if part not in taken]
-    if constant > 0 and not flat:
-        flat, constant = [constant], 0
-    flat += taken
-    if constant or not flat:
-        flat.append(constant)
-    return flat[0] if len(flat) == 1 else p.Sum(tuple(arithmetic(e) for e in flat))
+    others = sorted((part for part in parts if not isinstance(part, int)), key=lambda part: integer_factor(part) < 0)
+    if constant > 0 and others and integer_factor(others[0]) < 0:
+        others.insert(0, constant)
+    elif constant or not others:
+        others.append(constant)
+    return others[0] if len(others) == 1 else p.Sum(tuple(arithmetic(e) for e in others))

@@ -10,10 +10,12 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function, Instruction
-from loopkit.ast.walk import instructions_in
+from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function
+from loopkit.ast.walk import nodes_in, own_instructions
 from loopkit.errors import ENTRY_POINTS
+from loopkit.expr.mappers import conjunction
 from loopkit.expr.text import to_text
+from loopkit.instructions.base import ElementText
 
 
 class ParameterKind(Enum):
@@ -33,8 +35,7 @@ class Parameter:
     :ivar array: for ``STRIDE`` the array, else the same as *name*.
     :ivar axis: for ``STRIDE`` the axis, else 0.
     :ivar shape: for ``SCRATCH`` the extents in the kernel's parameters, else ``()``.
-    :ivar instruction: for a temporary, the instruction that stores and loads its elements.
-    :ivar own_bytes: the bytes of an element if they differ from those of *dtype*, else 0.
+    :ivar element: for a temporary, the form of its elements in memory; ``None``: that of *dtype*.
     :ivar cleared: for ``SCRATCH``: it is zeroed before a call.
     """
 
@@ -46,13 +47,12 @@ class Parameter:
     shape: tuple[Expression, ...] = ()
     written: bool = False
     read: bool = False
-    instruction: Instruction | None = None
-    own_bytes: int = 0
+    element: ElementText | None = None
     cleared: bool = False
 
     @property
     def element_bytes(self) -> int:
-        return self.own_bytes or int(np.dtype(self.dtype).itemsize)
+        return self.dtype.itemsize if self.element is None else self.element.size(self.dtype.itemsize)
 
 
 @dataclass(frozen=True)
@@ -76,21 +76,14 @@ class GeneratedKernel:
     @property
     def ticketed(self) -> bool:
         """Do its blocks take tickets in start order?"""
-        return any(x.cleared and x.instruction is None for x in self.parameters)
+        return any(x.cleared and x.element is None for x in self.parameters)
 
 
 def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:
     """The condition under which a grid has blocks, or ``None``, and its extents under this condition."""
-    conditions: list[Expression] = []
-    found: list[Expression] = []
-    for extent in extents:
-        match extent:
-            case p.If(condition=condition, then=then, else_=0):         # the alternative may be another extent, too
-                conditions.append(condition)
-                found.append(then)
-            case _:
-                found.append(extent)
-    return p.LogicalAnd(tuple(conditions)) if len(conditions) > 1 else next(iter(conditions), None), found
+    own = [(e.condition, e.then) if isinstance(e, p.If) and e.else_ == 0 else (None, e) for e in extents]
+    conditions = [condition for condition, _ in own if condition is not None]
+    return conjunction(conditions) if conditions else None, [extent for _, extent in own]
 
 
 @dataclass(frozen=True)
@@ -143,7 +136,8 @@ class GeneratedCode:
 
 def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
     """The assumptions of the instructions of *functions*: for each array the strongest, for each size once."""
-    found = dict.fromkeys(a for f in functions for i in instructions_in(f.body) for a in i.assumed)
+    found = dict.fromkeys(a for f in functions for node in nodes_in(f.body) for i in own_instructions(node)
+                          for a in i.assumed)
     most: dict[AlignedArray, int] = {}
     for a in found:
         if isinstance(a, AlignedArray):

@@ -1,7 +1,8 @@
 """The one emitter of C-family text: statements and loops; the dialect holds the differences between targets."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -17,7 +18,7 @@ from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.instructions.text import InstructionText, Printer, indented, or_else
+from loopkit.instructions.base import InstructionText, if_else, indented
 from loopkit.kernel.data import CachePolicy
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, Launch
@@ -45,7 +46,7 @@ class Hooks:
 
 @dataclass(frozen=True)
 class Emitter:
-    """Prints the body of one function of *kernel*: a :class:`~loopkit.instructions.text.Printer`.
+    """Prints the body of one function of *kernel*: a :class:`~loopkit.instructions.base.Printer`.
 
     :ivar types: of the kernel's names.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
@@ -79,10 +80,6 @@ class Emitter:
         own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
         return replace(self, addresses=own, types={**self.types, **dtypes})
 
-    def loading(self, arrays: Collection[str], function: str) -> Emitter:
-        loaders = {**self.addresses.loaders, **dict.fromkeys(arrays, function)}
-        return replace(self, addresses=replace(self.addresses, loaders=loaders))
-
     def plain(self, node: Assign, signs: Signs) -> str:
         dtype = self.dtype_of(node.target)
         target = self.value(node.target, signs, dtype)
@@ -91,22 +88,20 @@ class Emitter:
             store = self.policy_store(node.target) if _is_number(dtype) else ""
             return f"{store}(&{target}, {value});" if store else f"{target} = {value};"
         operation = REDUCTIONS[node.combine]
-        has_operators = dtype.kind != "c" and (self.dialect.halves.operators or not is_half(dtype))
+        has_operators = dtype.kind != "c" and (self.dialect.halves or not is_half(dtype))
         if operation.combine in ("+", "*") and has_operators:
             return f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
         return f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
 
     def policy_store(self, element: p.Variable | p.Subscript) -> str:
-        has_policy = self._has_policy(_array(element), CachePolicy.STREAMING)
-        return self.dialect.policies.streaming_store if has_policy else ""
+        return self._policy(_array(element), CachePolicy.STREAMING)
 
     def policy_load(self, array: str) -> str:
-        has_policy = array not in self.kernel.written_names and self._has_policy(array, CachePolicy.EVICT_LAST)
-        return self.dialect.policies.evict_last_load if has_policy else ""
+        return "" if array in self.kernel.written_names else self._policy(array, CachePolicy.EVICT_LAST)
 
-    def _has_policy(self, name: str, policy: CachePolicy) -> bool:
+    def _policy(self, name: str, policy: CachePolicy) -> str:
         argument = self.kernel.array_args.get(name)
-        return argument is not None and argument.cache_policy is policy
+        return self.dialect.policies.get(policy, "") if argument and argument.cache_policy is policy else ""
 
     def is_global(self, element: p.Variable | p.Subscript) -> bool:
         return isinstance(self.addresses.arrays.get(_array(element)), Flat)
@@ -155,10 +150,10 @@ class Emitter:
                     text.loop(self, node, node.instruction, signs)
             case If():
                 comment = f"  // {node.comment}" if node.comment else ""
-                yield f"if ({self.condition(node.condition, signs)}) {{{comment}"
-                yield from indented(self.lines(node.then, signs.where(node.condition)))
+                then = self.lines(node.then, signs.where(node.condition))
                 fails = signs.where(p.LogicalNot(node.condition))
-                yield from or_else([] if node.otherwise is None else list(self.lines(node.otherwise, fails)))
+                otherwise = () if node.otherwise is None else self.lines(node.otherwise, fails)
+                yield from if_else(self.condition(node.condition, signs), then, otherwise, comment)
             case Define():
                 yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
             case Sync():
@@ -187,10 +182,9 @@ class Emitter:
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {node.statement}"
-        printer: Printer = self
         texts = [(i, text) for i in node.instructions if (text := self.text_of(i)) is not None]
-        for i, text in texts:
-            printer = printer if text.loads is None else text.loads(printer, i)
+        loaders = {x: helper for i, text in texts if text.loads is not None for x, helper in text.loads(i).items()}
+        printer = replace(self, addresses=replace(self.addresses, loaders=loaders)) if loaders else self
         for i, text in texts:
             if text.assignment is not None and (lines := text.assignment(printer, node, i, signs)) is not None:
                 yield from lines
@@ -257,6 +251,9 @@ def outer_signs(launch: Launch) -> Signs:
 _BRACKETS = {"[": 1, "]": -1}
 _DEPTH = {"(": 1, ")": -1, **_BRACKETS}
 
+#: Where a line may be broken, the best places first.
+_OPERATORS = re.compile(r"(?: (?:&&|\|\|)|,)(?= )|( [-+?:])(?= )|( [+*]?=)(?= )|(?<=[\])])(\*)")
+
 
 def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
     """*lines*, the long ones broken after an operator or a comma and continued with a deeper indent.
@@ -284,22 +281,12 @@ def _break(line: str, low: int, high: int, depths: Sequence[int], brackets: Sequ
     A break in a subscript, or behind the ``*`` of a product of elements, is the last resort.
     """
     places: list[tuple[bool, int, int, int]] = []
-    code = line.split("  //")[0]
-    for i in range(len(code[:high])):
-        if code[i] != " " and code[i - 1] != "*":           # each place below ends with one of them
-            continue
-        inside = brackets[i] > 0
-        if code.startswith((" && ", " || "), i - 3) or code.startswith(", ", i - 1):
-            kind = 0
-        elif code.startswith(" + ", i - 2) or (not inside and code.startswith((" - ", " ? ", " : "), i - 2)):
-            kind = 1
-        elif code.startswith(" = ", i - 2) or code.startswith((" += ", " *= "), i - 3):
-            kind = 2
-        elif not inside and code.startswith(("]*", ")*"), i - 2):
-            kind = 3
-        else:
-            continue
+    for found in _OPERATORS.finditer(line.split("  //")[0]):
+        at, kind = found.end(), found.lastindex or 0
+        if at >= high:
+            break
+        inside = brackets[at] > 0
         # the continuation of a subscript is indented by four more columns
-        if i >= low + 4*inside:
-            places.append((inside or kind == 3, depths[i], kind, -i))
+        if at >= low + 4*inside and not (inside and (kind == 3 or found[0] in (" -", " ?", " :"))):
+            places.append((inside or kind == 3, depths[at], kind, -at))
     return -min(places)[3] if places else None

@@ -53,15 +53,13 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
     for storage in lowered.storages.values():
         if storage.space is AddressSpace.GLOBAL and storage.name in written | read:
             instruction = storage.temporary.instruction
-            access = None if instruction is None else dialect.instructions.get(type(instruction))
+            text = None if instruction is None else dialect.instructions.get(type(instruction))
             arrays.append(Parameter(
                 storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name, shape=storage.in_memory,
                 written=storage.name in written, read=storage.name in read,
-                instruction=None if access is None else instruction,
-                own_bytes=access.element.size(storage.dtype.itemsize) if access is not None and access.element else 0,
-                cleared=access is not None))
+                element=None if text is None else text.element, cleared=text is not None))
             places[storage.name] = Flat(storage.in_memory)
-    if dialect.ticket is not None and function.ticketed:
+    if function.ticketed and any(x.cleared for x in arrays):
         arrays.append(Parameter(count_of(launch), ParameterKind.SCRATCH, np.dtype(np.uint32), count_of(launch),
                                 shape=(1,), written=True, read=True, cleared=True))
     extents = [e for place in places.values() if not place.strides for e in place.shape[1:] if e is not None]
@@ -78,8 +76,7 @@ def count_of(launch: Launch) -> str:
 def type_of(parameter: Parameter, dialect: Dialect) -> str:
     """The type of *parameter*, or of its elements."""
     name = dialect.type_name(parameter.dtype)
-    element = None if parameter.instruction is None else dialect.instructions[type(parameter.instruction)].element
-    return name if element is None else element.type_name(name)
+    return name if parameter.element is None else parameter.element.type_name(name)
 
 
 def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:

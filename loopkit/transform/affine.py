@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import product
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -12,7 +13,7 @@ from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import iname_span, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import parameters_of
-from loopkit.errors import PreconditionError, ScheduleError, instance_text
+from loopkit.errors import PreconditionError, ScheduleError, instance_text, values_text
 from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.kernel import LoopKernel
@@ -21,7 +22,7 @@ from loopkit.language.names import name_list
 from loopkit.poly.affine import add, is_quasi_affine, multiply, subtract
 from loopkit.poly.domains import affine_ends, inverse, solutions, two_with_one_image
 from loopkit.poly.sets import InstanceSet, lexmin_point
-from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops, with_nest
+from loopkit.transform.reindex import Reindexing, reindex, reindex_loops
 from loopkit.transform.step import (
     matching_statements,
     owners_of_all,
@@ -72,10 +73,14 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
     """
     chosen = _chosen(kernel, iname, within, "skewed")
     start, outer = _start(kernel, iname, by)
-    for x in outer:
-        for s in require_owners(kernel, iname, chosen):
-            _require_around(kernel, s, x, iname)
-    result = _counted(kernel, iname, subtract(p.Variable(iname), start), chosen)
+    for x, s in product(outer, require_owners(kernel, iname, chosen)):
+        loops = loops_of(kernel.paths[s.id])
+        if x == iname or x not in loops[:loops.index(iname)]:
+            way = (f"interchange(knl, '{iname}', '{x}') first" if x in loops and x != iname
+                   else "skew by inames of the loops around it, and name the statements with within=")
+            raise ScheduleError(f"The loop over '{iname}' around '{s.id}' does not stand inside a loop over '{x}'.",
+                                subject=iname, hint=way)
+    result = reindex_loops(kernel, Reindexing((iname,), {iname: subtract(p.Variable(iname), start)}), chosen)
     result = with_given_order(result, *((x, iname) for x in outer))
     return require_legal(result, f"skew({iname}, by={by})", assume=assume, unsafe=unsafe)
 
@@ -108,7 +113,11 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collec
     [n] -> { [i] : 0 < i <= n }
     """
     chosen = _chosen(kernel, iname, within, "shifted")
-    step = Reindexing((iname,), {iname: subtract(p.Variable(iname), _distance(kernel, by))})
+    distance = parse_expression(by, what="the distance of a shift") if isinstance(by, str) else int(by)
+    if not is_quasi_affine(distance, (), kernel.value_params):
+        raise PreconditionError(f"shift needs an integer or an affine form in the parameters, not {by!r}.",
+                                subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')")
+    step = Reindexing((iname,), {iname: subtract(p.Variable(iname), distance)})
     result = reindex(kernel, step, kernel.tree, chosen)
     return require_legal(result, f"shift({iname}, {by})", assume=assume, unsafe=unsafe)
 
@@ -137,7 +146,7 @@ def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | N
     chosen = _chosen(kernel, iname, within, "reversed")
     ends = affine_ends(iname_span(kernel, iname), kernel.assumptions)
     total = add(*ends) if ends is not None else 0
-    result = _counted(kernel, iname, subtract(total, p.Variable(iname)), chosen)
+    result = reindex_loops(kernel, Reindexing((iname,), {iname: subtract(total, p.Variable(iname))}), chosen)
     return require_legal(result, f"reverse({iname})", assume=assume, unsafe=unsafe)
 
 
@@ -186,10 +195,8 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
                                 subject=old[0])
     zeros = [_zero(kernel, equation, (*old, *new)) for equation in _one_by_one(equations)]
     values = _solved(kernel, owners, old, new, zeros)
-    left = [substitute(zero, values) for zero in zeros]
-    conditions = tuple(("==", zero) for e in left if (zero := add(e)) != 0)
-    step = Reindexing(new, values, conditions)
-    result = with_given_order(reindex(kernel, step, with_nest(kernel, old, new, chosen), chosen), new)
+    step = Reindexing(new, values, tuple(("==", left) for e in zeros if (left := add(substitute(e, values))) != 0))
+    result = with_given_order(reindex_loops(kernel, step, chosen), new)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
 
@@ -201,21 +208,6 @@ def _chosen(kernel: LoopKernel, iname: str, within: str | Collection[str] | None
     require_owners(kernel, iname, chosen)
     require_whole_reductions(kernel, iname, chosen)
     return chosen
-
-
-def _counted(kernel: LoopKernel, iname: str, value: Expression, chosen: frozenset[str]) -> LoopKernel:
-    """*kernel* with *value* in place of *iname* in whole loops of *chosen* statements."""
-    tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
-    return reindex(kernel, Reindexing((iname,), {iname: value}), tree, chosen)
-
-
-def _require_around(kernel: LoopKernel, s: Statement, outer: str, iname: str) -> None:
-    loops = loops_of(kernel.paths[s.id])
-    if outer == iname or outer not in loops[:loops.index(iname)]:
-        way = (f"interchange(knl, '{iname}', '{outer}') first" if outer in loops and outer != iname
-               else "skew by inames of the loops around it, and name the statements with within=")
-        raise ScheduleError(f"The loop over '{iname}' around '{s.id}' does not stand inside a loop over '{outer}'.",
-                            subject=iname, hint=way)
 
 
 def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple[Expression, list[str]]:
@@ -238,16 +230,6 @@ def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple
     for x in by:
         require_iname(kernel, x)
     return add(*(multiply(int(f), p.Variable(x)) for x, f in by.items())), list(by)
-
-
-def _distance(kernel: LoopKernel, by: int | str) -> Expression:
-    if not isinstance(by, str):
-        return int(by)
-    distance = parse_expression(by, what="the distance of a shift")
-    if not is_quasi_affine(distance, (), kernel.value_params):
-        raise PreconditionError(f"shift needs an integer or an affine form in the parameters, not {by!r}.",
-                                subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')")
-    return distance
 
 
 def _one_by_one(equations: str | Sequence[Equation]) -> Iterator[Equation]:
@@ -285,11 +267,10 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
             zeros: Sequence[Expression]) -> dict[str, Expression]:
     relation = solutions(old, new, zeros)
     points = reduce(InstanceSet.union, (analysis_domain(kernel, s).onto(old) for s in owners))
-    lost = points.named(points.set.subtract(relation.domain()))
-    if not lost.is_empty():
-        point = lexmin_point(lost.set, old, parameters_of(kernel))
-        assert point is not None
-        raise PreconditionError(f"The equations have no solution for {_at(owners[0].id, *point)}.", subject=old[0],
+    point = lexmin_point(points.set.subtract(relation.domain()), old, parameters_of(kernel))
+    if point is not None:
+        raise PreconditionError(f"The equations have no solution for {instance_text(owners[0].id, point[1])}"
+                                f"{values_text(point[0], ' (with {})')}.", subject=old[0],
                                 hint="each point of the old inames needs one of the new ones")
     if not relation.intersect_domain(points.set).is_single_valued():
         raise PreconditionError(f"The equations leave {', '.join(new)} open: they have several solutions for one "
@@ -297,16 +278,12 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
     met = two_with_one_image(relation, points, parameters_of(kernel))
     if met is not None:
         params, first, second = met
-        raise PreconditionError(f"The equations send {_at(owners[0].id, params, first)} and "
-                                f"{instance_text(owners[0].id, second)} to one point of {', '.join(new)}.",
-                                subject=new[0], hint="add an iname and an equation that tells them apart")
+        raise PreconditionError(f"The equations send {instance_text(owners[0].id, first)}"
+                                f"{values_text(params, ' (with {})')} and {instance_text(owners[0].id, second)} to one "
+                                f"point of {', '.join(new)}.", subject=new[0],
+                                hint="add an iname and an equation that tells them apart")
     values = inverse(relation, points, new)
     if values is None:
         raise PreconditionError(f"The equations do not give {', '.join(old)} as one affine form of {', '.join(new)}.",
                                 subject=old[0])
     return dict(zip(old, values, strict=True))
-
-
-def _at(statement: str, params: Mapping[str, int], point: Mapping[str, int]) -> str:
-    sizes = ", ".join(f"{name} = {value}" for name, value in params.items())
-    return f"{instance_text(statement, point)}{f' (with {sizes})' if sizes else ''}"

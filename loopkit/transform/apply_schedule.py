@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
-from loopkit.errors import InternalError, PreconditionError, ScheduleError, instance_text
+from loopkit.errors import PreconditionError, ScheduleError, instance_text, values_text
 from loopkit.expr.mappers import substitute
 from loopkit.expr.parsing import ExpressionParser, parse_expression
 from loopkit.expr.tokens import Source, tokenize
@@ -22,7 +22,7 @@ from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, seq
 from loopkit.poly.affine import NotAffineError, add, names_in, subtract, to_aff
 from loopkit.poly.domains import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.sets import InstanceSet
 from loopkit.transform.match import owner
 from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import transform, with_given_order
@@ -74,7 +74,7 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
       a[t_i - 2*t - 1] = b[t_i - 2*t - 1]  {id=back}
     end
     """
-    units = _units(kernel, _vectors(kernel, schedules))
+    units = [*_units(kernel, _vectors(kernel, schedules))]
     order = _Order(kernel)
     tree = order.of(units, 0)
     result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree)
@@ -129,9 +129,8 @@ def _affine(kernel: LoopKernel, statement: str, form: Expression) -> Expression:
     """*form* with like terms collected: an ``int`` where it is constant."""
     inames = kernel.statement_by_id[statement].inames
     try:
-        for name in sorted(names_in(form)):
-            if name not in inames and name not in kernel.value_params:
-                raise unknown("iname", name, inames, where=f"statement '{statement}'")
+        for name in sorted(names_in(form).difference(inames, kernel.value_params)):
+            raise unknown("iname", name, inames, where=f"statement '{statement}'")
         to_aff(form, inames)
     except NotAffineError:
         raise PreconditionError(f"'{form}' in the schedule of '{statement}' is no affine form of its inames.",
@@ -142,15 +141,17 @@ def _affine(kernel: LoopKernel, statement: str, form: Expression) -> Expression:
 
 @dataclass(frozen=True)
 class _Unit:
-    """A statement with its reductions, or one of its *parts*; *body* is the tree that runs at each of its times."""
+    """A statement with the parts of its reductions, or one part; *body* is the tree that runs at each of its times."""
 
     statement: Statement
     parts: tuple[str, ...]
     times: Vector
     body: Tree
+    is_part: bool = False
 
 
-def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> list[_Unit]:
+def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> Iterator[_Unit]:
+    """One unit for each statement and its reductions, or one for each of its parts if *vectors* name them."""
     groups: dict[str, list[str]] = {}
     for s in leaves(kernel.tree):
         groups.setdefault(owner(s), []).append(s)
@@ -158,28 +159,22 @@ def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> list[_Unit]:
     if missing:
         raise PreconditionError(f"The schedule does not say when '{missing[0]}' runs.", subject=missing[0],
                                 hint=f"give schedules for {', '.join(missing)} too")
-    return [unit for s, parts in groups.items() for unit in _units_of(kernel, s, parts, vectors)]
-
-
-def _units_of(kernel: LoopKernel, statement: str, parts: Sequence[str], vectors: Mapping[str, Vector]
-              ) -> Iterator[_Unit]:
-    """One unit for a statement and its reductions, or, where they are named, one for each part."""
-    if [x for x in parts if x in vectors] == [statement]:
-        own = kernel.statement_by_id[statement]
-        body = restricted(kernel.tree, parts)
+    for s, parts in groups.items():
+        if [x for x in parts if x in vectors] != [s]:
+            for x in parts:
+                if x not in vectors:
+                    raise PreconditionError(f"The schedule does not say when '{x}' runs.", subject=x,
+                                            hint=f"give schedules for all parts of '{s}', or only for the statement")
+                yield _Unit(kernel.statement_by_id[x], (x,), vectors[x], Leaf(x), is_part=True)
+            continue
+        own, body = kernel.statement_by_id[s], restricted(kernel.tree, parts)
         while isinstance(body, Loop) and body.iname in own.inames:
             body = body.body
         if any(loop.iname in own.inames for loop in loops_in(body)) or any(
                 not set(own.inames) <= set(kernel.statement_by_id[x].inames) for x in parts):
-            raise ScheduleError(f"The parts of '{statement}' stand in loops of their own.", subject=statement,
+            raise ScheduleError(f"The parts of '{s}' stand in loops of their own.", subject=s,
                                 hint=f"give each a schedule: {', '.join(parts)}")
-        yield _Unit(own, tuple(parts), vectors[statement], body)
-        return
-    for x in parts:
-        if x not in vectors:
-            raise PreconditionError(f"The schedule does not say when '{x}' runs.", subject=x,
-                                    hint=f"give schedules for all parts of '{statement}', or only for the statement")
-        yield _Unit(kernel.statement_by_id[x], (x,), vectors[x], Leaf(x))
+        yield _Unit(own, tuple(parts), vectors[s], body)
 
 
 @dataclass
@@ -231,22 +226,20 @@ Dims = Sequence[tuple[str, Expression]]
 
 def _all_steps(kernel: LoopKernel, units: Sequence[_Unit], dims: Mapping[str, Dims]) -> dict[str, Reindexing]:
     """The reindexing of each statement to its new inames; units alike in domain and schedule share one step."""
-    parts_of_reductions = {s for r in kernel.reductions.values() for s in r.parts}
     result: dict[str, Reindexing] = {}
     known: dict[object, Reindexing] = {}
     for unit in units:
         own = tuple(dims.get(unit.statement.id, ()))
-        is_part = len(unit.parts) == 1 and unit.statement.id in parts_of_reductions
-        key = (unit.statement.inames, own, is_part, *(id(kernel.statement_by_id[s].domain) for s in unit.parts))
+        key = (unit.statement.inames, own, unit.is_part, *(id(kernel.statement_by_id[s].domain) for s in unit.parts))
         if key not in known:
-            known[key] = _step(kernel, unit, own, is_part=is_part)
+            known[key] = _step(kernel, unit, own)
         if known[key].old or known[key].new:
             result.update(dict.fromkeys(unit.parts, known[key]))
     return result
 
 
-def _step(kernel: LoopKernel, unit: _Unit, dims: Dims, *, is_part: bool) -> Reindexing:
-    """The reindexing of *unit* (a statement or a part of a reduction) to the inames of its loops *dims*."""
+def _step(kernel: LoopKernel, unit: _Unit, dims: Dims) -> Reindexing:
+    """The reindexing of *unit* to the inames of its loops *dims*."""
     name, inames = unit.statement.id, unit.statement.inames
     kept = [x for x, form in dims if form == p.Variable(x)]
     for x in inames:
@@ -257,13 +250,18 @@ def _step(kernel: LoopKernel, unit: _Unit, dims: Dims, *, is_part: bool) -> Rein
     domain = reduce(InstanceSet.union, (analysis_domain(kernel, kernel.statement_by_id[s]).onto(inames)
                                         for s in unit.parts))
     times = subscript_relation(inames, tuple(form for _, form in dims))
-    _require_injective(name, times, domain)
+    if domain.inames and (met := two_with_one_image(times, domain)) is not None:
+        sizes, first, second = met
+        raise ScheduleError(
+            f"The schedule of '{name}' would run {instance_text(name, first)} and {instance_text(name, second)} at one "
+            f"time{values_text(sizes, ', with {}')}.", subject=name,
+            hint=f"add {' and '.join(x for x in first if first[x] != second[x])}, or a form of it, as one more time")
     old = tuple(x for x in inames if x not in kept)
     new = {x: form for x, form in dims if x not in kept}
     renamed = {form.name: p.Variable(x) for x, form in new.items() if isinstance(form, p.Variable)}
     if renamed.keys() == set(old) and len(old) == len(new):
         return Reindexing(tuple(new), renamed)
-    if is_part:
+    if unit.is_part:
         raise ScheduleError(f"'{name}' is a part of a reduction, whose schedule can only order its inames.",
                             subject=name, hint="make new inames for the whole statement first, in a step of its own "
                                                "that names only the statement")
@@ -273,18 +271,4 @@ def _step(kernel: LoopKernel, unit: _Unit, dims: Dims, *, is_part: bool) -> Rein
                             hint="use forms such as t + i, i // 16 and i % 16")
     values = {x: form for x, form in zip(inames, forms, strict=True) if x in old}
     equal = {x: subtract(p.Variable(x), substitute(form, values)) for x, form in new.items()}
-    step = Reindexing(tuple(new), values, tuple(("==", form) for form in equal.values() if form != 0))
-    if not domain.set.is_subset(step.relation(inames).domain()):
-        raise InternalError(f"apply_schedule would lose instances of '{name}'.")
-    return step
-
-
-def _require_injective(name: str, times: Map, domain: InstanceSet) -> None:
-    found = two_with_one_image(times, domain) if domain.inames else None
-    if found is not None:
-        sizes, first, second = found
-        where = ", ".join(f"{k} = {v}" for k, v in sizes.items())
-        raise ScheduleError(
-            f"The schedule of '{name}' would run {instance_text(name, first)} and {instance_text(name, second)} at one "
-            f"time{f', with {where}' if where else ''}.", subject=name,
-            hint=f"add {' and '.join(x for x in first if first[x] != second[x])}, or a form of it, as one more time")
+    return Reindexing(tuple(new), values, tuple(("==", form) for form in equal.values() if form != 0))

@@ -48,9 +48,12 @@ def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None,
     new = _atomic(kernel, within)
     arrays = {s.written for s in new.values()}
     for name in sorted(arrays & kernel.temporaries.keys()):
-        _require_flow_in_order(kernel, name)
+        if not same_flow(relations_of(kernel, name, "flow"), joined_relations(flow_of_values(kernel, name))):
+            raise PreconditionError(
+                f"The steps so far have given '{name}' an order that one cell for each element does not keep.",
+                subject=name, hint=f"make the updates of '{name}' atomic before these steps, or write {{atomic}}")
     result = with_dependences(kernel, partial(_bound, arrays),
-                            statements=tuple(new.get(s.id, s) for s in kernel.statements))
+                              statements=tuple(new.get(s.id, s) for s in kernel.statements))
     return require_legal(result, f"make_atomic({', '.join(map(repr, new))})", assume=assume, unsafe=unsafe)
 
 
@@ -71,13 +74,6 @@ def _atomic(kernel: LoopKernel, within: str | Collection[str] | None) -> dict[st
         raise PreconditionError(f"There is no update in '{kernel.name}' that is not atomic.", subject=kernel.name,
                                 hint="an update is written a[f] = a[f] + e, or with *, min, max, and, or")
     return found
-
-
-def _require_flow_in_order(kernel: LoopKernel, name: str) -> None:
-    if not same_flow(relations_of(kernel, name, "flow"), joined_relations(flow_of_values(kernel, name))):
-        raise PreconditionError(
-            f"The steps so far have given '{name}' an order that one cell for each element does not keep.",
-            subject=name, hint=f"make the updates of '{name}' atomic before these steps, or write {{atomic}}")
 
 
 def _bound(arrays: Collection[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:

@@ -30,9 +30,8 @@ from loopkit.expr.parsing import parse_expression
 from loopkit.expr.text import to_text
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, ValueArg
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.dependence import Dependence, Obligation
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
@@ -41,7 +40,7 @@ from loopkit.poly.piecewise import cells, subscripts_on
 from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, loops_around, require_inames, temporary_for
+from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, require_inames, temporary_for
 from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
 
 
@@ -151,10 +150,6 @@ def _buffered(buffer: Buffer) -> LoopKernel:
     return result
 
 
-#: The cells that are copied in and copied out, if any are.
-Points = tuple[Set | None, Set | None]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Buffer(StagingBuffer):
     """A staging buffer with copy-in and copy-out.
@@ -172,7 +167,6 @@ class Buffer(StagingBuffer):
 
     @property
     def of_value(self) -> bool:
-        """Does it hold the values of a temporary?"""
         return self.operation is None and self.name in self.kernel.temporaries
 
     @cached_property
@@ -195,11 +189,12 @@ class Buffer(StagingBuffer):
         inside = InstanceSet.universe(self.inames).where(*self.box.conditions)
         return restrict(cells(a.domain.inames, known), a.domain).intersect_range(inside.set)
 
-    def points(self) -> Points:
+    def points(self) -> tuple[Set, Set]:
+        """The cells that are copied in, unless no user reads them, and copied out."""
         written = self.cells(m for own in self.moves.values() for a, m in own if a.is_write).set
         return written if self.operation is not None else self.used_cells.set, written
 
-    def value_points(self) -> Points:
+    def value_points(self) -> tuple[Set | None, Set | None]:
         """The copied values of a temporary: those that enter or leave an iteration of the loops around it."""
         kernel, users = self.kernel, self.moves.keys()
         elements = subscripts_on(self.used_cells, self.box.arguments())
@@ -220,14 +215,12 @@ class Buffer(StagingBuffer):
         return first, last
 
     def with_copies(self, load: Set | None, store: Set | None) -> LoopKernel:
-        """The kernel with a copy-in of the cells *load* and a copy-out of the cells *store*."""
         first, last = (None if points is None else self._copy(what, points)
                        for what, points in (("init", load), ("store", store)))
         return self.put_in(first, last, lambda s: with_expressions(s, self.used),
                            lambda _, result: self.dependences(result, first, last))
 
     def _copy(self, what: str, points: Set) -> Statement:
-        """The statement that copies in (``init``) or out."""
         own = self.fresh_box(f"{self.name}_{what}")
         if what == "init":
             copy = self.copy_in(self.load_id, own, points, whole=self.request.whole)
@@ -383,4 +376,4 @@ def _spanning(buffer: Buffer, users: Sequence[Statement]) -> Buffer:
         stay = set(kernel.inames)
         uses = {s.id: tuple(dict.fromkeys(end for args in uses[s.id] for end in _ends_of_axes(buffer, s, args)))
                 for s in users}
-    return replace(buffer, uses=uses, outer=loops_around(kernel, name, dict.fromkeys(uses, stay), buffer.request.sweep))
+    return replace(buffer, uses=uses, outer=buffer.loops_around(dict.fromkeys(uses, stay), buffer.request.sweep))

@@ -109,15 +109,13 @@ def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: s
                                 hint="accumulate in float32 or float64")
     chosen = matching_statements(kernel, within)
     operands: dict[str, Expression] = {}
-    accumulators: list[str] = []
-    for node in kernel.reductions.values():
-        if node.update in chosen:
-            for update in node.updates:
-                old = kernel.statement_by_id[update].expression
-                new = _converted(kernel, node, old, wanted)
-                if new is not old:
-                    operands[update] = new
-                    accumulators.append(node.accumulator)
+    accumulators = set[str]()
+    for node, update in ((n, s) for n in kernel.reductions.values() if n.update in chosen for s in n.updates):
+        old = kernel.statement_by_id[update].expression
+        new = _converted(kernel, node, old, wanted)
+        if new is not old:
+            operands[update] = new
+            accumulators.add(node.accumulator)
     if not operands:
         raise PreconditionError(f"No reduction meant here loads real numbers narrower than {wanted}.",
                                 subject=str(wanted), hint="their operands are not converted")
@@ -142,10 +140,8 @@ def _converted(kernel: LoopKernel, node: ReductionNode, operand: Expression, wan
                 return e                               # its dtype was chosen already
             case p.Variable(name=name) | p.Subscript(aggregate=p.Variable(name=name)):
                 return TypeCast(wanted.name, e) if name in known and _is_narrower(name, known[name], wanted) else e
-            case p.ExpressionNode():
-                return map_children(e, convert)
             case _:
-                return e
+                return map_children(e, convert)
     return convert(operand)
 
 
@@ -174,15 +170,20 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
     if old_name not in kernel.argument_by_name:
         raise unknown("argument", old_name, kernel.argument_by_name)
     require_fresh(kernel, new_name)
-    if isinstance(kernel.argument_by_name[old_name], ValueArg) and any(
-            old_name in s.domain.params for s in kernel.statements):
-        kernel = _renamed_parameter(kernel, old_name, new_name)
     values = {old_name: p.Variable(new_name)}
+
+    def renamed(arg: Argument) -> Argument:
+        new = replace(arg, name=new_name) if arg.name == old_name else arg
+        if isinstance(new, GlobalArg) and new.shape_like == old_name:
+            new = replace(new, shape_like=new_name)
+        return reshaped(new, values)
     return with_dependences(
-        kernel, lambda found, _: (replace(d, array=new_name) if d.array == old_name else d for d in found),
-        arguments=tuple(_renamed(a, old_name, new_name, values) for a in kernel.arguments),
-        temporaries=reshaped_temporaries(kernel, values),
-        statements=tuple(substituted(s, values) for s in kernel.statements),
+        kernel, lambda found, _: (replace(d, relation=rename_param(d.relation, old_name, new_name),
+                                          array=new_name if d.array == old_name else d.array) for d in found),
+        arguments=tuple(map(renamed, kernel.arguments)), temporaries=reshaped_temporaries(kernel, values),
+        statements=with_domains((substituted(s, values) for s in kernel.statements),
+                                lambda d: d.named(rename_param(d.set, old_name, new_name))),
+        assumptions=rename_param(kernel.assumptions, old_name, new_name),
         substitutions=substituted_rules(kernel.substitutions, values))
 
 
@@ -309,13 +310,6 @@ def set_options(kernel: LoopKernel, /, **options: object) -> LoopKernel:
     return annotated(kernel, options=replace(kernel.options, **options))   # type: ignore[arg-type]
 
 
-def _renamed(arg: Argument, old: str, new: str, values: Mapping[str, Expression]) -> Argument:
-    renamed = replace(arg, name=new) if arg.name == old else arg
-    if isinstance(renamed, GlobalArg) and renamed.shape_like == old:
-        renamed = replace(renamed, shape_like=new)
-    return reshaped(renamed, values)
-
-
 def reshaped(arg: Argument, values: Mapping[str, Expression]) -> Argument:
     """*arg* with *values* put into its shape."""
     if not isinstance(arg, GlobalArg):
@@ -334,9 +328,3 @@ E = TypeVar("E", Expression, Expression | None)
 def _shape(shape: tuple[E, ...] | None, values: Mapping[str, Expression]) -> tuple[E, ...] | None:
     return None if shape is None else tuple(e if e is None else folded(substitute(e, values)) for e in shape)
 
-
-def _renamed_parameter(kernel: LoopKernel, old: str, new: str) -> LoopKernel:
-    return with_dependences(
-        kernel, lambda found, _: (replace(d, relation=rename_param(d.relation, old, new)) for d in found),
-        statements=with_domains(kernel.statements, lambda d: d.named(rename_param(d.set, old, new))),
-        assumptions=rename_param(kernel.assumptions, old, new))

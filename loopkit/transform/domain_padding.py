@@ -1,35 +1,63 @@
-"""pad_domain: the iteration domain is padded to full tiles; results beyond the edge are not stored."""
+"""pad_domain: the iteration domain is padded to full tiles; results beyond the edge are not stored.
+
+The proof compares the kernels before and after the step. Four conditions must hold. At its old instances, a statement
+computes the same value. A new instance reads only elements that were read before, or values of temporaries that were
+written. A read at an old instance gets the same value. A new step of a reduction with a result at an old instance
+combines the neutral element.
+"""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
-from math import isfinite
+from math import isfinite, prod
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, expanded_expression
+from loopkit.analysis.accesses import (
+    Access,
+    accesses_by_array,
+    accesses_of,
+    analysis_domain,
+    data_params,
+    doubt_of,
+    expanded_expression,
+    integer_names,
+)
 from loopkit.analysis.constructors import rewritten, with_dependences
-from loopkit.analysis.dependences import joined_relations, order_of_values, reduction_dependences, with_assumed
-from loopkit.analysis.extension_proof import require_extended
+from loopkit.analysis.dependences import (
+    joined_relations,
+    order_of_values,
+    reduction_dependences,
+    relations_of,
+    with_assumed,
+)
 from loopkit.analysis.legality import proven
 from loopkit.analysis.shapes import reached_elements
-from loopkit.analysis.values_preserved import same_flow
+from loopkit.analysis.values_preserved import Flow, same_flow, wrong_values
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest
 from loopkit.errors import PreconditionError, ScheduleError
-from loopkit.expr.dtypes import type_of
-from loopkit.expr.mappers import called, map_children, subexpressions, variables
+from loopkit.expr.dtypes import FLOAT64, type_of
+from loopkit.expr.mappers import alike, called, children, map_children, subexpressions, variables
+from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.poly.domains import condition_of, padded_to_tiles
-from loopkit.poly.sets import InstanceSet, with_dim_names
+from loopkit.poly.elements import outside, read_beyond
+from loopkit.poly.piecewise import where_holds
+from loopkit.poly.relations import identity_on
+from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.reindex import element, with_domains
 from loopkit.transform.step import matching_statements, require_dtype, require_iname, require_positive, transform
 from loopkit.transform.subst import rules_using
+
+#: Every dtype of numbers has all integers up to this value, so that sums and products up to it are exact.
+_EXACT = 128
 
 
 @transform
@@ -162,8 +190,6 @@ def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: Collection[s
     """The element of *array*, or *fill* for an element without a reader; ``None`` if all have readers."""
     accesses = accesses_by_array(kernel)[array]
     rank = len(accesses[0].subscripts)
-    if not rank:
-        return None
     name = kernel.fresh_name(f"{array}_padded", *taken)
     axes = tuple(kernel.fresh_name(f"{array}_axis_{d}", *taken, name) for d in range(rank))
     now = InstanceSet(axes, with_dim_names(reached_elements(kernel, accesses), axes))
@@ -187,8 +213,159 @@ def _dependences(names: Sequence[str], found: Sequence[Dependence], after: LoopK
     """The dependences *found*; for the temporaries *names*, the dependences in the order of *after* replace them."""
     yield from (d for d in found if d.array not in names)
     for name in names:
-        nodes = [node for node in after.reductions.values() if node.accumulator == name]
-        for node in nodes:
-            yield from reduction_dependences(after, node)
-        if not nodes:
-            yield from order_of_values(after, name)
+        node = next((node for node in after.reductions.values() if node.accumulator == name), None)
+        yield from order_of_values(after, name) if node is None else reduction_dependences(after, node)
+
+
+# {{{ the proof
+
+@dataclass(frozen=True)
+class _Step:
+    """A step *name* from *before* to *after*, which extends domains along *inames*."""
+
+    before: LoopKernel
+    after: LoopKernel
+    name: str
+    inames: Collection[str]
+
+    def of_points(self, s: Statement, points: Set, what: str, a: Access | None = None) -> Refusal:
+        """The refusal of *points* of *s*: of another value, or at the access *a* of an element without a value."""
+        array, kind = (s.written, "value") if a is None else (a.array, "missing")
+        element, doubt = (None, None) if a is None else (element_of_sink(a.subscript_relation), doubt_of(self.after, a))
+        return Refusal(BrokenPairs.of_points(self.after, s.id, s.id, points, array, kind, element),
+                       f"{self.name}: {what}.", doubt=doubt)
+
+    def of_flow(self, source: Statement, sink: Statement, pairs: Map, array: str, what: str, own: Collection[str]
+                ) -> Refusal:
+        """:arg own: inames without which the step would keep the flow, for hints."""
+        leave = [x for x in self.inames if len(self.inames) > 1 and x in own]
+        return Refusal(BrokenPairs(self.after, source.id, sink.id, pairs, array, "value"), f"{self.name}: {what}.",
+                       [f"leave '{x}' out" for x in leave]
+                       or [f"name the statements that run on with within=, '{source.id}' not"],
+                       doubt=doubt_of(self.before, *accesses_by_array(self.before)[array]))
+
+
+def require_extended(before: LoopKernel, after: LoopKernel, step: str, inames: Collection[str] = ()) -> None:
+    """Refuse *after*, whose statements run at more points, if a result of *before* may change.
+
+    :arg inames: the inames along which the domains are extended, for hints.
+    :raises IllegalTransformError: with the instances, the sizes and the element.
+    :raises UndecidedError: a result may change, depending on subscripts or conditions that are not affine.
+    """
+    refuse_smallest(_refusals(_Step(before, after, step, inames)), f"{step}: whether all results stay the same")
+
+
+def _refusals(step: _Step) -> Iterator[Refusal]:
+    before, after = step.before, step.after
+    flows: dict[str, Flow] = {}
+    beyond: dict[str, InstanceSet] = {}
+    for new in after.statements:
+        own = before.statement_by_id[new.id]
+        # statements that did not move count too: rules are shared
+        for wrong in _differing(expanded_expression(before, own), expanded_expression(after, new),
+                                analysis_domain(before, own), integer_names(after, new)):
+            yield step.of_points(new, wrong.set, f"'{new.id}' would compute something else")
+        if new.domain is not own.domain:
+            beyond[new.id] = analysis_domain(after, new).subtract(analysis_domain(before, own))
+            for a in accesses_of(after, new):
+                if a.array in before.temporaries and a.array not in flows:
+                    flows[a.array] = relations_of(after, a.array)
+                yield from _outside(step, a, beyond[new.id], flows.get(a.array, {}))
+    nodes = {r.accumulator: r for r in before.reductions.values()}
+    for t, found in flows.items():
+        yield from _combined_beyond(step, nodes[t], beyond) if t in nodes else _another_flow(step, found, t)
+
+
+def _differing(old: Expression, new: Expression, points: InstanceSet, names: frozenset[str]) -> Iterator[InstanceSet]:
+    """Sets that hold all *points* at which *new* may have another value than *old*.
+
+    *new* may have branches that *old* does not have, and must have its form otherwise.
+    """
+    if new == old:
+        return
+    holds = where_holds(points, new.condition, names) if isinstance(new, p.If) else None
+    if isinstance(new, p.If) and holds is not None and not isinstance(old, p.If):
+        yield points.subtract(holds)
+        yield from _differing(old, new.then, holds, names)
+    elif isinstance(new, p.If) and holds is not None and isinstance(old, p.If) and new.condition == old.condition:
+        yield from _differing(old.then, new.then, holds, names)
+        yield from _differing(old.else_, new.else_, points.subtract(holds), names)
+    elif not alike(old, new):
+        yield points
+    else:
+        for a, b in zip(children(old), children(new), strict=True):
+            yield from _differing(a, b, points, names)
+
+
+def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterator[Refusal]:
+    """Refusals of elements without a value, or outside of the array, at access *a*; *beyond*: the new instances."""
+    before, after = step.before, step.after
+    new = after.statement_by_id[a.statement]
+    if a.array in after.temporaries:
+        bad = outside(a.relation, after.temporaries[a.array].shape or (), after.assumptions)
+        if bad is not None:
+            yield step.of_points(new, bad, f"'{new.id}' would access an element outside of '{a.array}'", a)
+        if a.is_write:
+            return
+        missing = reduce(Set.subtract, (relation.range() for (_, sink), relation in flow.items() if sink == new.id),
+                         beyond.intersect(a.domain).set)
+    else:
+        reads = [b for b in accesses_by_array(before)[a.array] if not b.is_write]
+        missing = read_beyond(a.relation, reached_elements(before, reads))
+    yield step.of_points(new, missing, f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
+
+
+def _another_flow(step: _Step, found: Flow, array: str) -> Iterator[Refusal]:
+    """Refusals of reads that were there and get another value."""
+    before = step.before
+    now = {pair: relation.intersect_range(analysis_domain(before, before.statement_by_id[pair[1]]).set)
+           for pair, relation in found.items()}
+    wrong = list(wrong_values(relations_of(before, array), now))
+    # a lost value has a wrong one in its place
+    for w in [w for w in wrong if not w.is_lost] or wrong:
+        source, sink = (before.statement_by_id[s] for s in (w.source, w.sink))
+        yield step.of_flow(source, sink, w.pairs, array, f"'{sink.id}' would get another value of '{array}'",
+                           [x for x in source.inames if x not in sink.inames])
+
+
+def _combined_beyond(step: _Step, node: ReductionNode, beyond: Mapping[str, InstanceSet]) -> Iterator[Refusal]:
+    """Refusals of new updates, those *beyond* the old ones, whose operand is not neutral and changes an old result.
+
+    An accumulator takes its value from all updates of its instance, so that no value is lost.
+    """
+    before, after = step.before, step.after
+    final = before.statement_by_id[node.final]
+    # a user's operation may start from a value that is not neutral
+    neutral = None if node.operation in after.operations else REDUCTIONS[node.operation].neutral_of(FLOAT64)
+    for s in (before.statement_by_id[u] for u in node.updates if u in beyond):
+        new = identity_on(beyond[s.id], analysis_domain(before, final), before.statement_by_id[node.init].inames)
+        operand = expanded_expression(after, after.statement_by_id[s.id])
+        if not new.is_empty() and (neutral is None or neutral != _number(
+                operand, s.domain.named(new.domain()), integer_names(after, s))):
+            yield step.of_flow(s, final, new, node.accumulator, f"beyond the edge '{s.id}' would combine what is not "
+                               f"the neutral element of its {node.operation}", node.inames)
+
+
+def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int | None:
+    """The integer that *expr* equals at all of *points*, in any dtype and order of evaluation; ``None``: not known."""
+    match expr:
+        case bool():
+            return None
+        case int() | float():
+            value: int | None = int(expr) if expr % 1 == 0 else None
+        case p.If():
+            holds = where_holds(points, expr.condition, names)
+            if holds is None:
+                return None
+            parts = {_number(branch, where, names)
+                     for branch, where in ((expr.then, holds), (expr.else_, points.subtract(holds)))
+                     if not where.is_empty()}
+            value = parts.pop() if len(parts) == 1 else None
+        case p.Sum(children=terms) | p.Product(children=terms):
+            whole = [n for c in terms if (n := _number(c, points, names)) is not None]
+            value = None if len(whole) < len(terms) else sum(whole) if isinstance(expr, p.Sum) else prod(whole)
+        case _:
+            return None
+    return value if value is not None and abs(value) <= _EXACT else None
+
+# }}}

@@ -16,13 +16,12 @@ from loopkit.errors import ENTRY_POINTS, PreconditionError, StorageError, Undeci
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.names import name_list
 from loopkit.poly.affine import subtract
 from loopkit.poly.flow import earlier_accesses
 from loopkit.poly.relations import at_sink, differing
 from loopkit.poly.sets import lexmin_point
 from loopkit.transform.reindex import mentioned
-from loopkit.transform.step import iname_list, require_no_rule, require_temporary, transform
+from loopkit.transform.step import iname_list, require_no_rule, require_temporary, temporary_list, transform
 
 
 @transform
@@ -131,22 +130,15 @@ def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str
 
 def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...], only: str | Iterable[str] | None,
                       what: str = "privatized") -> frozenset[str]:
-    def users(name: str) -> dict[str, bool]:
-        """The statements that use *name*, and whether each has all of the inames."""
-        return {s.id: set(inames) <= set(s.inames) for s in kernel.statements
-                if name in mentioned(s) or name in s.domain.params}
-    if only is None:
-        return frozenset(t for t in kernel.temporaries if (own := users(t)) and all(own.values()))
-    names = name_list(only)
-    for name in names:
-        require_temporary(kernel, name)
-        own = users(name)
-        if not own or not all(own.values()):
-            outside = next((s for s, is_inside in own.items() if not is_inside), None)
+    names = kernel.temporaries if only is None else temporary_list(kernel, only)
+    users = {t: [s for s in kernel.statements if t in mentioned(s) or t in s.domain.params] for t in names}
+    outside = {t: next((s.id for s in own if not set(inames) <= set(s.inames)), None) for t, own in users.items()}
+    for t in names if only is not None else ():
+        if not users[t] or outside[t] is not None:
             raise PreconditionError(
-                f"'{name}' cannot be {what} over {', '.join(inames)}: '{outside}' uses it outside of them.",
-                subject=name, hint="name inames that every statement using the temporary has")
-    return frozenset(names)
+                f"'{t}' cannot be {what} over {', '.join(inames)}: '{outside[t]}' uses it outside of them.",
+                subject=t, hint="name inames that every statement using the temporary has")
+    return frozenset(t for t in names if users[t] and outside[t] is None)
 
 
 def require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:

@@ -17,13 +17,12 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, rank_of, resolve, type_of, weak
 from loopkit.expr.intervals import interval, of_dtype
 from loopkit.expr.kinds import kind_of
-from loopkit.expr.mappers import children, map_children, substitute
+from loopkit.expr.mappers import children, conjunction, map_children, split_affine, substitute
 from loopkit.expr.nodes import Neutral, TypeCast, sum_of
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement, with_expressions
-from loopkit.language.conditions import conjunction, split
 from loopkit.poly.piecewise import constrained
 from loopkit.poly.sets import InstanceSet, fix_params
 from loopkit.transform.data import reshaped, reshaped_temporaries
@@ -74,7 +73,8 @@ def _with_conditions_in_domains(kernel: LoopKernel) -> LoopKernel:
     """*kernel* with its affine conditions moved into the instance sets, as if made with the numbers."""
     names = frozenset[str]().union(*(s.domain.params for s in kernel.statements)) & kernel.value_params
     names |= {a.name for a in kernel.arguments if isinstance(a, ValueArg) and a.dtype is not None} & kernel.value_params
-    parts = {s.id: split(conjunction(s.predicates), names.union(s.inames)) for s in kernel.statements if s.predicates}
+    parts = {s.id: split_affine(conjunction(s.predicates), names.union(s.inames))
+             for s in kernel.statements if s.predicates}
     affine = {s: found for s, (found, _) in parts.items()}
     for node in kernel.reductions.values():
         # the conditions of its statement narrow the init of a reduction too

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, islice, pairwise
@@ -77,14 +78,11 @@ def _helps(way: Way, kernel: LoopKernel, step: Callable[[LoopKernel], object]) -
 def storage_hint(kernel: LoopKernel, temporary: str, lower: Callable[[LoopKernel], object], known: str | None
                  ) -> str | None:
     """A hint for a refused storage of *temporary*: the first one that makes *lower* succeed; else *known*."""
-    if temporary not in kernel.temporaries:
-        return known
-    try:
-        with bounded(f"looking for cells of '{temporary}' in kernel '{kernel.name}'", BUDGET):
+    if temporary in kernel.temporaries:
+        with suppress(UndecidedError), bounded(f"looking for cells of '{temporary}' in kernel '{kernel.name}'", BUDGET):
             ways = islice(_ways_to_cells(kernel, temporary), MOST_TRIED)
             return next((way.text for way in ways if _helps(way, kernel, lower)), known)
-    except UndecidedError:
-        return known
+    return known
 
 
 def _ways_to_cells(kernel: LoopKernel, temporary: str) -> Iterator[Way]:

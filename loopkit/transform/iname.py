@@ -14,7 +14,7 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Loop, Tree, leaves, nest, rewrite_over, seq
+from loopkit.kernel.tree import Loop, Tree, leaves, rewrite_over, seq
 from loopkit.language.names import name_list
 from loopkit.poly.affine import (
     TruncatedQuotient,
@@ -28,7 +28,7 @@ from loopkit.poly.affine import (
 )
 from loopkit.poly.domains import affine_ends
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform.reindex import Reindexing, bounded_by, mentioned, not_nested, reindex, rewrite_loops, with_nest
+from loopkit.transform.reindex import Reindexing, bounded_by, mentioned, not_nested, reindex, reindex_loops
 from loopkit.transform.step import (
     iname_list,
     matching_statements,
@@ -129,8 +129,7 @@ def split_into(kernel: LoopKernel, iname: str, outer: str, lengths: Mapping[str,
     for x, length in lengths.items():
         value = add(multiply(length, value), p.Variable(x))
     conditions = [c for x, length in lengths.items() for c in bounded_by(x, length)]
-    tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: nest(names, loop.body))
-    return reindex(kernel, Reindexing(names, {iname: add(value, start)}, tuple(conditions)), tree, chosen)
+    return reindex_loops(kernel, Reindexing(names, {iname: add(value, start)}, tuple(conditions)), chosen)
 
 
 @transform
@@ -175,8 +174,7 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
         raise PreconditionError(
             f"The range of '{split_iname}' does not begin and end at one affine form in the parameters each.",
             subject=split_iname, hint=f"assume(knl, ...) which bound holds, or split_iname(knl, '{split_iname}', 128)")
-    tree = rewrite_loops(kernel, (split_iname,), chosen, lambda loop: nest((outer, inner), loop.body))
-    result = reindex(kernel, _chunks(split_iname, outer, inner, ends, count), tree, chosen)
+    result = reindex_loops(kernel, _chunks(split_iname, outer, inner, ends, count), chosen)
     step = f"chunk_iname({split_iname!r}, {count})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
     return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
@@ -242,7 +240,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
         values[x] = add(remainder(rest, extent), low)
         rest = floor_div(rest, extent)
     values[inames[0]] = rest
-    result = reindex(kernel, Reindexing((new,), values), with_nest(kernel, inames, (new,), chosen), chosen)
+    result = reindex_loops(kernel, Reindexing((new,), values), chosen)
     return tagged_if_given(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe)
 
 
@@ -267,8 +265,7 @@ def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
 
 def renamed(kernel: LoopKernel, old: str, new: str, within: frozenset[str]) -> LoopKernel:
     """*kernel* with *new*, without a tag, in place of *old* in the statements *within*."""
-    tree = rewrite_loops(kernel, (old,), within, lambda loop: Loop(new, loop.body))
-    return reindex(kernel, Reindexing((new,), {old: p.Variable(new)}), tree, within)
+    return reindex_loops(kernel, Reindexing((new,), {old: p.Variable(new)}), within)
 
 
 @transform
@@ -361,13 +358,7 @@ def remove_unused_inames(kernel: LoopKernel, inames: str | Iterable[str] | None 
     """
     for x in kernel.inames if inames is None else iname_list(kernel, inames):
         owners = [s for s in kernel.statements if x in s.inames]
-        ranges = {constant_range(kernel, s.domain, x) for s in owners}
-        if len(ranges) != 1 or any(x in mentioned(s) for s in owners):
-            continue
-        low, high = ranges.pop()
-        if low is None or low != high:
-            continue
-        everywhere = frozenset(kernel.statement_by_id)
-        tree = rewrite_loops(kernel, (x,), everywhere, lambda loop: loop.body)
-        kernel = reindex(kernel, Reindexing((), {x: low}), tree, everywhere)
+        bounds = {bound for s in owners for bound in constant_range(kernel, s.domain, x)}
+        if len(bounds) == 1 and (value := bounds.pop()) is not None and not any(x in mentioned(s) for s in owners):
+            kernel = reindex_loops(kernel, Reindexing((), {x: value}), frozenset(kernel.statement_by_id))
     return require_legal(kernel, "remove_unused_inames", assume=assume, unsafe=unsafe)

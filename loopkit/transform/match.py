@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -33,7 +33,7 @@ _MOST_DEPTH = 100
 def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
     """The statements that *within* selects; the parts of a reduction belong to their statement."""
     texts = [within] if isinstance(within, str) else list(within)
-    found = frozenset().union(*(_parser(kernel, text).whole() for text in texts))
+    found = frozenset().union(*(_Parser.of(kernel, text).whole() for text in texts))
     if not found:
         shown = within if isinstance(within, str) else ", ".join(texts)
         raise PreconditionError(f"within='{shown}' names no statement of kernel '{kernel.name}'.", subject=shown,
@@ -53,6 +53,11 @@ class _Parser(Cursor):
     kernel: LoopKernel = field(kw_only=True)
     depth: int = 0
 
+    @classmethod
+    def of(cls, kernel: LoopKernel, text: str) -> _Parser:
+        tokens = [Token("other", word[1], word.start(1)) for word in _TOKEN.finditer(text)]
+        return cls(Source(text, "within="), tokens, kernel=kernel)
+
     def whole(self) -> Ids:
         result = self.expression()
         if self.text:
@@ -64,16 +69,11 @@ class _Parser(Cursor):
         return self.error(expected, message=message)
 
     def expression(self) -> Ids:
-        result = self.conjunction()
-        while self.accept(",", "or"):
-            result |= self.conjunction()
-        return result
-
-    def conjunction(self) -> Ids:
-        result = self.negation()
-        while self.accept("and"):
-            result &= self.negation()
-        return result
+        result = Ids()
+        while True:
+            result |= frozenset.intersection(*self.separated(self.negation, "and"))
+            if not self.accept(",", "or"):
+                return result
 
     def negation(self) -> Ids:
         self.depth += 1
@@ -102,42 +102,27 @@ class _Parser(Cursor):
                 self.at = at
                 raise self.refused(f"a name behind '{kind}:'")
             self.at += 1
-        return _KINDS[kind](self.kernel, glob)
+        return _matched(self.kernel, kind, glob)
 
 
-def _parser(kernel: LoopKernel, text: str) -> _Parser:
-    tokens = [Token("other", word[1], word.start(1)) for word in _TOKEN.finditer(text)]
-    return _Parser(Source(text, "within="), tokens, kernel=kernel)
-
-
-def _by_id(kernel: LoopKernel, glob: str) -> Ids:
-    found = frozenset(s for s in kernel.statement_by_id if any(fnmatchcase(x, glob) for x in (s, owner(s))))
-    if not found:
-        raise unknown("statement", glob, kernel.statement_by_id)
-    return found
-
-
-def _by_what_it_has(kind: str, names: Callable[[LoopKernel, Statement], Collection[str]],
-                    known: Callable[[LoopKernel], Collection[str]]) -> Callable[[LoopKernel, str], Ids]:
-    """Patterns over attributes of a statement; *kind* names the attribute, *known* lists all values to match."""
-    def matched(kernel: LoopKernel, glob: str) -> Ids:
-        if not any(fnmatchcase(x, glob) for x in known(kernel)):
-            raise unknown(kind, glob, known(kernel))
-        owners = {owner(s.id) for s in kernel.statements if any(fnmatchcase(x, glob) for x in names(kernel, s))}
-        return frozenset(s for s in kernel.statement_by_id if owner(s) in owners)
-    return matched
+def _matched(kernel: LoopKernel, kind: str, glob: str) -> Ids:
+    noun, names, known = _KINDS[kind]
+    if not any(fnmatchcase(x, glob) for x in known(kernel)):
+        raise unknown(noun, glob, known(kernel))
+    found = frozenset(s.id for s in kernel.statements if any(fnmatchcase(x, glob) for x in names(kernel, s)))
+    return found if kind == "id" else frozenset(s for s in kernel.statement_by_id if owner(s) in set(map(owner, found)))
 
 
 def _data(kernel: LoopKernel) -> Collection[str]:
     return [*kernel.array_args, *kernel.temporaries]
 
 
-_KINDS: dict[str, Callable[[LoopKernel, str], Ids]] = {
-    "id": _by_id,
-    "writes": _by_what_it_has("array or temporary", lambda _, s: (s.written,), _data),
-    "reads": _by_what_it_has("array or temporary", lambda kernel, s: {a.array for a in accesses_of(kernel, s)
-                                                                      if not a.is_write}, _data),
-    "iname": _by_what_it_has("iname", lambda _, s: s.inames, lambda kernel: kernel.inames),
-    "tag": _by_what_it_has("statement tag", lambda _, s: s.tags,
-                           lambda kernel: {tag for s in kernel.statements for tag in s.tags}),
-}
+#: For each kind of pattern its noun in messages, the names of a statement, and all names of a kernel.
+_KINDS: Mapping[str, tuple[str, Callable[[LoopKernel, Statement], Collection[str]],
+                           Callable[[LoopKernel], Collection[str]]]] = {
+    "id": ("statement", lambda _, s: (s.id, owner(s.id)), lambda kernel: kernel.statement_by_id),
+    "writes": ("array or temporary", lambda _, s: (s.written,), _data),
+    "reads": ("array or temporary", lambda kernel, s: {a.array for a in accesses_of(kernel, s) if not a.is_write},
+              _data),
+    "iname": ("iname", lambda _, s: s.inames, lambda kernel: kernel.inames),
+    "tag": ("statement tag", lambda _, s: s.tags, lambda kernel: {tag for s in kernel.statements for tag in s.tags})}

@@ -10,7 +10,6 @@ from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.errors import NameConflictError, PreconditionError, ScheduleError
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import UnrollTag
 from loopkit.kernel.tree import Loop, Seq, Tree, leaves, nest, rewrite, rewrite_over, seq
@@ -127,7 +126,6 @@ def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int], *, assume: str | Non
         raise PreconditionError("tile needs at least one iname and its tile size.", subject="tile_sizes")
     outers, inners = [], []
     for iname, size in tile_sizes.items():
-        require_iname(kernel, iname)
         outer, inner = outer_and_inner(kernel, iname)
         kernel = split_iname(kernel, iname, size, outer_iname=outer, inner_iname=inner)
         outers.append(outer)
@@ -249,7 +247,13 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
             f"The loops over {', '.join(names)} do not stand side by side.", subject=names[0],
             hint="name the inames of the loops to fuse; fuse the loops around them first" if alone else
             "fuse the loops around them first, or distribute those that hold only some of them")
-    result = _with_one_iname(kernel, owners, new, tree)
+    steps: dict[str, Reindexing] = {}
+    for old in [x for x in owners if x != new]:
+        if taken := next((s for s in sorted(owners[old]) if new in kernel.statement_by_id[s].inames), None):
+            raise NameConflictError(f"'{taken}' has an iname '{new}' beside '{old}'.", subject=new,
+                                    hint="give another name with new_iname=, or rename that loop first")
+        steps |= dict.fromkeys(owners[old], Reindexing((new,), {old: p.Variable(new)}))
+    result = reindex_each(kernel, steps, tree)
     result = result if tag is None else annotated(result, tags={**result.tags, new: tag})
     require_shared_inames(result, f"fuse_loops({', '.join(names)})")
     return require_legal(result, f"fuse_loops({', '.join(names)})", assume=assume, unsafe=unsafe)
@@ -287,24 +291,9 @@ def _fused(kernel: LoopKernel, names: tuple[str, ...], new: str, chosen: frozens
 
 def _depends(kernel: LoopKernel, sinks: Collection[str], sources: Collection[str]) -> bool:
     """Must one of *sinks* run after one of *sources* in the same iteration of their shared loops?"""
-    def binds(d: Dependence) -> bool:
-        where = meeting_of(execution_paths(kernel), d.source, d.sink)
-        loops = shared_loops(kernel, d.source, d.sink, where.loops)
-        return not in_one_iteration(d.relation, loops).is_empty()
-    return any(d.source in sources and d.sink in sinks and binds(d) for d in dependences(kernel))
-
-
-def _with_one_iname(kernel: LoopKernel, owners: Mapping[str, Collection[str]], new: str, tree: Tree) -> LoopKernel:
-    """*kernel* in the order *tree*, with *new* for the former iname of the *owners*."""
-    steps: dict[str, Reindexing] = {}
-    for old, statements in owners.items():
-        step = Reindexing((new,), {old: p.Variable(new)})
-        for s in sorted(statements) if old != new else ():
-            if new in kernel.statement_by_id[s].inames:
-                raise NameConflictError(f"'{s}' has an iname '{new}' beside '{old}'.", subject=new,
-                                        hint="give another name with new_iname=, or rename that loop first")
-            steps[s] = step
-    return reindex_each(kernel, steps, tree)
+    return any(d.source in sources and d.sink in sinks and not in_one_iteration(d.relation, shared_loops(
+        kernel, d.source, d.sink, meeting_of(execution_paths(kernel), d.source, d.sink).loops)).is_empty()
+               for d in dependences(kernel))
 
 
 @transform
@@ -340,7 +329,6 @@ def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: 
       end
     end
     """
-    require_iname(kernel, iname)
     length = require_positive(factor, "factor")
     outer, inner = outer_and_inner(kernel, iname, outer_iname, inner_iname)
     split = split_iname(kernel, iname, length, outer_iname=outer, inner_iname=inner, within=within)

@@ -97,11 +97,13 @@ def _parts(kernel: LoopKernel, iname: str, chosen: frozenset[str], first: int, l
            ) -> Iterator[tuple[str, list[_Part]]]:
     """The parts of each statement in a loop over *iname*, in the order in which they run."""
     names: dict[tuple[str, str], str] = {}
-    rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)          # the loops must be chosen as a whole
     for ids in (tuple(leaves(loop)) for loop in loops_in(kernel.tree) if loop.iname == iname):
         if chosen.isdisjoint(ids):
             continue
-        _require_whole_reductions(kernel, iname, ids)
+        for node in kernel.reductions.values():
+            if iname not in node.inames and not node.parts.isdisjoint(ids) and not node.parts.issubset(ids):
+                raise ScheduleError(f"The statements of the reduction of '{node.final}' stand in different loops over "
+                                    f"'{iname}'.", subject=iname, hint="peel before the loops are distributed")
         regions = dict(zip(_ENDS, _regions(kernel, iname, ids, first, last), strict=True))
         groups: dict[str, list[str]] = {}
         for s in ids:
@@ -128,14 +130,6 @@ def _whole(kernel: LoopKernel, statement: str, ids: Sequence[str]) -> str:
     return statement if node is None or node.final not in ids else _whole(kernel, node.final, ids)
 
 
-def _require_whole_reductions(kernel: LoopKernel, iname: str, ids: Sequence[str]) -> None:
-    for node in kernel.reductions.values():
-        inside = node.parts & set(ids)
-        if inside and iname not in node.inames and inside != node.parts:
-            raise ScheduleError(f"The statements of the reduction of '{node.final}' stand in different loops over "
-                                f"'{iname}'.", subject=iname, hint="peel before the loops are distributed")
-
-
 def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, last: int
              ) -> tuple[InstanceSet, InstanceSet, InstanceSet]:
     """The first iterations of a loop, those between, and the last."""
@@ -144,8 +138,8 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
     points = reduce(InstanceSet.union, (analysis_domain(kernel, kernel.statement(s)).onto(inames) for s in ids))
     # the start of a union may need a form for each remainder of its strides; that of a polyhedron is one form
     found = affordable(lambda: (parted(points, first, last),), otherwise=None, budget=500_000)
-    around = points if found is not None else points.named(in_plain_bounds(points.set, kernel.assumptions))
-    regions = found[0] if found is not None else parted(around, first, last)
+    regions = found[0] if found is not None else parted(
+        points.named(in_plain_bounds(points.set, kernel.assumptions)), first, last)
     if regions is None:
         data = [x for s in ids for x in data_params(kernel, kernel.statement(s).domain)]
         raise PreconditionError(f"The loop over '{iname}' around '{ids[0]}' has no known end to peel: its bound is "
@@ -198,7 +192,10 @@ def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
     nodes: dict[str, ReductionNode] = {}
     for name, node in kernel.reductions.items():
         if node.final not in parts:
-            nodes[name] = _with_updates(node, parts)
+            found = [x for s in node.updates for x in (
+                [(part.end, part.id) for part in parts[s]] if s in parts else [("", s)])]
+            middle = next((s for end, s in found if not end), found[0][1])      # it keeps the old update
+            nodes[name] = replace(node, updates=(middle, *(s for _, s in found if s != middle)))
             continue
         for i, part in enumerate(parts[node.final]):
             acc, new = node.accumulator, name
@@ -211,11 +208,3 @@ def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
             init, *updates, final = (parts[s][i].id for s in (node.init, *node.updates, node.final))
             nodes[new] = replace(node, name=new, accumulator=acc, init=init, final=final, updates=tuple(updates))
     return accumulators, nodes
-
-
-def _with_updates(node: ReductionNode, parts: Mapping[str, Sequence[_Part]]) -> ReductionNode:
-    """*node* with the parts of its updates; the middle of the loop keeps the old update."""
-    found = [x for s in node.updates
-             for x in ([(part.end, part.id) for part in parts[s]] if s in parts else [("", s)])]
-    middle = next((s for end, s in found if not end), found[0][1])
-    return replace(node, updates=(middle, *(s for _, s in found if s != middle)))

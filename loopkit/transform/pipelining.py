@@ -2,18 +2,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, fastest_last
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, fastest_last, require_operands
 from loopkit.analysis.axes import with_axes, with_leading_axis
 from loopkit.analysis.constructors import annotated, reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import identity_pairs
-from loopkit.analysis.instructions import require_operands
-from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
+from loopkit.analysis.legality import axis_inames, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
@@ -90,20 +89,20 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     end
     """
     count = _require_stages(kernel, iname, stages, registers, asynchronous)
-    step, found = f"pipeline({iname}, stages={count})", _found(kernel, iname, temporaries)
+    step, copies = f"pipeline({iname}, stages={count})", _copies(kernel, iname, temporaries)
     allowed = Allowed(False, allow_global_storage, allow_launches, assume, unsafe)
-    _require_open_storage(kernel, names := frozenset(found.copies.values()), count)
+    _require_open_storage(kernel, names := frozenset(copies.values()), count)
     before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
-    in_registers = not asynchronous and registers is not False
-    kernel = _asynchronous(kernel, found.copies) if asynchronous else kernel
-    kernel = _distributed_over_threads(kernel, found, step, allowed) if in_registers else kernel
-    ahead = max(count - 1, 1)
-    result = _moved_ahead(_in_stages(kernel, iname, names, count), found, ahead, last=in_registers)
-    result = _with_prologue(allowed.legal(result, step), found, ahead)
-    if in_registers:
-        result = allowed.legal(_through_registers(result, found), step)
-    effect = side_effect(before, result, step, allowed, names)
-    if effect is not None:
+    in_registers, ahead = not asynchronous and registers is not False, max(count - 1, 1)
+    if asynchronous:
+        kernel = rewritten(kernel, statements=tuple(
+            replace(s, instructions=(AsynchronousCopy(),)) if s.id in copies else s for s in kernel.statements))
+        require_operands(kernel)
+    kernel = _distributed_over_threads(kernel, iname, copies, step, allowed) if in_registers else kernel
+    result = _moved_ahead(_in_stages(kernel, iname, names, count), iname, copies, ahead, last=in_registers)
+    result = _with_prologue(allowed.legal(result, step), iname, copies, ahead)
+    result = allowed.legal(_through_registers(result, iname, copies), step) if in_registers else result
+    if (effect := side_effect(before, result, step, allowed, names)) is not None:
         raise effect
     return result
 
@@ -122,39 +121,27 @@ def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: b
     return count
 
 
-def _asynchronous(kernel: LoopKernel, copies: Mapping[str, str]) -> LoopKernel:
-    """*kernel* with asynchronous *copies*; :raises PreconditionError: one of them computes, or converts."""
-    result = rewritten(kernel, statements=tuple(
-        replace(s, instructions=(AsynchronousCopy(),)) if s.id in copies else s for s in kernel.statements))
-    require_operands(result)
-    return result
-
-
 # {{{ copies and their loop
 
-@dataclass(frozen=True)
-class _Found:
-    """A loop, and the temporary that each of its copies writes, by the id of the copy."""
-
-    loop: Loop
-    copies: Mapping[str, str]
+#: The temporary that each copy writes, by the id of the copy.
+_Copies = Mapping[str, str]
 
 
-def _found(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | None) -> _Found:
-    """The loop over *iname* and its copies, those into *temporaries* or all."""
+def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | None) -> _Copies:
+    """The copies of the loop over *iname*, those into *temporaries* or all."""
     names = () if temporaries is None else temporary_list(kernel, temporaries)
     loops = [loop for loop in loops_in(kernel.tree) if loop.iname == iname]
-    found: list[_Found] = []
+    found: list[tuple[Loop, _Copies]] = []
     for loop in loops:
         candidates = {t: _copy_into(kernel, t, loop) for t in (kernel.temporaries if temporaries is None else names)}
-        copies = {s.id: t for t, s in candidates.items() if isinstance(s, Statement)
-                  and (t in names or _is_load(kernel, s, loop))}
+        copies: _Copies = {s.id: t for t, s in candidates.items() if isinstance(s, Statement)
+                           and (t in names or _is_load(kernel, s, loop))}
         if temporaries is None:
             copies = {c: t for c, t in copies.items() if _beside(loop, c, copies) is None}
         if copies:
-            found.append(_Found(loop, copies))
+            found.append((loop, copies))
     for t in names:
-        if not any(t in one.copies.values() for one in found):
+        if not any(t in copies.values() for _, copies in found):
             raise PreconditionError(f"'{t}' is not filled by a copy in the loop over '{iname}': "
                                     f"{_copy_into(kernel, t, loops[0])}.", subject=t,
                                     hint="name temporaries that one statement of the loop fills and others there read")
@@ -164,12 +151,16 @@ def _found(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | No
     if len(found) > 1:
         raise ScheduleError(f"Several loops over '{iname}' have copies.", subject=iname,
                             hint="name the temporaries of one of them with temporaries=")
-    for c in found[0].copies:
-        other = _beside(found[0].loop, c, found[0].copies)
-        if other is not None:
+    [(loop, copies)] = found
+    for c in copies:
+        if (other := _beside(loop, c, copies)) is not None:
             raise ScheduleError(f"The copy '{c}' stands in one loop with '{other}' inside of the loop over '{iname}'.",
                                 subject=iname, hint="distribute_loop puts it into a loop of its own")
-    return found[0]
+    return copies
+
+
+def _loop(kernel: LoopKernel, iname: str, copies: _Copies) -> Loop:
+    return next(x for x in loops_in(kernel.tree) if x.iname == iname and not copies.keys().isdisjoint(leaves(x)))
 
 
 def _read(kernel: LoopKernel, s: Statement) -> set[str]:
@@ -206,7 +197,7 @@ def _is_load(kernel: LoopKernel, s: Statement, loop: Loop) -> bool:
     return not read.isdisjoint(kernel.array_args) and (read & written).isdisjoint(kernel.temporaries)
 
 
-def _beside(loop: Loop, copy: str, copies: Mapping[str, str]) -> str | None:
+def _beside(loop: Loop, copy: str, copies: _Copies) -> str | None:
     """A statement that is no copy and shares an inner loop with *copy*."""
     inside = next((ids for child in parts_of(loop.body) if copy in (ids := list(leaves(child)))), [])
     return next((s for s in inside if s not in copies), None)
@@ -224,14 +215,15 @@ def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int
 
 # {{{ thread distribution
 
-def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, allowed: Allowed) -> LoopKernel:
+def _distributed_over_threads(kernel: LoopKernel, iname: str, copies: _Copies, step: str, allowed: Allowed
+                              ) -> LoopKernel:
     """*kernel* where the ``l.auto`` inames of copies are split into inames on the axes of the block and rounds.
 
     The threads are those of the computation; without such threads, loops over the inames remain. Lowering also lets
     neighbouring threads take neighbouring points along the iname with the smallest stride in the loaded array.
     """
-    block = _block(kernel, frozenset(leaves(found.loop)) - found.copies.keys())
-    for c in found.copies:
+    block = _block(kernel, set(leaves(_loop(kernel, iname, copies))) - copies.keys())
+    for c in copies:
         s = kernel.statement_by_id[c]
         auto = fastest_last(kernel, s.expression, [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)])
         # parts of several inames on one axis are packed as their loops nest
@@ -252,19 +244,16 @@ def _distributed_over_threads(kernel: LoopKernel, found: _Found, step: str, allo
 
 def _block(kernel: LoopKernel, users: Collection[str]) -> dict[int, int]:
     result: dict[int, int] = {}
-    for s in (kernel.statement_by_id[u] for u in users):
-        for axis, inames in axis_inames(kernel, s.inames, LocalTag).items():
-            extents = [iname_extent(kernel, x) for x in inames]
-            if threads := prod(e if isinstance(e, int) else 0 for e in extents):
+    for u in users:
+        for axis, inames in axis_inames(kernel, kernel.statement_by_id[u].inames, LocalTag).items():
+            if threads := prod(iname_range(kernel, x)[1] for x in inames):
                 result[axis] = max(result.get(axis, 1), threads)
     return dict(sorted(result.items()))
 
 
 def _digits(kernel: LoopKernel, inames: Sequence[str], block: dict[int, int]
             ) -> Iterator[tuple[str, list[tuple[int, int | None]]]]:
-    """Each iname, the fastest first, in mixed radix: extents, and axes of the block, the first fastest, or ``None`` for
-    rounds.
-    """
+    """Each iname, the fastest first, in mixed radix: extents and axes of the block, or ``None`` for rounds."""
     axes = [[axis, extent] for axis, extent in block.items() if extent > 1]
     for x in reversed(inames):
         extent = iname_range(kernel, x)[1]
@@ -289,12 +278,11 @@ def _digits(kernel: LoopKernel, inames: Sequence[str], block: dict[int, int]
 
 # {{{ a load and a store
 
-def _through_registers(kernel: LoopKernel, found: _Found) -> LoopKernel:
+def _through_registers(kernel: LoopKernel, iname: str, copies: _Copies) -> LoopKernel:
     """*kernel* where each copy of the loop is a load into a private temporary, first, and a store from there, last."""
-    iname = found.loop.iname
-    copies = [s for s in kernel.statements if s.id in found.copies and iname in s.inames]
-    loads = {s.id: kernel.fresh_name(f"{s.written}_load") for s in copies}
-    registers = {s.id: kernel.fresh_name(f"{s.written}_next") for s in copies}
+    own = [s for s in kernel.statements if s.id in copies and iname in s.inames]
+    loads = {s.id: kernel.fresh_name(f"{s.written}_load") for s in own}
+    registers = {s.id: kernel.fresh_name(f"{s.written}_next") for s in own}
 
     def loaded_first(node: Tree) -> Tree:
         if not isinstance(node, Loop) or node.iname != iname:
@@ -305,26 +293,22 @@ def _through_registers(kernel: LoopKernel, found: _Found) -> LoopKernel:
     tree = rewrite(kernel.tree, loaded_first)
     statements = [replace(s, expression=p.Variable(registers[s.id])) if s.id in registers else s
                   for s in kernel.statements]
-    statements += [replace(s, id=loads[s.id], assignee=p.Variable(registers[s.id])) for s in copies]
+    statements += [replace(s, id=loads[s.id], assignee=p.Variable(registers[s.id])) for s in own]
     cells = {name: TemporaryVariable(name, None, (), AddressSpace.PRIVATE) for name in registers.values()}
-    result = with_dependences(kernel, partial(_divided, found.copies, loads), tree=tree,
+    result = with_dependences(kernel, partial(_divided, copies, loads), tree=tree,
                               statements=in_order_of(tree, statements), temporaries={**kernel.temporaries, **cells})
-    for s in copies:
-        result = with_axes(result, [registers[s.id]], _own_inames(kernel, s, iname))
+    for s in own:
+        around = loops_of(kernel.paths[s.id])
+        inames = tuple(x for x in around[around.index(iname) + 1:] if not is_parallel(kernel.tags.get(x)))
+        if wide := next((x for x in inames if not iname_range(kernel, x)[1]), None):
+            raise PreconditionError(
+                f"'{wide}' has no constant range, so that what '{s.id}' copies fits in no registers.", subject=wide,
+                hint="split the iname, or pipeline with registers=False")
+        result = with_axes(result, [registers[s.id]], inames)
     return result
 
 
-def _own_inames(kernel: LoopKernel, s: Statement, iname: str) -> tuple[str, ...]:
-    around = loops_of(kernel.paths[s.id])
-    own = tuple(x for x in around[around.index(iname) + 1:] if not is_parallel(kernel.tags.get(x)))
-    for x in own:
-        if not iname_range(kernel, x)[1]:
-            raise PreconditionError(f"'{x}' has no constant range, so that what '{s.id}' copies fits in no registers.",
-                                    subject=x, hint="split the iname, or pipeline with registers=False")
-    return own
-
-
-def _divided(copies: Mapping[str, str], loads: Mapping[str, str], found: Sequence[Dependence], after: LoopKernel
+def _divided(copies: _Copies, loads: Mapping[str, str], found: Sequence[Dependence], after: LoopKernel
              ) -> Iterator[Dependence]:
     """The dependences of a copy, moved to its load; those of the temporary's values move to the store."""
     for d in found:
@@ -354,13 +338,12 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
 
 
 def _shifted(kernel: LoopKernel, iname: str, by: int, tree: Tree, statements: Collection[str]) -> LoopKernel:
-    """*kernel* in the order of *tree*, with *by* more for *iname* in *statements*."""
     return reindex(kernel, Reindexing((iname,), {iname: add(p.Variable(iname), by)}), tree, frozenset(statements))
 
 
-def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -> LoopKernel:
+def _moved_ahead(kernel: LoopKernel, iname: str, copies: _Copies, ahead: int, *, last: bool) -> LoopKernel:
     """*kernel* with its copies *ahead* iterations earlier, at the start of the loop's body or as its *last* part."""
-    iname, ids = found.loop.iname, found.copies.keys()
+    ids = copies.keys()
 
     def body(node: Tree) -> Tree:
         if not isinstance(node, Loop) or node.iname != iname or ids.isdisjoint(leaves(node)):
@@ -370,13 +353,10 @@ def _moved_ahead(kernel: LoopKernel, found: _Found, ahead: int, *, last: bool) -
     return rewritten(result, statements=in_order_of(result.tree, result.statements))
 
 
-def _with_prologue(kernel: LoopKernel, found: _Found, ahead: int) -> LoopKernel:
+def _with_prologue(kernel: LoopKernel, iname: str, copies: _Copies, ahead: int) -> LoopKernel:
     """*kernel* with the first *ahead* iterations of its loop, counted from its former start, in a separate loop."""
-    iname = found.loop.iname
     first = kernel.fresh_name(f"{iname}_first")
-    inside = next(loop for loop in loops_in(kernel.tree)
-                  if loop.iname == iname and not found.copies.keys().isdisjoint(leaves(loop)))
-    result = peel(kernel, iname, first=ahead, within=list(leaves(inside)))
+    result = peel(kernel, iname, first=ahead, within=list(leaves(_loop(kernel, iname, copies))))
     own = [s.id for s in result.statements if first in s.inames]
     result = _shifted(result, first, -ahead, result.tree, own)
     return rewritten(result, statements=tuple(_in_plain_stage(s) if s.id in own else s for s in result.statements))

@@ -28,7 +28,7 @@ from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, loops_around, require_inames, temporary_for
+from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, require_inames, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
 from loopkit.transform.subst import require_rule, rules_using, without_rules
 
@@ -148,9 +148,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
-    if any(map(staged.uses_in, result.statements)):
-        return result
-    return rewritten(result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
+    return result if any(map(staged.uses_in, result.statements)) else rewritten(
+        result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None) -> Expression:
@@ -238,14 +237,13 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
     if given is not None:
         for s in readers:
             require_inames(given, kernel.statement_by_id[s].inames, f"'{s}'")
-        return loops_around(kernel, buffer.name, dict.fromkeys(readers, given), set(kernel.inames).difference(given),
-                            others)
+        return buffer.loops_around(dict.fromkeys(readers, given), set(kernel.inames).difference(given), others)
     # an array written in the kernel has another value in each iteration of its writers' loops
     sources = variables(buffer.staged.value(next(args for uses in readers.values() for args in uses)))
     rewritten = {x for s in kernel.statements if s.written in sources for x in s.inames}
     own = sources & set(kernel.inames)              # the free inames of a rule
     stay = {s: rewritten.union(own, *(variables(a) for args in uses for a in args)) for s, uses in readers.items()}
-    return loops_around(kernel, buffer.name, stay, sweep, others)
+    return buffer.loops_around(stay, sweep, others)
 
 
 def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:

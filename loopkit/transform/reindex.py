@@ -97,6 +97,23 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
                      tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
 
 
+def reindex_loops(kernel: LoopKernel, step: Reindexing, within: frozenset[str]) -> LoopKernel:
+    """:func:`reindex`, with loops over the new inames in the place of the perfect nests over the old ones."""
+    old = tuple(step.old)
+
+    def replaced(loop: Loop) -> Tree:
+        body, found = loop.body, [loop.iname]
+        while isinstance(body, Loop) and body.iname in old:
+            found.append(body.iname)
+            body = body.body
+        if len(found) == len(old):
+            return loop if step.new == old == tuple(found) else nest(step.new, body)
+        if loop.iname == next(x for x in loops_of(kernel.paths[next(leaves(loop))]) if x in old):
+            raise not_nested(old, old[0])
+        return loop                     # the loops around it are looked at next
+    return reindex(kernel, step, rewrite_loops(kernel, old, within, replaced), within)
+
+
 def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
     """*kernel* with one step of *steps* for each statement; inames without statements lose their tags."""
     kernel = _rules_written_out(kernel, {x for step in steps.values() for x in step.old}, None)
@@ -204,21 +221,6 @@ def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset
                 f"'{min(others)}'.", subject=node.iname, hint="name all of them, or end the loop between them")
         return f(node)
     return rewrite(kernel.tree, one)
-
-
-def with_nest(kernel: LoopKernel, old: tuple[str, ...], new: tuple[str, ...], within: frozenset[str]) -> Tree:
-    """The tree with loops over *new* in the place of those over *old*, which must be perfectly nested, in any order."""
-    def replaced(loop: Loop) -> Tree:
-        body, found = loop.body, [loop.iname]
-        while isinstance(body, Loop) and body.iname in old:
-            found.append(body.iname)
-            body = body.body
-        if len(found) == len(old):
-            return nest(new, body)
-        if loop.iname == next(x for x in loops_of(kernel.paths[next(leaves(loop))]) if x in old):
-            raise not_nested(old, old[0])
-        return loop                     # the loops around it are looked at next
-    return rewrite_loops(kernel, old, within, replaced)
 
 
 def not_nested(inames: Sequence[str], subject: str) -> ScheduleError:

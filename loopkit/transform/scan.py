@@ -25,7 +25,6 @@ from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.poly.affine import add, multiply, subtract
 from loopkit.poly.piecewise import equal_coordinates
-from loopkit.poly.relations import reindexing
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.expansion import contracted
 from loopkit.transform.iname import split_iname
@@ -78,19 +77,16 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
                                 subject=scan_iname)
     result = kernel
     for node in nodes:
-        result = _realized(result, node, _sweep(result, node, sweep_iname))
+        result = _realized(result, node, _sweep(result, node) if sweep_iname is None else sweep_iname)
     return require_legal(result, f"realize_scan({scan_iname})", assume=assume, unsafe=unsafe)
 
 
-def _sweep(kernel: LoopKernel, node: ReductionNode, named: str | None) -> str:
-    init, update = kernel.statement_by_id[node.init], kernel.statement_by_id[node.update]
-    if named is not None:
-        return named
-    terms, sums = analysis_domain(kernel, update), analysis_domain(kernel, init)
+def _sweep(kernel: LoopKernel, node: ReductionNode) -> str:
+    sums, terms = (analysis_domain(kernel, kernel.statement_by_id[s]) for s in (node.init, node.update))
     moving = []
-    for x in init.inames:
+    for x in sums.inames:
         others = terms.onto([y for y in terms.inames if y != x]).onto(terms.inames)
-        if not others.intersect(sums.onto(terms.inames)).is_subset(terms):
+        if not others.intersect(sums).is_subset(terms):
             moving.append(x)
     if not moving:
         raise PreconditionError(f"The reduction of '{node.final}' is no scan: its bounds move with no iname.",
@@ -162,8 +158,7 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
             kernel.temporaries[node.accumulator], shape=tuple(iname_extent(kernel, x) for x in inside))},
         reductions={name: r for name, r in kernel.reductions.items() if r is not node}, tags=tags)
     for x in inside:
-        if isinstance(kernel.tags.get(x), LocalTag):
-            # the cell becomes private to a thread, if storage allocation allows it
+        if isinstance(kernel.tags.get(x), LocalTag):        # the cell becomes private to a thread where possible
             with suppress(PreconditionError, UndecidedError, IllegalTransformError):
                 result = contracted(result, node.accumulator, (x,), "")
     return result
@@ -174,13 +169,13 @@ def _tree(kernel: LoopKernel, scan: Scan, inside: tuple[str, ...], behind: bool)
 
     def one(tree: Tree) -> Tree:
         match tree:
-            case Loop(iname, body) if iname == scan.iname and node.update in leaves(body):
+            case Loop(scan.iname, body) if node.update in leaves(body):
                 return seq() if behind else body
             case Leaf(node.init):
                 return seq()
             case Leaf(node.final) if behind:
                 return seq(tree, Leaf(node.update))
-            case Loop(iname) if iname == scan.sweep and node.final in leaves(tree):
+            case Loop(scan.sweep) if node.final in leaves(tree):
                 return seq(nest(inside, Leaf(node.init)), tree)
             case _:
                 return tree
@@ -232,7 +227,11 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
       y[128*i_outer + i_inner] = S_before[i_outer] + sum(j, x[128*i_outer + j])  {id=S}
     end
     """
-    node = _node(kernel, insn_id, scan_iname)
+    kernel.statement(insn_id)
+    own = [r for r in kernel.reductions.values() if r.final == insn_id]
+    node = next((r for r in own if scan_iname in r.inames), None)
+    if node is None:
+        raise unknown("reduction iname", str(scan_iname), [x for r in own for x in r.inames], where=f"'{insn_id}'")
     require_iname(kernel, sweep_iname)
     length = require_positive(inner_length, "inner_length")
     if not kernel.operation(node.operation).in_any_order:
@@ -243,19 +242,10 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
     require_alone(kernel, scan)
     split = split_iname(kernel, sweep_iname, length, outer_iname=outer_iname, inner_iname=inner_iname)
     outer, inner = (x for x in split.statement_by_id[node.init].inames if x not in scan.rows)
-    result = _Levels.of(kernel, split, scan, length, outer, inner).kernel()
+    result = _Levels(split, scan, length, outer, inner).kernel()
     step = f"make_two_level_scan({insn_id!r}, {scan_iname!r}, {sweep_iname!r}, {length})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
     return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
-
-
-def _node(kernel: LoopKernel, insn_id: str, scan_iname: str) -> ReductionNode:
-    kernel.statement(insn_id)
-    own = [r for r in kernel.reductions.values() if r.final == insn_id]
-    found = [r for r in own if scan_iname in r.inames]
-    if not found:
-        raise unknown("reduction iname", str(scan_iname), [x for r in own for x in r.inames], where=f"'{insn_id}'")
-    return found[0]
 
 
 @dataclass(frozen=True)
@@ -269,29 +259,18 @@ class _Level:
 
 @dataclass(frozen=True)
 class _Levels:
-    """The parts of a scan; *places*: operands in rows, by block and place, which has the name of the scan's iname."""
+    """A scan in blocks of *length* elements; *old* has its sweep split into *outer* and *inner*."""
 
     old: LoopKernel
     scan: Scan
     length: int
     outer: str
     inner: str
-    places: InstanceSet
-
-    @classmethod
-    def of(cls, before: LoopKernel, split: LoopKernel, scan: Scan, length: int, outer: str, inner: str) -> _Levels:
-        init, update = before.statement_by_id[scan.node.init], before.statement_by_id[scan.node.update]
-        whole = update.domain.apply(operands(before, scan, scan.shift), init.inames)
-        new = tuple(y for x in init.inames for y in ((outer, scan.iname) if x == scan.sweep else (x,)))
-        place = p.Variable(scan.iname)
-        values = tuple(add(multiply(length, p.Variable(outer)), place) if x == scan.sweep else p.Variable(x)
-                       for x in init.inames)
-        inside = InstanceSet.universe(new).where(*bounded_by(scan.iname, length))
-        return cls(split, scan, length, outer, inner, whole.apply(reindexing(new, values, inside.set), new))
 
     def inames(self, block: str) -> tuple[str, ...]:
         """The inames of a block's values; *block* counts the blocks."""
-        return tuple(block if x == self.outer else x for x in self.places.inames if x != self.scan.iname)
+        return tuple(block if x == self.outer else x
+                     for x in self.old.statement_by_id[self.scan.node.init].inames if x != self.inner)
 
     def element(self, array: str, block: str) -> p.Subscript:
         """The element of *array* for *block* in its row."""
@@ -319,8 +298,12 @@ class _Levels:
         return _Level(node, (start, combined, stored), nest((block, *inside), body))
 
     def kernel(self) -> LoopKernel:
-        knl, scan, node, places = self.old, self.scan, self.scan.node, self.places
+        knl, scan, node = self.old, self.scan, self.scan.node
         init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
+        # the operands by block and place in it
+        every = InstanceSet.universe([scan.iname if x == self.inner else x for x in init.inames])
+        every = every.where(*bounded_by(scan.iname, self.length))
+        places = update.domain.apply(self._moved(every, scan.iname), every.inames)
         part, before = (knl.fresh_name(f"{final.id}_{what}") for what in ("part", "before"))
         term, block, other = (knl.fresh_name(x) for x in (
             f"{scan.iname}_part", f"{self.outer}_before", f"{scan.iname}_before"))
@@ -329,11 +312,11 @@ class _Levels:
                            substituted(update, {scan.iname: self.operand_at(term)}))
         rows = self.inames(block)
         results = _renamed(init.domain.onto(self.inames(self.outer)), self.outer, block)
-        earlier = _renamed(with_operands, self.outer, other).onto((*rows, other)).intersect(
-            results.onto((*rows, other))).where(("<", subtract(p.Variable(other), p.Variable(block))))
+        earlier = _renamed(with_operands, self.outer, other).onto((*rows, other)).intersect(results).where(
+            ("<", subtract(p.Variable(other), p.Variable(block))))
         second = self.level(before, block, other, results, earlier, Statement(
             "", p.Variable(before), self.element(part, other), earlier))
-        own = init.domain.onto(update.inames).intersect(places.onto(update.inames)).where(
+        own = init.domain.onto(update.inames).intersect(places).where(
             (">=", subtract(p.Variable(self.inner), p.Variable(scan.iname))))
         total = knl.operation(node.operation).apply(self.element(before, self.outer),
                                                     p.Variable(node.accumulator))
@@ -356,8 +339,8 @@ class _Levels:
         """The former dependences of each operand, now read twice, and those of the new reductions and their results."""
         node = self.scan.node
         first = levels[0].statements[1].id
-        own = self._moved(new, node.update, self.scan.iname, (self.outer, self.inner))
-        whole = self._moved(new, first, levels[0].node.inames[0], ())
+        own = self._moved(new.statement_by_id[node.update].domain, self.scan.iname, self.outer, self.inner)
+        whole = self._moved(new.statement_by_id[first].domain, levels[0].node.inames[0])
         others = (d for d in found if d.array != node.accumulator)
         yield from between_images(others, {node.update: [Image(node.update, own), Image(first, whole)], node.init: []})
         for name in (node.name, *(level.node.name for level in levels)):
@@ -365,13 +348,12 @@ class _Levels:
         for array in arrays:
             yield from flow_of_values(new, array)
 
-    def _moved(self, new: LoopKernel, update: str, place: str, same: Sequence[str]) -> Map:
-        """From the old update to the one called *update*, whose operand is at *place* in its block."""
-        old, to = self.old.statement_by_id[self.scan.node.update], new.statement_by_id[update]
-        rows = [*map(p.Variable, self.scan.rows), *map(p.Variable, same)]
-        pairs = equal_coordinates(old.inames, [p.Variable(self.scan.iname), *rows], to.inames,
-                                  [self.operand_at(place), *rows])
-        return pairs.intersect_range(to.domain.set)
+    def _moved(self, to: InstanceSet, place: str, *same: str) -> Map:
+        """From the old update to the instances *to*, whose operand is at *place* in its block."""
+        rows = [*map(p.Variable, (*self.scan.rows, *same))]
+        return equal_coordinates(
+            self.old.statement_by_id[self.scan.node.update].inames, [p.Variable(self.scan.iname), *rows], to.inames,
+            [self.operand_at(place), *rows]).intersect_range(to.set)
 
 
 def _renamed(points: InstanceSet, old: str, new: str) -> InstanceSet:

@@ -58,8 +58,18 @@ def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allow
                                  f"{costs[0].reason or costs[1].reason}", subject=step,
                                  hint="mend that first, or allow_launches=True")
         if cost.adds_launches():
-            return _launching(step, costs[1], cost)
-    return None if allowed.global_storage else _in_global_memory(after, step, cost)
+            hosts, (first, second) = cost.added_hosts(), cost.launches
+            parts = [f"launches: {first} -> {second}"] if first != second else []
+            parts += [x for x in costs[1].launch_lines() if any(x.startswith(f"for {host}:") for host in hosts)]
+            return ScheduleError(f"{step} would add launches ({'; '.join(parts)}).",
+                                 subject=hosts[0] if hosts else step, hint="allow_launches=True")
+    for name, cells in cost.scratch.items() if not allowed.global_storage and not cost.adds_launches() else ():
+        if after.temporaries[name].address_space is not AddressSpace.GLOBAL:
+            return StorageError(
+                f"{step}: the copy '{name}' would lie in {MEMORIES[cells.space]}, {cells}.", subject=name,
+                hint="tags for its loops and those around it first, other loops around it (fetch_outer_inames), "
+                     "temporary_address_space='global', or allow_global_storage=True")
+    return None
 
 
 @dataclass(frozen=True)
@@ -160,22 +170,3 @@ def _accessed(knl: LoopKernel, s: Statement) -> set[str]:
 
 def _is_moved(old: Cells, new: Cells) -> bool:
     return SPACES.index(new.space) > SPACES.index(old.space)
-
-
-def _in_global_memory(after: LoopKernel, step: str, change: CostChange) -> LoopkitError | None:
-    for name, cells in change.scratch.items():
-        if not change.adds_launches() and after.temporaries[name].address_space is not AddressSpace.GLOBAL:
-            return StorageError(
-                f"{step}: the copy '{name}' would lie in {MEMORIES[cells.space]}, {cells}.", subject=name,
-                hint="tags for its loops and those around it first, other loops around it (fetch_outer_inames), "
-                     "temporary_address_space='global', or allow_global_storage=True")
-    return None
-
-
-def _launching(step: str, after: Cost, change: CostChange) -> LoopkitError:
-    hosts = change.added_hosts()
-    first, second = change.launches
-    parts = [f"launches: {first} -> {second}"] if first != second else []
-    parts += [line for line in after.launch_lines() if any(line.startswith(f"for {x}:") for x in hosts)]
-    return ScheduleError(f"{step} would add launches ({'; '.join(parts)}).", subject=hosts[0] if hosts else step,
-                         hint="allow_launches=True")

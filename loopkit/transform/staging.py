@@ -24,8 +24,8 @@ from loopkit.expr.mappers import children, map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import Derive, LoopKernel, unknown
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tags import GroupTag, InameTag
-from loopkit.kernel.tree import Leaf, nest, seq
+from loopkit.kernel.tags import GroupTag, InameTag, is_innermost, is_parallel
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, rewrite_over, seq, without
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, subtract
 from loopkit.poly.elements import BoxAxis, joined, outside, swept_interval
@@ -36,7 +36,7 @@ from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
 from loopkit.transform.reindex import Condition, bounded_by, element
 from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import as_address_space, as_tag, new_name, require_fresh, require_positive
-from loopkit.transform.trees import around_users, in_order_of, placed, with_loops_kept
+from loopkit.transform.trees import in_order_of, loops_in, parts_of, restricted, with_loop_sunk
 
 Arguments = tuple[Expression, ...]
 
@@ -140,7 +140,6 @@ class StagingBuffer:
         return Box(tuple(axes))
 
     def fresh_box(self, like: str) -> Box:
-        """The box with fresh inames."""
         return Box(tuple((v, None if x is None else self.kernel.fresh_name(f"{like}_{axis}"))
                          for axis, (v, x) in enumerate(self.box.axes)))
 
@@ -173,9 +172,8 @@ class StagingBuffer:
 
         :raises LoopkitError: there are no such loops; the error is that of its own.
         """
-        wider = self.outer if fixed else with_loops_kept(self.kernel, self.uses, self.outer, self.request.sweep)
         refusals: list[LoopkitError] = []
-        for outer in dict.fromkeys((self.outer, wider)):
+        for outer in (self.outer,) if fixed else dict.fromkeys((self.outer, self._wider())):
             try:
                 result = made(replace(self, outer=outer))
                 found = side_effect(self.kernel, result, self.step, self.allowed)
@@ -188,6 +186,31 @@ class StagingBuffer:
             refusals.append(found)
         raise refusals[0]
 
+    def _wider(self) -> tuple[str, ...]:
+        """The loops around the buffer and the other sequential ones between them: then only a swept loop must move."""
+        def kept(loops: tuple[str, ...]) -> Iterator[str]:
+            for x in loops:
+                tag, outside = self.kernel.tags.get(x), loops.index(x) < loops.index(self.outer[-1])
+                if x in self.outer or (outside and x not in self.request.sweep
+                                       and not (is_parallel(tag) or is_innermost(tag))):
+                    yield x
+        found = {tuple(kept(loops_of(self.kernel.paths[s]))) for s in self.uses} if self.outer else set()
+        return found.pop() if len(found) == 1 else self.outer
+
+    def loops_around(self, stay: Mapping[str, Collection[str]], sweep: Collection[str], others: str = ""
+                     ) -> tuple[str, ...]:
+        """The loops that *stay* around each user, but for *sweep*, the same for all users."""
+        paths, tags = self.kernel.paths, self.kernel.tags
+        found = {tuple(x for x in loops_of(paths[s]) if x not in sweep and (
+            x in inames or isinstance(tags.get(x), GroupTag))): s for s, inames in stay.items()}
+        if len(found) > 1:
+            (a, first), (b, second) = list(found.items())[:2]
+            raise ScheduleError(
+                f"'{first}' and '{second}' use '{self.name}' in different loops ({', '.join(a) or 'none'} and "
+                f"{', '.join(b) or 'none'}), so that one copy cannot serve both.", subject=self.name,
+                hint=f"name one of them with within={others}")
+        return next(iter(found))
+
     @property
     def inames(self) -> tuple[str, ...]:
         return (*self.outer, *self.box.dims)
@@ -197,7 +220,6 @@ class StagingBuffer:
         return subscripts_on(domain, (*map(p.Variable, self.outer), *self.box.offsets(arguments)))
 
     def cells(self, moves: Iterable[Map]) -> InstanceSet:
-        """The cells in the range of *moves*, which must not be empty."""
         return reduce(InstanceSet.union, (InstanceSet(self.inames, with_dim_names(move.range(), self.inames))
                                           for move in moves))
 
@@ -259,7 +281,6 @@ class StagingBuffer:
         return every if fits else copy.domain
 
     def used(self, expr: Expression) -> Expression:
-        """*expr* with cells in the place of all uses."""
         arguments = self.staged.is_use(expr)
         return map_children(expr, self.used) if arguments is None else element(self.temporary.name,
                                                                                self.box.offsets(arguments))
@@ -267,18 +288,59 @@ class StagingBuffer:
     def put_in(self, first: Statement | None, last: Statement | None, rewritten: Callable[[Statement], Statement],
                derive: Derive, writers: frozenset[str] = frozenset()) -> LoopKernel:
         """The kernel with copy-in and copy-out, if any, around the *rewritten* users, and behind *writers*."""
-        kernel, users = self.kernel, frozenset(self.uses)
-        copies = [s for s in (first, last) if s is not None]
+        kernel, copies = self.kernel, [s for s in (first, last) if s is not None]
         before, after = (seq() if s is None else nest(s.inames[len(self.outer):], Leaf(s.id)) for s in (first, last))
-        tree = placed(kernel, self.step, self.name, users, self.outer,
-                      lambda body: around_users(body, users, before, after, writers))
-        new = [rewritten(s) if s.id in users else s for s in kernel.statements]
+        tree = self._with_parts(before, after, writers)
+        new = [rewritten(s) if s.id in self.uses else s for s in kernel.statements]
         temporary = replace(self.temporary, shape=self.box.shape)
         tag = None if self.request.tag is None else as_tag(self.request.tag)
         return with_dependences(
             kernel, derive, statements=in_order_of(tree, [*copies, *new]), tree=tree,
             temporaries={**kernel.temporaries, temporary.name: temporary},
             tags={**kernel.tags, **{x: tag for s in copies for x in s.inames[len(self.outer):] if tag is not None}})
+
+    def _with_parts(self, first: Tree, last: Tree, writers: frozenset[str]) -> Tree:
+        """The tree with *first* and *last* in the innermost loop around the buffer; other loops move inside."""
+        tree, users = self.kernel.tree, frozenset(self.uses)
+        if not self.outer:
+            return _around(tree, users, first, last, writers)
+        loops, inner = loops_of(self.kernel.paths[next(iter(users))]), self.outer[-1]
+        for x in reversed(loops[:loops.index(inner)]):
+            if x not in self.outer:
+                tree = with_loop_sunk(tree, x, inner, around=users)
+        if not any(loop.iname == inner and users <= {*leaves(loop)} for loop in loops_in(tree)):
+            raise ScheduleError(f"{self.step}: the statements that use '{self.name}' do not stand in one loop over "
+                                f"{', '.join(self.outer)}.", subject=self.name,
+                                hint="name the statements of one loop with within=, or give the outer inames")
+        return rewrite_over(tree, inner, lambda loop: Loop(inner, _around(loop.body, users, first, last, writers))
+                            if users <= {*leaves(loop)} else loop)
+
+
+def _around(body: Tree, users: frozenset[str], first: Tree, last: Tree, writers: frozenset[str]) -> Tree:
+    """*first* in *body* right before the first part that holds one of *users*, and *last* right after the last.
+
+    A loop in the first part that also holds one of *writers*, before a user, is distributed, so that *first* runs
+    between the two.
+    """
+    children = parts_of(body)
+    at = [i for i, c in enumerate(children) if not users.isdisjoint(leaves(c))]
+    start, end = at[0], at[-1] + 1
+    ahead = _ahead(children[start], users, writers)
+    return seq(*children[:start], restricted(children[start], ahead), first, without(children[start], ahead),
+               *children[start + 1:end], last, *children[end:])
+
+
+def _ahead(tree: Tree, readers: frozenset[str], writers: frozenset[str]) -> list[str]:
+    """The statements of *tree* that must run before a copy, because one of *writers* is among them."""
+    match tree:
+        case Loop(_, body):
+            return _ahead(body, readers, writers)
+        case Seq(children):
+            at = next(i for i, c in enumerate(children) if not readers.isdisjoint(leaves(c)))
+            before, inner = list(leaves(seq(*children[:at]))), _ahead(children[at], readers, writers)
+            return [*before, *inner] if inner or not writers.isdisjoint(before) else []
+        case _:
+            return []
 
 
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
@@ -292,20 +354,6 @@ def require_inames(inames: Sequence[str], known: Collection[str], where: str) ->
     """:raises UnknownNameError: one of *inames* is not in *known*."""
     if strange := [x for x in inames if x not in known]:
         raise unknown("iname", strange[0], known, where=where)
-
-
-def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[str]], sweep: Collection[str],
-                 others: str = "") -> tuple[str, ...]:
-    """The loops around a buffer: those that *stay* for each user, but for *sweep*, the same for all users."""
-    found = {tuple(x for x in loops_of(kernel.paths[s]) if x not in sweep and (
-        x in inames or isinstance(kernel.tags.get(x), GroupTag))): s for s, inames in stay.items()}
-    if len(found) > 1:
-        (a, first), (b, second) = list(found.items())[:2]
-        raise ScheduleError(
-            f"'{first}' and '{second}' use '{name}' in different loops ({', '.join(a) or 'none'} and "
-            f"{', '.join(b) or 'none'}), so that one copy cannot serve both.", subject=name,
-            hint=f"name one of them with within={others}")
-    return next(iter(found))
 
 
 def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:

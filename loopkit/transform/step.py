@@ -9,15 +9,8 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from loopkit.analysis.constructors import annotated
-from loopkit.analysis.order import Moves, moves
-from loopkit.errors import (
-    ENTRY_POINTS,
-    IllegalTransformError,
-    LoopkitError,
-    NameConflictError,
-    PreconditionError,
-    ScheduleError,
-)
+from loopkit.analysis.order import moves
+from loopkit.errors import ENTRY_POINTS, IllegalTransformError, NameConflictError, PreconditionError, ScheduleError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.annotations import checked, require_kinds
 from loopkit.kernel.cost import CostChange
@@ -75,10 +68,8 @@ def recordable(argument: Any) -> Any:
     match argument:
         case Mapping():
             return {k: recordable(v) for k, v in argument.items()}
-        case list():
-            return list(map(recordable, argument))
-        case set():
-            return set(argument)
+        case list() | set():
+            return type(argument)(map(recordable, argument))
         case Iterator():
             return tuple(argument)
         case _:
@@ -89,12 +80,7 @@ def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:
     if before.tree is after.tree and before.tags == after.tags and before.temporaries == after.temporaries:
         return
     order = ordered_pairs(still_given(after.tree, after.tags, after.given_order))
-    try:
-        with bounded(f"looking at what a step changed in kernel '{before.name}'"):
-            moved = moves(before, after).beside(order)
-    except LoopkitError:
-        moved = Moves()
-    if moved:
+    if moved := moves(before, after).beside(order):
         yield str(moved)
     inames = frozenset(after.inames)
     for x, y in sorted(ordered_pairs(before.given_order) - order):
@@ -140,10 +126,7 @@ def iname_list(kernel: LoopKernel, inames: str | Iterable[str]) -> tuple[str, ..
 
 def temporary_list(kernel: LoopKernel, names: str | Iterable[str]) -> tuple[str, ...]:
     """*names*; :raises UnknownNameError: one is no temporary of *kernel*."""
-    found = name_list(names)
-    for name in found:
-        require_temporary(kernel, name)
-    return found
+    return tuple(require_temporary(kernel, name).name for name in name_list(names))
 
 
 def require_temporary(kernel: LoopKernel, name: str) -> TemporaryVariable:
@@ -171,8 +154,7 @@ def require_dtype(name: str, dtype: np.dtype | None) -> np.dtype:
 
 def require_owners(kernel: LoopKernel, iname: str, chosen: frozenset[str]) -> list[Statement]:
     """The statements of *chosen* with *iname*; :raises PreconditionError: there are none."""
-    owners = [s for s in kernel.statements if iname in s.inames and s.id in chosen]
-    if not owners:
+    if not (owners := [s for s in kernel.statements if iname in s.inames and s.id in chosen]):
         raise PreconditionError(f"None of the statements that within= names has the iname '{iname}'.", subject=iname)
     return owners
 
@@ -206,8 +188,7 @@ def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[s
 
 def require_fresh(kernel: LoopKernel, name: str, *, called: bool = False) -> None:
     """:raises NameConflictError: *name* is taken or reserved; *called*: parentheses follow it."""
-    reason = fault(name, called=called)
-    if reason is not None:
+    if (reason := fault(name, called=called)) is not None:
         raise NameConflictError(f"The name '{name}' {reason}.", subject=name, hint="choose another name")
     if name in kernel.all_names:
         raise NameConflictError(f"The name '{name}' is taken in kernel '{kernel.name}'.", subject=name,

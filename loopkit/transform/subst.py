@@ -1,7 +1,7 @@
 """extract_subst and expand_subst: make substitution rules from expressions, and expand rules in place."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import pymbolic.primitives as p
@@ -14,7 +14,6 @@ from loopkit.expr.mappers import alike, called, children, map_children, variable
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
 from loopkit.transform.step import matching_statements, require_fresh, transform
 
@@ -77,15 +76,9 @@ def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = N
     end
     """
     names = name_list(subst_names) if subst_names is not None else tuple(kernel.substitutions)
-    rules = {name: require_rule(kernel, name) for name in names}
-    chosen = matching_statements(kernel, within)
-    statements = tuple(_expanded(s, rules) if s.id in chosen else s for s in kernel.statements)
-    others = {k: replace(r, expr=expand_rules(r.expr, rules)) if k not in names else r
-              for k, r in kernel.substitutions.items()}
-    used = frozenset[str]().union(*(f(e) for s in statements for e in (s.expression, *s.predicates)
-                                    for f in (variables, called)))
-    return rewritten(kernel, statements=statements,
-                     substitutions={k: r for k, r in others.items() if k not in names or k in used})
+    for name in names:
+        require_rule(kernel, name)
+    return without_rules(kernel, names, within)
 
 
 def require_rule(kernel: LoopKernel, name: str) -> SubstitutionRule:
@@ -105,18 +98,21 @@ def rules_using(kernel: LoopKernel, names: Collection[str]) -> frozenset[str]:
     return found
 
 
-def without_rules(kernel: LoopKernel, names: Collection[str]) -> LoopKernel:
-    """*kernel* with the substitution rules *names*, which no other rules use, expanded in place and removed."""
+def without_rules(kernel: LoopKernel, names: Collection[str], within: str | Collection[str] | None = None
+                  ) -> LoopKernel:
+    """*kernel* with the substitution rules *names* expanded in place; those without further uses are removed."""
+    chosen = matching_statements(kernel, within)
     if not names:
         return kernel
-    own = {name: kernel.substitutions[name] for name in names}
-    return rewritten(kernel, statements=tuple(_expanded(s, own) for s in kernel.statements),
-                     substitutions={name: rule for name, rule in kernel.substitutions.items() if name not in own})
-
-
-def _expanded(s: Statement, rules: Mapping[str, SubstitutionRule]) -> Statement:
-    return replace(s, expression=expand_rules(s.expression, rules),
-                   predicates=tuple(expand_rules(e, rules) for e in s.predicates))
+    rules = {name: kernel.substitutions[name] for name in names}
+    statements = tuple(s if s.id not in chosen else replace(
+        s, expression=expand_rules(s.expression, rules), predicates=tuple(expand_rules(e, rules) for e in s.predicates))
+        for s in kernel.statements)
+    used = frozenset[str]().union(*(f(e) for s in statements for e in (s.expression, *s.predicates)
+                                    for f in (variables, called)))
+    return rewritten(kernel, statements=statements, substitutions={
+        k: r if k in rules else replace(r, expr=expand_rules(r.expr, rules))
+        for k, r in kernel.substitutions.items() if k not in rules or k in used})
 
 
 def _matches(pattern: Expression, expr: Expression, wild: frozenset[str], found: dict[str, Expression]) -> bool:

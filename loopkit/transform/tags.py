@@ -81,16 +81,7 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *,
         if old is not None and old != tag and not force:
             raise PreconditionError(f"'{x}' has the tag '{old}' already.", subject=x,
                                     hint="pass force=True to replace it, or untag_inames first")
-        if isinstance(tag, GroupTag):
-            _require_no_reduction(kernel, x, tag)
-        extents = list(_extents(kernel, x, tag)) if isinstance(tag, LocalTag | UnrollTag | IlpTag | VecTag | MmaTag) \
-            else []
-        if isinstance(tag, MmaTag):
-            _require_sum(kernel, x)
-        if isinstance(tag, VecTag):
-            vectors = [y for y, other in {**kernel.tags, **new}.items() if isinstance(other, VecTag)]
-            for s, extent in extents:
-                _require_vectors(s, extent, x, vectors)
+        _require_able(kernel, x, tag, [y for y, other in {**kernel.tags, **new}.items() if isinstance(other, VecTag)])
     result = annotated(kernel, tags={**kernel.tags, **new})
     shown = ", ".join(f"{x}: {t}" for x, t in new.items())
     return require_legal(result, f"{step} ({shown})" if step != "tag_inames" else f"tag_inames({shown})",
@@ -105,31 +96,40 @@ def tagged_if_given(kernel: LoopKernel, tags: Mapping[str, str | InameTag | None
 
 
 def _pairs(tags: TagMap) -> dict[str, str | InameTag]:
-    if isinstance(tags, str):
-        pairs = []
-        for item in name_list(tags):
-            iname, colon, tag = item.partition(":")
-            if not colon:
-                raise PreconditionError(f"'{item}' is not of the form iname:tag.", subject=item,
-                                        hint='write tags as "i:g.0, j:l.0" or {"i": "g.0", "j": "l.0"}')
-            pairs.append((iname.strip(), tag.strip()))
-        return dict(pairs)
-    return dict(tags.items() if isinstance(tags, Mapping) else tags)
+    if not isinstance(tags, str):
+        return dict(tags)
+    pairs = [(item, *item.partition(":")) for item in name_list(tags)]
+    for item, _, colon, _ in pairs:
+        if not colon:
+            raise PreconditionError(f"'{item}' is not of the form iname:tag.", subject=item,
+                                    hint='write tags as "i:g.0, j:l.0" or {"i": "g.0", "j": "l.0"}')
+    return {iname.strip(): tag.strip() for _, iname, _, tag in pairs}
 
 
-def _require_no_reduction(kernel: LoopKernel, iname: str, tag: InameTag) -> None:
-    for node in kernel.reductions.values():
-        if iname in node.inames:
-            raise PreconditionError(
-                f"The reduction iname '{iname}' of '{node.final}' cannot have the tag '{tag}': blocks cannot combine "
-                "their partial results within one launch.", subject=iname,
-                hint="split the iname, write the partial results to an array over the blocks, and reduce that")
-
-
-def _require_sum(kernel: LoopKernel, iname: str) -> None:
-    if not any(iname in kernel.statement_by_id[s].inames for node in kernel.reductions.values() for s in node.updates):
+def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequence[str]) -> None:
+    """:raises PreconditionError: *iname* cannot have this *tag*; *vectors* are all inames with the tag ``vec``."""
+    nodes = kernel.reductions.values()
+    if isinstance(tag, GroupTag) and (node := next((node for node in nodes if iname in node.inames), None)):
+        raise PreconditionError(
+            f"The reduction iname '{iname}' of '{node.final}' cannot have the tag '{tag}': blocks cannot combine "
+            "their partial results within one launch.", subject=iname,
+            hint="split the iname, write the partial results to an array over the blocks, and reduce that")
+    if not isinstance(tag, LocalTag | UnrollTag | IlpTag | VecTag | MmaTag):
+        return
+    extents = list(_extents(kernel, iname, tag))
+    if isinstance(tag, MmaTag) and not any(
+            iname in kernel.statement_by_id[s].inames for node in nodes for s in node.updates):
         raise PreconditionError(f"'{iname}' is an iname of no sum, which the tag 'mma' is for.", subject=iname,
                                 hint="tensorize gives the tags of a matrix product; ilp runs iterations side by side")
+    for s, extent in extents if isinstance(tag, VecTag) else ():
+        if extent % 2:
+            raise PreconditionError(
+                f"'{iname}' has {extent} value{'s' if extent > 1 else ''} in '{s.id}', of which the tag 'vec' makes no "
+                "vectors.", subject=iname,
+                hint="split an iname by 2, 4 or 8, as many elements as have 16 bytes, and tag the inner iname")
+        if other := next((x for x in vectors if x != iname and x in s.inames), None):
+            raise PreconditionError(f"'{s.id}' has the vec iname '{other}' already, and '{iname}' would be a second "
+                                    "one.", subject=iname, hint=f"tag '{iname}' unr or ilp")
 
 
 def _extents(kernel: LoopKernel, iname: str, tag: InameTag) -> Iterator[tuple[Statement, int]]:
@@ -143,16 +143,3 @@ def _extents(kernel: LoopKernel, iname: str, tag: InameTag) -> Iterator[tuple[St
                     hint=f"split_iname(knl, '{iname}', {4 if isinstance(tag, VecTag) else 128}) and tag the inner "
                          "iname, or fix_parameters")
             yield s, high - low + 1
-
-
-def _require_vectors(s: Statement, extent: int, iname: str, vectors: Sequence[str]) -> None:
-    """:raises PreconditionError: *s* cannot be vectorized along *iname*; *vectors* are all inames with that tag."""
-    if extent % 2:
-        raise PreconditionError(
-            f"'{iname}' has {extent} value{'s' if extent > 1 else ''} in '{s.id}', of which the tag 'vec' makes no "
-            "vectors.", subject=iname,
-            hint="split an iname by 2, 4 or 8, as many elements as have 16 bytes, and tag the inner iname")
-    other = next((x for x in vectors if x != iname and x in s.inames), None)
-    if other is not None:
-        raise PreconditionError(f"'{s.id}' has the vec iname '{other}' already, and '{iname}' would be a second "
-                                "one.", subject=iname, hint=f"tag '{iname}' unr or ilp")

@@ -10,7 +10,6 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tags import InameTag, LocalTag, MmaTag, VecTag
 from loopkit.transform.iname import split_iname
 from loopkit.transform.step import require_untagged, transform
@@ -64,7 +63,12 @@ def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, a
         raise PreconditionError(f"There is no sum over '{k_iname}'.", subject=k_iname,
                                 hint="matrix instructions add up products: c[i, j] = sum(k, a[i, k]*b[k, j])")
     for node in sums:
-        _require_product(kernel, node, i_iname, j_iname)
+        operand = expanded_expression(kernel, kernel.statement_by_id[node.update])
+        factors = operand.children if isinstance(operand, p.Product) else ()
+        if [variables(e) & {i_iname, j_iname} for e in factors] not in ([{i_iname}, {j_iname}], [{j_iname}, {i_iname}]):
+            raise PreconditionError(
+                f"The sum of '{node.final}' is none of products of an element for each '{i_iname}' with one for each "
+                f"'{j_iname}'.", subject=node.name, hint="compute such elements first: precompute(knl, rule, ...)")
     rows = _require_extent(kernel, i_iname, (8, 16), "rows")
     _require_extent(kernel, j_iname, (8,), "columns")
     _require_extent(kernel, k_iname, (4, 8, 16), "steps")
@@ -79,15 +83,6 @@ def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, a
     kernel = split_iname(kernel, j_iname, 2, outer_iname=lane, inner_iname=item)
     tags |= {lane: LocalTag(0), item: VecTag()}
     return tagged(kernel, tags, "tensorize", assume=assume, unsafe=unsafe)
-
-
-def _require_product(kernel: LoopKernel, node: ReductionNode, i: str, j: str) -> None:
-    operand = expanded_expression(kernel, kernel.statement_by_id[node.update])
-    factors = operand.children if isinstance(operand, p.Product) else ()
-    if [variables(e) & {i, j} for e in factors] not in ([{i}, {j}], [{j}, {i}]):
-        raise PreconditionError(
-            f"The sum of '{node.final}' is none of products of an element for each '{i}' with one for each '{j}'.",
-            subject=node.name, hint="compute such elements first: precompute(knl, rule, ...)")
 
 
 def _require_extent(kernel: LoopKernel, iname: str, extents: Collection[int], what: str) -> int:

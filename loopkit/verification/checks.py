@@ -1,23 +1,35 @@
-"""The public checks of a kernel, and the report of all of them."""
+"""The public checks of a kernel, the report of all of them, and code generation behind them."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from textwrap import wrap
 
-from loopkit.errors import UndecidedError, VerificationError
+from loopkit.analysis.accesses import why_undecided
+from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.legality import is_between_blocks, not_to_later_blocks, violations
+from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.analysis.witnesses import smallest_witness
+from loopkit.errors import IllegalTransformError, UndecidedError, VerificationError, Witness
 from loopkit.kernel.annotations import checked
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.options import extent_of_checks
 from loopkit.kernel.target import Machine, Target, resolve_target
+from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded, kept
+from loopkit.poly.relations import out_of_time_order
+from loopkit.poly.sets import Map
+from loopkit.target.code import GeneratedCode, Layout
+from loopkit.target.text_target import resolve_text_target, write_code
 from loopkit.verification.bounds import bounds
 from loopkit.verification.conflicts import Conflicts
 from loopkit.verification.coverage import coverage
-from loopkit.verification.dependence_order import legal, order
 from loopkit.verification.races import barriers, races
-from loopkit.verification.report import Check, Report, refuted, undecided
+from loopkit.verification.report import Check, Finding, Report, Verdict, refuted, undecided
 from loopkit.verification.validation import validate
 
 
@@ -38,7 +50,65 @@ class Subject:
         return tuple(Conflicts(launch, self.lowered.storages) for launch in self.lowered.launches)
 
 
+# {{{ the order of dependences
+
+def _legal(knl: LoopKernel) -> Check:
+    """Does the order of *knl*, with its parallel inames, keep every dependence?
+
+    Assumed dependences are not among them: each has an obligation instead.
+    """
+    found = []
+    for v in violations(knl):
+        how = "in different blocks at once" if v.reason == "blocks" else "in the wrong order, or at once"
+        source, sink = v.dependence.source, v.dependence.sink
+        found.append(_misordered(knl, v.dependence, f"'{source}' and '{sink}' run {how}.", partial(v.witness, knl)))
+    found += [Finding(Verdict.ASSUMED, str(obligation)) for obligation in knl.obligations]
+    number = len(dependences(knl))
+    counted = f"{number or 'no'} dependence{'s' if number != 1 else ''}"
+    return Check("order", counted, tuple(found), claim=f"order ({counted})")
+
+
+def _misordered(knl: LoopKernel, d: Dependence, text: str, witness: Callable[[], Witness]) -> Finding:
+    if not d.exact:
+        return undecided(f"whether '{d.source}' and '{d.sink}' keep their order on '{d.array}': "
+                         f"{why_undecided(knl, d.array, d.source, d.sink)}.")
+    return refuted(IllegalTransformError(text, witness()))
+
+
+def _launch_order(lowered: Lowered) -> Iterator[Finding]:
+    """The dependences that are broken by the order of the launches, or of the loops inside one."""
+    knl = lowered.kernel
+    places = {s: (i, way) for i, launch in enumerate(lowered.launches) for s, way in paths(launch.tree).items()}
+    cache: dict[object, Map | None] = {}
+    for d in dependences(knl):
+        if d.reorderable:
+            continue
+        (first, source), (second, sink) = places[d.source], places[d.sink]
+        # the host's loops around both launches, then the loops inside a launch
+        hosts = set(lowered.launches[first].hosts) & set(lowered.launches[second].hosts)
+        shared = [x for x in meeting_of(execution_paths(knl), d.source, d.sink).loops if x in hosts]
+        before = first < second
+        if first == second:
+            where = meeting(source, sink)
+            shared, before = [*shared, *where.loops], where.before
+        loops = shared_loops(knl, d.source, d.sink, shared)
+        key = (id(d.relation), loops, before, is_between_blocks(knl, d))
+        if key not in cache:
+            cache[key] = out_of_time_order(not_to_later_blocks(knl, d), loops, before)
+        late = cache[key]
+        if late is not None:
+            text = f"The lowered kernel runs '{d.source}' and '{d.sink}' in the wrong order, or at once."
+            yield _misordered(knl, d, text, partial(smallest_witness, knl, d.array, d.kind, d.source, d.sink, late))
+
+# }}}
+
+
 # {{{ the checks of a subject
+
+def _order(subject: Subject) -> Check:
+    check = _legal(subject.kernel)
+    return replace(check, findings=(*check.findings, *_launch_order(subject.lowered)))
+
 
 def _program(subject: Subject) -> Check:
     """Translation validation."""
@@ -47,11 +117,9 @@ def _program(subject: Subject) -> Check:
     return Check("program", "the loop program does what the launches say", found, claim="program")
 
 
-Checker = Callable[[Subject], Check]
-
 #: The checks before code generation, in this order, and last the additional one of ``verify="full"``.
-CHECKS: dict[str, Checker] = {
-    "order": lambda subject: order(subject.kernel, subject.lowered),
+CHECKS: dict[str, Callable[[Subject], Check]] = {
+    "order": _order,
     "bounds": lambda subject: bounds(subject.lowered),
     "coverage": lambda subject: coverage(subject.lowered),
     "races": lambda subject: races(subject.launches),
@@ -123,7 +191,7 @@ def check_legal(knl: LoopKernel) -> Report:
     kernel 'kernel': proven
       order     proven     1 dependence
     """
-    return Report(knl.name, (_decided(knl, "order", lambda: legal(knl)),))
+    return Report(knl.name, (_decided(knl, "order", lambda: _legal(knl)),))
 
 
 @checked
@@ -188,5 +256,65 @@ def check_barriers(knl: LoopKernel, target: str | Target | None = None) -> Repor
             t: insn writes, insn_0 reads
     """
     return _one(knl, target, "barriers")
+
+# }}}
+
+
+# {{{ code generation
+
+_WIDTH = 110
+
+
+@checked
+def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Layout | None = None,
+                  verify: bool | str | None = None) -> GeneratedCode:
+    """The source text of *knl* for a target, after the checks of :func:`loopkit.verify`.
+
+    :arg target: ``"cuda"``, ``"c"``, or a target object (``lk.CudaTarget(arch="sm_80")``).
+    :arg layout: the arrays' memory layout for the text; default: C order, 32-bit indices.
+    :arg verify: ``False`` (or ``"off"``): no checks; ``True`` (or ``"on"``): the checks; ``"full"``: also translation
+        validation; ``None``: the kernel's options decide. The head of a CUDA text lists what is proven and what is not.
+    :raises PreconditionError: *target* or *verify* does not exist.
+    :raises TypeInferenceError: a dtype is not known; see :func:`loopkit.add_dtypes`.
+    :raises BoundsError: an access is outside its array for some sizes.
+    :raises VerificationError: another check refutes the kernel.
+    :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
+    >>> knl = lk.add_dtypes(knl, {"x": np.float32})
+    >>> print(lk.generate_code(knl, target="c"))  # doctest: +ELLIPSIS
+    #include <math.h>
+    ...
+    void twice(...
+    """
+    chosen = resolve_text_target(target)
+    extent = knl.options.verify if verify is None else extent_of_checks(verify)
+    lowered = lowered_once(knl, chosen.machine)
+    report = None
+    if extent != "off":
+        # texts of one kernel for several targets and layouts share one report
+        report = report_of(subject_of(knl, chosen.machine), full=extent == "full").raise_if_refuted()
+    head = () if report is None or not knl.options.annotate else tuple(head_lines(knl, report))
+    with bounded(f"generating code for kernel '{knl.name}'"):
+        return write_code(lowered, chosen, layout if layout is not None else Layout(), head)
+
+
+def head_lines(knl: LoopKernel, report: Report) -> Iterator[str]:
+    """The lines about the checks at the head of a text: one line of proven claims, one for each other finding."""
+    proven = [c.claim for c in report.checks if c.verdict is Verdict.PROVEN and c.claim]
+    if proven:
+        yield from _wrapped(f"proven: {', '.join(proven).replace(', barriers:', '; barriers:')}")
+    for finding in report.findings(Verdict.UNDECIDED):
+        yield from _wrapped(f"undecided: {finding.text}")
+    for obligation in knl.obligations:
+        because = "" if obligation.reason is None else f" ({obligation.reason})"
+        yield from _wrapped(f"{obligation.verdict}: {obligation.step}: {obligation.claim}{because}")
+
+
+def _wrapped(text: str) -> list[str]:
+    # a backslash at the end of a C comment would join the next line to it
+    words = text.replace("\\", "/").split()
+    return wrap(" ".join(words), _WIDTH - len("// "), subsequent_indent="  ", break_long_words=False,
+                break_on_hyphens=False)
 
 # }}}

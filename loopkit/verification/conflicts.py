@@ -30,7 +30,7 @@ from loopkit.poly.relations import (
     shared_dims,
 )
 from loopkit.poly.sets import Map, plain_hull
-from loopkit.verification.barrier_separation import TOGETHER, PlacedBarrier, Ways, ways_of
+from loopkit.verification.barriers import TOGETHER, PlacedBarrier, Ways, ways_of
 from loopkit.verification.threads import Threads
 
 
@@ -53,7 +53,7 @@ class Candidate:
     level: int
     block: frozenset[int]
     warp: frozenset[int]
-    pattern: tuple[int, ...]
+    pattern: tuple[object, ...]
     explicit: Map | None = None
 
     @property
@@ -64,15 +64,11 @@ class Candidate:
     @property
     def exact(self) -> bool:
         """Are both accesses exact: the cells are known, and the accesses must happen?"""
-        return all(a.affine and a.must for a in (self.source, self.sink))
-
-    @property
-    def kind(self) -> str:
-        return kind_between(self.source, self.sink)
+        return self.source.exact and self.sink.exact
 
     @property
     def what(self) -> str:
-        return in_words(self.kind, self.array, self.source.statement, self.sink.statement)
+        return in_words(kind_between(self.source, self.sink), self.array, self.source.statement, self.sink.statement)
 
 
 def kind_between(source: Access, sink: Access) -> str:
@@ -130,21 +126,20 @@ class Conflicts:
                         for s, is_first in ((d.source, True), (d.sink, False)))
                 yield from self._levels("", a, b, (-1 - i,), d.relation)
 
-    def _levels(self, array: str, a: Access, b: Access, pattern: tuple[int, ...], explicit: Map | None = None
+    def _levels(self, array: str, a: Access, b: Access, pattern: tuple[object, ...], explicit: Map | None = None
                 ) -> Iterator[Candidate]:
-        way = self.relative_way(a.statement, b.statement)
+        way, others = self.relative_way(a.statement, b.statement), self._no_barriers_for(array)
         for level, (block, warp) in way.between.items():
-            ordering = warp - self._no_barriers_for(array)
-            yield Candidate(array, a, b, way.loops, level, block, ordering, pattern, explicit)
+            yield Candidate(array, a, b, way.loops, level, block, warp - others, pattern, explicit)
 
     def _no_barriers_for(self, array: str) -> frozenset[int]:
         """Places that do not order accesses to *array*: warp instructions, unless the array is in warp registers."""
-        storage = self.storages.get(array)
-        return frozenset() if storage is not None and storage.space is AddressSpace.WARP else self._warp_instructions
+        return frozenset() if self._in_warp_registers(array) else frozenset(
+            i for i, b in enumerate(self.ways.barriers) if b.barrier is TOGETHER)
 
-    @cached_property
-    def _warp_instructions(self) -> frozenset[int]:
-        return frozenset(i for i, b in enumerate(self.ways.barriers) if b.barrier is TOGETHER)
+    def _in_warp_registers(self, array: str) -> bool:
+        storage = self.storages.get(array)
+        return storage is not None and storage.space is AddressSpace.WARP
 
     def relative_way(self, first: str, second: str) -> Relative:
         """The levels at which the first may run before the second, or at once, and the barriers between."""
@@ -190,10 +185,8 @@ class Conflicts:
 
         A sufficient test: compares each access with the first one, which writes all elements.
         """
-        own, storage = self.shared.get(array, ()), self.storages.get(array)
-        if storage is None or storage.space is not AddressSpace.WARP:
-            return False
-        return kept(self.memo, ("in warps", array), lambda: all(
+        own = self.shared.get(array, ())
+        return self._in_warp_registers(array) and kept(self.memo, ("in warps", array), lambda: all(
             a.relation.range().is_subset(own[0].relation.range())
             and self._meeting(self._anywhere(array, a, own[0]), beyond_warps=True) is None for a in own))
 
@@ -325,22 +318,13 @@ class Conflicts:
         storage = self.storages.get(array)
         return a.relation if storage is None else storage.accessed_cells(a)
 
-    def _pattern(self, array: str, a: Access, b: Access) -> tuple[int, ...]:
-        """The numbers that determine the conflicting pairs of two accesses."""
-        return self._number(array, a), self._number(array, b), a.statement == b.statement
-
-    def _number(self, array: str, a: Access) -> int:
-        """A number for the cells and the threads of an access, shared by all equal accesses."""
-        def number() -> int:
-            storage, bound = self.storages.get(array), self._bound(a)
-            lead = None if storage is None else (storage.lead, storage.lows)
-            key = (lead, id(a.domain), a.affine, a.subscripts, bound.hardware, bound.auto, bound.alone_on)
-            return self._numbers.setdefault(key, len(self._numbers))
-        return kept(self.memo, ("access", id(a)), number)
-
-    @cached_property
-    def _numbers(self) -> dict[object, int]:
-        return {}
+    def _pattern(self, array: str, a: Access, b: Access) -> tuple[object, ...]:
+        """The key of the conflicting pairs of two accesses: their cells and their threads."""
+        storage = self.storages.get(array)
+        lead = None if storage is None else (storage.lead, storage.lows)
+        ends = ((id(x.domain), x.affine, x.subscripts, bound.hardware, bound.auto, bound.alone_on)
+                for x in (a, b) for bound in (self._bound(x),))
+        return lead, *ends, a.statement == b.statement
 
     # }}}
 

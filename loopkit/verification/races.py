@@ -23,9 +23,8 @@ from loopkit.lowering.lowered import BLOCK, Launch
 from loopkit.poly.limits import kept
 from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
 from loopkit.poly.sets import Map
-from loopkit.verification.barrier_separation import TOGETHER, PlacedBarrier
+from loopkit.verification.barriers import TOGETHER, PlacedBarrier, divergent_nodes
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_between
-from loopkit.verification.divergence import divergent_nodes
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
 
 

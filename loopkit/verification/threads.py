@@ -9,7 +9,7 @@ from typing import Any
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.instructions import collective_inames
+from loopkit.analysis.accesses import collective_inames
 from loopkit.analysis.legality import iname_range, packed_coordinate, places_on_axis
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel

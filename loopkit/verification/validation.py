@@ -85,33 +85,26 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         how = "" if function.ticketed else "not "
         yield Mismatch("turn", launch.name, "", f"the blocks are {how}numbered as they start")
     grid = grid_of(knl, function)
+    every = list(executions(knl, function, grid))
     of_statements: dict[str, list[Execution]] = {}
-    places: list[Execution] = []
-    loops: list[Execution] = []
-    for e in executions(knl, function, grid):
-        match e.node:
-            case Assign(statement=statement) if not e.condition.is_empty():
-                of_statements.setdefault(statement, []).append(e)
-            case Sync():
-                places.append(e)
-            case For():
-                loops.append(e)
-            case _:
-                pass
+    for e in every:
+        if isinstance(e.node, Assign) and not e.condition.is_empty():
+            of_statements.setdefault(e.node.statement, []).append(e)
+    places = [e for e in every if isinstance(e.node, Sync)]
     subject = launch, lowered.storages, function, grid, of_statements, places
     decided = True
     for found in InstanceCheck(*subject).findings():
         yield found
         decided = decided and found.kind != "undecided"
-    for loop in loops:
-        assert isinstance(loop.node, For)
-        match loop.node.instruction:
-            case VectorAccess():
-                yield from VectorCheck(*subject, loop).findings()
-            case Mma() as product:
-                yield from ProductCheck(*subject, loop, product).findings()
-            case other:
-                raise TypeError(f"there is no check of {other} for a loop")
+    for e in every:
+        match e.node:
+            case For(instruction=Mma() as product):
+                yield from ProductCheck(*subject, e, product).findings()
+            case For(instruction=instruction):
+                assert isinstance(instruction, VectorAccess), f"there is no check of {instruction} for a loop"
+                yield from VectorCheck(*subject, e).findings()
+            case _:
+                pass
     yield from WarpRegisterCheck(*subject).findings()
     if decided:
         yield from OrderCheck(*subject).findings()

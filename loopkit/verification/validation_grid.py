@@ -9,10 +9,10 @@ coordinates are affine.
 """
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import chain, product
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -20,7 +20,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.ast.nodes import Function
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.mappers import replaced, subexpressions, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.lowering.lowered import BLOCK
@@ -108,12 +108,12 @@ class Grid:
         stride: Expression = 1
         for x in reversed(inames):
             part, length = self.parts.get(x), iname_extent(self.kernel, x)
-            if part is None or part.axis != axis or _terms(part.stride) != _terms(stride) \
-                    or _terms(part.low) != _terms(iname_range(self.kernel, x)[0]):
+            if part is None or part.axis != axis or not _same(part.stride, stride) \
+                    or not _same(part.low, iname_range(self.kernel, x)[0]):
                 return False
             if part.length is None or x == inames[0]:
                 return part.length is None and x == inames[0]
-            if _terms(part.length) not in (_terms(length), _terms(p.Max((1, length)))):
+            if not (_same(part.length, length) or _same(part.length, p.Max((1, length)))):
                 return False
             stride = multiply(stride, part.length)
         return True
@@ -275,10 +275,14 @@ def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -
     """The values of *iname*, outermost on its axis, in *length* places, and the conditions for that; ``None``: unknown.
     """
     count = iname_extent(knl, iname)
-    positive: list[Expression] = []
-    if not is_piecewise(count) or _terms(length, positive) != _terms(multiply(count, part.stride), positive):
+    rest = subtract(length, multiply(count, part.stride))
+    # max(1, size) is a size that must be positive
+    sizes: dict[Expression, Expression] = {
+        e: e.children[1] for e in subexpressions(rest) if isinstance(e, p.Max) and e.children[0] == 1}
+    if not is_piecewise(count) or _expanded(replaced(rest, sizes)) != 0:
         return None
-    return _condition(subtract(p.Variable(iname), part.low), "<", count), [_condition(e, ">=", 1) for e in positive]
+    return (_condition(subtract(p.Variable(iname), part.low), "<", count),
+            [_condition(size, ">=", 1) for size in sizes.values()])
 
 
 def _lengths(extent: Expression) -> Iterator[tuple[Set, Expression]]:
@@ -303,34 +307,23 @@ def _below_a_factor(axis: str, length: Expression) -> Set:
     return reduce(Set.intersect, [_condition(f, ">=", 1) for f in factors], below)
 
 
-def _terms(expr: Expression, positive: list[Expression] | None = None) -> Counter[tuple[Expression, ...]]:
-    """A sum of products, as a counter of the factors of each product.
-
-    :arg positive: receives expressions that must be at least 1 for the result: ``max(1, n)`` counts as n.
-    """
-    result: Counter[tuple[Expression, ...]] = Counter()
+def _expanded(expr: Expression) -> Expression:
+    """*expr* as a sum of products with sorted factors, like terms collected: 0 if two equal ones were subtracted."""
     match expr:
-        case int():
-            result[()] = expr
         case p.Sum(children=children):
-            for child in children:
-                for names, factor in _terms(child, positive).items():
-                    result[names] += factor
+            return add(*map(_expanded, children))
         case p.Product(children=children):
-            result[()] = 1
-            for child in children:
-                other = _terms(child, positive)
-                product: Counter[tuple[Expression, ...]] = Counter()
-                for a, x in result.items():
-                    for b, y in other.items():
-                        product[tuple(sorted((*a, *b), key=str))] += x*y
-                result = product
-        case p.Max(children=(1, size)) if positive is not None:
-            positive.append(size)
-            return _terms(size, positive)
+            sums = [e.children if isinstance(e, p.Sum) else (e,) for e in map(_expanded, children)]
+            factors = (chain.from_iterable(e.children if isinstance(e, p.Product) else (e,) for e in term)
+                       for term in product(*sums))
+            return add(*(reduce(multiply, sorted(own, key=lambda e: (not isinstance(e, int), str(e))))
+                         for own in factors))
         case _:
-            result[expr,] = 1
-    return Counter({names: factor for names, factor in result.items() if factor})
+            return expr
+
+
+def _same(a: Expression, b: Expression) -> bool:
+    return _expanded(subtract(a, b)) == 0
 
 
 def _condition(left: Expression, operator: str, right: Expression) -> Set:

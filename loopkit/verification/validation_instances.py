@@ -13,18 +13,18 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
 from loopkit.analysis.dependences import dependences
 from loopkit.expr.dtypes import WEAK_INT, Type, type_of
-from loopkit.expr.mappers import alike, children, elements_of, replaced, substitute, variables
+from loopkit.expr.mappers import alike, children, elements_of, substitute, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BoundStatement, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.limits import kept
-from loopkit.poly.piecewise import piecewise_relation, points_where, projected, where_holds
+from loopkit.poly.piecewise import points_where, projected, where_holds
 from loopkit.poly.relations import other_instance, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set, as_points
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points, universe_params
 from loopkit.verification.report import Mismatch
-from loopkit.verification.validation_walk import Execution, LaunchCheck
+from loopkit.verification.validation_walk import Execution, Facts, LaunchCheck
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class InstanceCheck(LaunchCheck):
         for s, bound in self.launch.statements.items():
             given = {tuple(x for x, _ in e.assign.instance) for e in self.executions.get(s, ())}
             if not given <= {bound.statement.inames}:
-                yield self.mismatch("undecided", s, f"the program does not say which instances of '{s}' run where")
+                yield from self.mismatch("undecided", s, f"the program does not say which instances of '{s}' run where")
                 continue
             try:
                 yield from self._instances(bound, self.executions.get(s, ()))
@@ -43,76 +43,73 @@ class InstanceCheck(LaunchCheck):
                     yield from self._conditions(bound, execution)
                     yield from self._elements(bound, execution)
             except NotAffineError as err:
-                yield self.mismatch("undecided", s, f"'{err}' is no affine form")
+                yield from self.mismatch("undecided", s, f"'{err}' is no affine form")
         for s in self.executions.keys() - self.launch.statements.keys():
-            yield self.mismatch("outside", s, f"'{s}' is no statement of this launch")
+            yield from self.mismatch("outside", s, f"'{s}' is no statement of this launch")
         yield from self._boxes()
         yield from self._arrivals()
 
     # {{{ executed instances
 
     def _instances(self, bound: BoundStatement, executions: Sequence[Execution]) -> Iterator[Mismatch]:
-        s = bound.statement
-        axes = self._axes(bound)
-        names = (*axes, *map(_own_name, s.inames))
-        wanted = self._wanted(bound, axes)
-        own = names[len(axes):]
+        s, axes = bound.statement, self._axes(bound)
+        own = _own_names(s)
+        names, wanted = (*axes, *own), self._wanted(bound, axes)
         existing = wanted.intersect(self.grid.onto(names, self.grid.must_exist(bound.hardware)))
         unplaced = self._domain(s).subtract(projected(existing, names, own))
         if not unplaced.is_empty():
             real = self.grid.without_place(unplaced, own, wanted, names)
             if real is None:
-                yield self.mismatch("undecided", s.id, f"whether each instance of '{s.id}' has a thread cannot be told")
+                text = f"whether each instance of '{s.id}' has a thread cannot be told"
+                yield from self.mismatch("undecided", s.id, text)
             else:
-                yield self.mismatch("missing", s.id, f"no thread is there for an instance of '{s.id}'", real, own)
+                yield from self.mismatch("missing", s.id, f"no thread is there for an instance of '{s.id}'", real, own)
         axis = self.grid.misplaced(s.inames)
         if axis is not None:
-            yield self.mismatch("undecided", s.id, f"'{s.id}' does not lie on '{axis}' as the kernel packs its inames")
+            text = f"'{s.id}' does not lie on '{axis}' as the kernel packs its inames"
+            yield from self.mismatch("undecided", s.id, text)
             return
         left = wanted
         for execution in executions:
             unknown = set(InstanceSet((), execution.condition).params).difference(
                 self.kernel.value_params, execution.coordinates, data_params(self.kernel, s.domain))
             if unknown:
-                yield self.mismatch("undecided", s.id, f"'{s.id}' stands in a loop whose bounds are read from "
+                yield from self.mismatch("undecided", s.id, f"'{s.id}' stands in a loop whose bounds are read from "
                                     f"'{min(unknown)}', and its instances do not")
                 continue
             relation = execution.relation([*map(p.Variable, axes), *execution.instance.values()])
-            if not self._once(bound, axes, execution, relation):
+            if not self._once(bound, execution, relation):
                 pairs = other_instance(relation.apply_range(relation.reverse()))
-                yield self.mismatch("twice", s.id, f"'{s.id}' executes an instance twice", pairs.domain(),
+                yield from self.mismatch("twice", s.id, f"'{s.id}' executes an instance twice", pairs.domain(),
                                     execution.coordinates)
             run = relation.range()
-            yield from self.at_points("outside", s.id, f"'{s.id}' is executed outside of its instances",
+            yield from self.mismatch("outside", s.id, f"'{s.id}' is executed outside of its instances",
                                       run.subtract(wanted), names)
-            yield from self.at_points("twice", s.id, f"'{s.id}' executes an instance at two places",
+            yield from self.mismatch("twice", s.id, f"'{s.id}' executes an instance at two places",
                                       run.intersect(wanted).subtract(left), names)
             left = left.subtract(run)
         left = left if left.is_empty() else self._meant(s, left, names)
-        yield from self.at_points("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
+        yield from self.mismatch("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
 
     def _meant(self, s: Statement, points: Set, names: tuple[str, ...]) -> Set:
         """*points* without those at which a condition fails that is affine there, e.g. at one value of an iname."""
         found = InstanceSet(names, points)
         own = {x: p.Variable(_own_name(x)) for x in s.inames}
-        for condition in self._own_conditions(s)[1]:
-            held = where_holds(found, substitute(condition, own), self.kernel.value_params.union(names))
+        for condition, holds in self._own_facts(s).conditions:
+            condition = substitute(condition if holds else p.LogicalNot(condition), own)
+            held = where_holds(found, condition, self.kernel.value_params.union(names))
             found = found if held is None else held
         return as_points(found.set)
 
     def _domain(self, s: Statement) -> Set:
         """The instances at which the affine conditions of the statement hold."""
-        def domain() -> Set:
-            points = as_points(s.domain.intersect_params(self.kernel.assumptions).set)
-            return reduce(Set.intersect, map(as_points, self._own_conditions(s)[0]), points)
-        return kept(self.memo, s.id, domain)
+        return kept(self.memo, s.id, lambda: as_points(s.domain.intersect_params(self.kernel.assumptions).set)
+                    .intersect(projected(self._own_facts(s).points, (), s.inames)))
 
-    def _own_conditions(self, s: Statement) -> tuple[list[Set], list[Expression]]:
-        """The conditions for an instance of *s* to run: the affine ones in inames and sizes, and those on data."""
-        conditions = {c: self._where(c, s.inames) for predicate in s.predicates
-                      for c in _conjuncts(expand_rules(predicate, self.kernel.substitutions))}
-        return ([points for points in conditions.values() if points is not None],
-                [c for c, points in conditions.items() if points is None])
+    def _own_facts(self, s: Statement) -> Facts:
+        """The conditions for an instance of *s* to run: the points at which the affine ones hold, and the others."""
+        facts = Facts(self.kernel, (), universe_params(), self.kernel.value_params.union(s.inames), {})
+        return reduce(Facts.where, (expand_rules(e, self.kernel.substitutions) for e in s.predicates), facts)
 
     def _where(self, condition: Expression, dims: tuple[str, ...]) -> Set | None:
         """The points at which *condition* holds; ``None``: it is not affine in *dims* and sizes."""
@@ -130,9 +127,8 @@ class InstanceCheck(LaunchCheck):
     def _wanted(self, bound: BoundStatement, axes: tuple[str, ...]) -> Set:
         """The required places of each instance: *axes*, then inames."""
         s = bound.statement
-        own = tuple(map(_own_name, s.inames))
-        dims = (*axes, *own)
-        result = projected(self._domain(s), own, dims)
+        dims = (*axes, *_own_names(s))
+        result = projected(self._domain(s), _own_names(s), dims)
         result = result.intersect(self.grid.onto(dims, self.grid.points))
         for x in bound.hardware:
             value = p.Variable(x) if x in axes else self.grid.values[x]
@@ -141,29 +137,10 @@ class InstanceCheck(LaunchCheck):
             result = result.intersect(points_where(p.Comparison(p.Variable(axis), "==", 0), dims))
         return result
 
-    def _once(self, bound: BoundStatement, axes: tuple[str, ...], execution: Execution, relation: Map) -> bool:
+    def _once(self, bound: BoundStatement, execution: Execution, relation: Map) -> bool:
         """Is each instance executed at most once here?"""
         identified = {e.name for e in execution.instance.values() if isinstance(e, p.Variable)}
-        return (not bound.auto and identified.issuperset(execution.loops)) or self._by_numbers(axes, execution) \
-            or bool(relation.is_injective())
-
-    def _by_numbers(self, axes: tuple[str, ...], execution: Execution) -> bool:
-        """Do executions have distinct numbers, and numbers distinct instances?
-
-        A shortcut: isl separates integer divisions of a number easily, and those of its components poorly.
-        """
-        values: dict[Expression, Expression] = {value: p.Variable(name) for name, value in execution.numbers.items()}
-        folded = [replaced(e, values) for e in execution.instance.values()]
-        used = frozenset(axes).union(*map(variables, folded))
-        own = tuple(x for x in execution.coordinates if x in used)
-        numbers = tuple(x for x in execution.numbers if x in used)
-        if not numbers:
-            return False
-        box = projected(self.grid.points, (), execution.coordinates)
-        numbered = piecewise_relation(execution.coordinates,
-                                      [*map(p.Variable, own), *(execution.numbers[x] for x in numbers)])
-        instances = piecewise_relation((*own, *numbers), [*map(p.Variable, axes), *folded])
-        return bool(instances.is_injective() and numbered.intersect_domain(box).is_injective())
+        return (not bound.auto and identified.issuperset(execution.loops)) or bool(relation.is_injective())
 
     # }}}
 
@@ -184,16 +161,16 @@ class InstanceCheck(LaunchCheck):
             needed = self._there(ends[1], copies).apply(
                 subscript_relation(copies, tuple(map(p.Variable, copies))).flat_product(d.relation.reverse()))
             # bounds read from memory may have widened the domain
-            own = tuple(map(_own_name, ends[0].statement.inames))
+            own = _own_names(ends[0].statement)
             needed = needed.intersect(projected(self._domain(ends[0].statement), own, (*copies, *own)))
-            yield from self.at_points(
+            yield from self.mismatch(
                 "value", d.source, f"'{d.sink}' reads '{d.array}' where '{d.source}' does not run",
                 needed.subtract(self._there(ends[0], copies)), (*copies, *own))
 
     def _there(self, bound: BoundStatement, copies: tuple[str, ...]) -> Set:
         """The instances run by each of *copies*, some of the grid's coordinates."""
         axes = self._axes(bound)
-        own = tuple(map(_own_name, bound.statement.inames))
+        own = _own_names(bound.statement)
         return projected(self._wanted(bound, axes), (*axes, *own), (*copies, *own))
 
     # }}}
@@ -207,15 +184,16 @@ class InstanceCheck(LaunchCheck):
     def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         """The conditions on data around it are the statement's own."""
         s = bound.statement
-        own = [_positive(self._own(execution, c)) for c in self._own_conditions(s)[1]]
+        own = [(self._own(execution, c), h) for c, h in self._own_facts(s).conditions]
         for condition, holds in execution.conditions:
             if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
-                yield self.mismatch("missing", s.id, f"'{s.id}' runs only where {condition} "
+                yield from self.mismatch("missing", s.id, f"'{s.id}' runs only where {condition} "
                                     f"{'holds' if holds else 'does not hold'}, which is no condition of its own")
         for c, h in own:
             if not (self._holds(execution, c, h) or any(holds == h and self._difference(execution, condition, c) is None
                                                         for condition, holds in execution.conditions)):
-                yield self.mismatch("outside", s.id, f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not")
+                text = f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not"
+                yield from self.mismatch("outside", s.id, text)
 
     def _holds(self, execution: Execution, condition: Expression, holds: bool) -> bool:
         """Is *condition* affine at *execution*, with the instances being exactly those at which it has this truth?"""
@@ -229,18 +207,18 @@ class InstanceCheck(LaunchCheck):
         if combine is not None and combine in self.kernel.operations:
             value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
         if node.combine != combine:
-            yield self.mismatch("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
+            yield from self.mismatch("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
         if (expected := instructions_of(s, node.target, node.value, self.storages)) != node.instructions:
             has, needs = (", ".join(title for i in own for title in i.titles) or "plain"
                           for own in (node.instructions, expected))
-            yield self.mismatch("value", s.id, f"'{s.id}' is {has} instead of {needs}")
+            yield from self.mismatch("value", s.id, f"'{s.id}' is {has} instead of {needs}")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
             if substitute(in_storage(own, self.storages), dict(node.instance)) == expr:
                 continue
             found = self._difference(execution, substitute(expr, execution.names), self._own(execution, own))
             if found is not None:
                 here, wanted, points = found
-                yield self.mismatch(kind, s.id, f"'{s.id}' has {here} where {wanted} is meant", points,
+                yield from self.mismatch(kind, s.id, f"'{s.id}' has {here} where {wanted} is meant", points,
                                     execution.coordinates)
 
     def _difference(self, execution: Execution, a: Expression, b: Expression, points: Set | None = None
@@ -249,22 +227,15 @@ class InstanceCheck(LaunchCheck):
 
         :arg points: the points to compare at; default: all of *execution*.
         """
+        points = execution.points if points is None else points
+        # the program may have a branch alone, or a choice by another condition that is decided alike
+        a, b = (self._taken(execution, e, points) for e in (a, b))
         if a == b:
             return None
-        points = execution.points if points is None else points
-        apart = self._where(p.Comparison(a, "!=", b), execution.coordinates)
+        apart = self._apart(execution, a, b)
         if apart is not None:
             apart = points.intersect(apart)
             return None if apart.is_empty() else (a, b, apart)
-        if isinstance(b, p.If) and (meant := self._branch(execution, b, points)) is not None:
-            # the program may have the branch alone, a choice itself, or the branch inside the choice
-            if self._of_one_type(meant, b) and self._difference(execution, a, meant, points) is None:
-                return None
-            here = None
-            if isinstance(a, p.If) and self._type(a) == self._type(b):
-                here = self._branch(execution, a, points)
-            if here is not None or self._of_one_type(meant, b):
-                return self._difference(execution, a if here is None else here, meant, points)
         if not alike(a, b):
             return a, b, points
         places = self._branches(execution, b.condition, points) if isinstance(b, p.If) else None
@@ -277,17 +248,27 @@ class InstanceCheck(LaunchCheck):
                 return found
         return None
 
+    def _apart(self, execution: Execution, a: Expression, b: Expression) -> Set | None:
+        """The points at which two forms, or two conditions, differ; ``None``: they are not affine."""
+        if not isinstance(a, p.Comparison | p.LogicalNot | p.LogicalAnd | p.LogicalOr):
+            return self._where(p.Comparison(a, "!=", b), execution.coordinates)
+        first, second = (self._where(e, execution.coordinates) for e in (a, b))
+        return None if first is None or second is None else first.subtract(second).union(second.subtract(first))
+
+    def _taken(self, execution: Execution, expr: Expression, points: Set) -> Expression:
+        """*expr*, or in the place of a choice the one branch that is taken at all of *points*, if it has its type."""
+        while isinstance(expr, p.If):
+            _, then, other = self._branches(execution, expr.condition, points)
+            branch = expr.else_ if then.is_empty() else expr.then
+            if not (then.is_empty() or other.is_empty()) or not self._of_one_type(branch, expr):
+                break
+            expr = branch
+        return expr
+
     def _branches(self, execution: Execution, condition: Expression, points: Set) -> tuple[Set, Set, Set]:
         """The points of a condition and of its branches, as far as they can be separated."""
         holds = self._where(condition, execution.coordinates)
         return (points, points, points) if holds is None else (points, points.intersect(holds), points.subtract(holds))
-
-    def _branch(self, execution: Execution, choice: p.If, points: Set) -> Expression | None:
-        """The branch of *choice* that is taken at all of *points*, if it is always the same one."""
-        _, then, other = self._branches(execution, choice.condition, points)
-        if then.is_empty():
-            return choice.else_
-        return choice.then if other.is_empty() else None
 
     def _of_one_type(self, branch: Expression, choice: Expression) -> bool:
         """Does the expression around *choice* have the same type with *branch* in its place?"""
@@ -308,7 +289,7 @@ class InstanceCheck(LaunchCheck):
                 for i, extent in ((i, n) for x in elements for i, n in zip(x.index_tuple, array.shape, strict=True)):
                     outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
                     text = f"'{s}' leaves the {extent} elements along an axis of '{array.name}'"
-                    yield from self.at_points("box", s, text, e.where(outside), e.coordinates)
+                    yield from self.mismatch("box", s, text, e.where(outside), e.coordinates)
 
     # }}}
 
@@ -318,16 +299,5 @@ def _own_name(iname: str) -> str:
     return f"'{iname}"
 
 
-def _conjuncts(condition: Expression) -> Iterator[Expression]:
-    if isinstance(condition, p.LogicalAnd):
-        for child in condition.children:
-            yield from _conjuncts(child)
-    else:
-        yield condition
-
-
-def _positive(condition: Expression) -> tuple[Expression, bool]:
-    holds = True
-    while isinstance(condition, p.LogicalNot):
-        condition, holds = condition.child, not holds
-    return condition, holds
+def _own_names(s: Statement) -> tuple[str, ...]:
+    return tuple(map(_own_name, s.inames))

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import product
 
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import accesses_by_array, commute
-from loopkit.analysis.dependences import dependences, shared_loops, without_assumed
+from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
 from loopkit.ast.nodes import Completion, For, Scope, completion_of
 from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
@@ -73,26 +73,21 @@ class OrderCheck(LaunchCheck):
 
     def findings(self) -> Iterator[Mismatch]:
         for _ in (node for node in self.divergent if not isinstance(node, For)):
-            yield self.mismatch("divergent", "",
+            yield from self.mismatch("divergent", "",
                                 "a barrier stands under a condition that may differ between the threads of a block")
         ways = paths(self.launch.tree)
         def where(source: str, sink: str) -> Meeting | None:
             return meeting(ways[source], ways[sink]) if source in ways and sink in ways else None
-        required: dict[Meet, Map] = {}
-        for key, pairs in required_order(self.kernel, self.storages, self.storages, where):
-            source, sink, array = key
+        required = joined(required_order(self.kernel, self.storages, self.storages, where))
+        for (source, sink, array), pairs in required.items():
             if array in self.storages:
                 pairs = without_assumed(self.kernel, array, source, sink, pairs)
-            required[key] = required[key].union(pairs) if key in required else pairs
-        for (source, sink, array), pairs in required.items():
             for first, second in product(self.executions.get(source, ()), self.executions.get(sink, ())):
-                finding = self._pair(array, first, second, pairs, meeting(ways[source], ways[sink]))
-                if finding is not None:
-                    yield finding
+                yield from self._pair(array, first, second, pairs, meeting(ways[source], ways[sink]))
 
     # {{{ one pair of executions
 
-    def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Mismatch | None:
+    def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Iterator[Mismatch]:
         storage = self.storages.get(array)
         shared = self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE)
         warp = storage is not None and storage.space is AddressSpace.WARP
@@ -101,12 +96,11 @@ class OrderCheck(LaunchCheck):
             "barrier": shared and not warp,
             "group": completion_of(first.assign.instructions) is Completion.GROUP}.items() if applies]
         rough = self._rough(first, second, pairs) if kinds else None
-        if rough is None:
-            return None
-        return next((self._finding(kind, array, first, second, broken)
-                     for kind in kinds for suspect in self._suspects(kind, *rough)
-                     if (broken := self._broken(kind, replace(first, condition=first.condition.intersect(suspect)),
-                                                second, pairs)) is not None), None)
+        for kind, suspect in () if rough is None else ((k, s) for k in kinds for s in self._suspects(k, *rough)):
+            broken = self._broken(kind, replace(first, condition=first.condition.intersect(suspect)), second, pairs)
+            if broken is not None:
+                yield from self._finding(kind, array, first, second, broken)
+                return
 
     def _rough(self, first: Execution, second: Execution, pairs: Map) -> tuple[_Coordinates, _Coordinates, Map] | None:
         """*pairs* without the coordinates of threads, as small sets; ``None``: none."""
@@ -167,12 +161,15 @@ class OrderCheck(LaunchCheck):
         """The dimensions of the block's coordinates (``"g"``) or the thread's (``"l"``) in two executions."""
         return [(i, i) for i in map(self.grid.coordinates.index, self.grid.along(kind))]
 
-    def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Mismatch:
+    def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map
+                 ) -> Iterator[Mismatch]:
         a, b = first.assign.statement, second.assign.statement
         if not self.grid.exact:
             real = self.grid.real(pairs.domain(), first.coordinates)
             if real is None:
-                return self.mismatch("undecided", b, f"whether '{b}' meets '{a}' in a block that exists cannot be told")
+                yield from self.mismatch("undecided", b,
+                                         f"whether '{b}' meets '{a}' in a block that exists cannot be told")
+                return
             pairs = pairs.intersect_domain(real)
         parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
         what = {"order": "runs behind, although it has to come first",
@@ -181,8 +178,8 @@ class OrderCheck(LaunchCheck):
                 "group": "is asynchronous, with no wait between that is sure to cover it"}[kind]
         on = f"on '{array}'" if array else "by dep="
         at = ", ".join(f"{k} = {v}" for k, v in source.items())
-        return Mismatch("barrier" if kind == "lanes" else kind, self.launch.name, b,
-                        f"'{b}' meets '{a}' {on}, which {what}" + (f", at {at}" if at else ""), parameters, sink)
+        yield Mismatch("barrier" if kind == "lanes" else kind, self.launch.name, b,
+                       f"'{b}' meets '{a}' {on}, which {what}" + (f", at {at}" if at else ""), parameters, sink)
 
     # }}}
 
@@ -246,9 +243,9 @@ class OrderCheck(LaunchCheck):
     def _between(self, x: _Coordinates, y: _Coordinates, place: Execution, kind: str) -> Map:
         """Pairs of executions, by *x* and by *y*, with *place* between, which for a group waits for that of *x*."""
         def between() -> Map:
-            left = pending(place.sync.instructions) if kind == "group" else None
-            after = self._ended if left is None or commits(place.sync.instructions) else self._behind
-            return after(x, place, 1 if left is None else left + 1).apply_range(self._first(self._at(place), y))
+            own, left = place.sync.instructions, pending(place.sync.instructions)
+            count = left + (not commits(own)) if kind == "group" and left is not None else 0
+            return self._behind(x, place, count).apply_range(self._first(self._at(place), y))
         return kept(self.memo, (x, y, place, kind == "group"), between)
 
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
@@ -268,24 +265,15 @@ class OrderCheck(LaunchCheck):
         number = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
         return pairs.subtract(equal_coordinates(first.coordinates, number, second.coordinates, number))
 
-    # }}}
-
-    # {{{ commit groups
-
-    def _ended(self, x: _Coordinates, place: Execution, count: int) -> Map:
-        """Executions of *x* and of *place* behind it, with at least *count* commits up to that of *place*."""
-        if count == 1:
-            return self._first(x, self._at(place)).intersect_range(self._at(place).points)
-        return self._behind(x, place, count - 1)
-
     def _behind(self, x: _Coordinates, place: Execution, count: int) -> Map:
-        """Executions of *x* and of *place* with at least *count* commits between."""
+        """Executions of *x* and of *place* behind it, with at least *count* commits of groups between."""
         def behind() -> Map:
             z = self._at(place)
-            found = Map.empty(self._first(x, z).get_space())
-            for other in self.places:
-                if commits(other.sync.instructions):
-                    found = found.union(self._ended(x, other, count).apply_range(self._first(self._at(other), z)))
+            found = self._first(x, z)
+            if count:
+                ways = (self._behind(x, other, count - 1).apply_range(self._first(self._at(other), z))
+                        for other in self.places if commits(other.sync.instructions))
+                found = reduce(Map.union, ways, Map.empty(found.get_space()))
             return found.intersect_range(z.points)
         return kept(self.memo, (x, place, count), behind)
 

@@ -10,14 +10,23 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.shapes import Shape, array_shapes
-from loopkit.ast.nodes import AlignedArray, Assign, DivisibleSize, For
+from loopkit.ast.nodes import AlignedArray, Assign, DivisibleSize
 from loopkit.ast.simplify import assigned
 from loopkit.expr.mappers import subexpressions, substitute, variables
-from loopkit.instructions.vector_access import WIDEST, Vector, VectorAccess, assignment_of, certain_elements, vectors_of
+from loopkit.instructions.vector_access import (
+    WIDEST,
+    Vector,
+    VectorAccess,
+    assignment_of,
+    certain_elements,
+    iterations,
+    vectors_of,
+)
 from loopkit.kernel.data import AddressSpace
 from loopkit.poly.affine import add, affine_difference, multiply, remainder, subtract
-from loopkit.poly.piecewise import known_remainder, params_where, points_where, projected
-from loopkit.poly.sets import Set
+from loopkit.poly.piecewise import known_remainder, params_where, piecewise_relation, points_where, projected
+from loopkit.poly.relations import differing_first_at, same_element, shared_dims
+from loopkit.poly.sets import Map, Set
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_walk import Execution, LaunchCheck
 
@@ -29,18 +38,11 @@ class VectorCheck(LaunchCheck):
     execution: Execution
 
     @cached_property
-    def _loop(self) -> For:
-        assert isinstance(self.execution.node, For)
-        return self.execution.node
-
-    @cached_property
     def _iterations(self) -> range:
-        assert isinstance(self._loop.start, int)
-        assert isinstance(self._loop.stop, int)
-        return range(self._loop.start, self._loop.stop)
+        return iterations(self.execution.loop)
 
     def findings(self) -> Iterator[Mismatch]:
-        loop = self._loop
+        loop = self.execution.loop
         assign, condition = assignment_of(loop)
         if assign is None or not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
             yield from self._found("", f"the loop over '{loop.iname}' has vectors and is more than one statement of a "
@@ -49,8 +51,8 @@ class VectorCheck(LaunchCheck):
         for vector in vectors_of(loop):
             yield from self._moved(vector, assign)
             yield from self._placed(vector, assign.statement)
-            if condition is not None or vector.serves is not None:
-                yield from self._whole(vector, assign)
+            if vector.loaded and (condition is not None or vector.serves is not None):
+                yield from self._whole(vector, assign.statement)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
             yield from self._found(assign.statement, f"data decide which iterations of '{loop.iname}' run")
         if isinstance(loop.instruction, VectorAccess) and loop.instruction.computes_all:
@@ -58,14 +60,11 @@ class VectorCheck(LaunchCheck):
         yield from self._in_time(assign)
 
     def _found(self, statement: str, text: str, points: Set | None = None) -> Iterator[Mismatch]:
-        """The mismatch, if there are *points*; ``None``: it does not depend on them."""
-        if points is None or not points.is_empty():
-            yield self.mismatch("vector", statement, text, points, self.execution.coordinates)
-
-    # {{{ moved elements
+        yield from self.mismatch("vector", statement, text, points, self.execution.coordinates)
 
     def _moved(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
-        s, element = assign.statement, vector.element
+        """The vector moves the elements that the statement reads and writes."""
+        s, element, x = assign.statement, vector.element, self.execution.loop.iname
         reads = (assign.value, *(assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()))
         must_read = any(e in (element, vector.serves) for r in reads for e in certain_elements(r))
         updated = assign.target == element and assign.combine is not None
@@ -76,26 +75,19 @@ class VectorCheck(LaunchCheck):
             yield from self._found(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
         if not vector.loaded and (updated or any(e == element for r in reads for e in subexpressions(r))):
             yield from self._found(s, f"'{s}' reads {element}, which is not loaded into '{vector.name}'")
-        x = self._loop.iname
-        following = vector.at(x, p.Sum((p.Variable(x), 1)))
-        steps = [0 if a == b else affine_difference(a, b)
-                 for a, b in zip(following.index_tuple, element.index_tuple, strict=True)]
-        if vector.serves is not None and not self._holds(vector, vector.serves):
-            yield from self._found(s, f"'{vector.name}' has nothing of {vector.serves}")
-        if steps != [*[0]*(len(steps) - 1), 1] or any(x in variables(i) for i in element.index_tuple[:-1]):
+        *rows, last = element.index_tuple
+        if vector.serves is not None:
+            *others, other = vector.serves.index_tuple
+            by = affine_difference(other, last)
+            if (vector.serves.aggregate, others) != (element.aggregate, rows) or by is None \
+                    or abs(by) >= len(self._iterations):
+                yield from self._found(s, f"'{vector.name}' has nothing of {vector.serves}")
+        following = substitute(last, {x: p.Sum((p.Variable(x), 1))})
+        if affine_difference(following, last) != 1 or any(x in variables(i) for i in rows):
             yield from self._found(s, f"{element} does not move on by one element with '{x}'")
         for i in assign.instructions:
             if i.claims(element, assign.target):
                 yield from self._found(s, f"{element} is moved without {i.noun}")
-
-    def _holds(self, vector: Vector, element: p.Subscript) -> bool:
-        """Is *element* in *vector*, at an earlier or later iteration?"""
-        *rows, last = vector.element.index_tuple
-        by = affine_difference(element.index_tuple[-1], last)
-        return element.aggregate == vector.element.aggregate and element.index_tuple[:-1] == tuple(rows) \
-            and by is not None and abs(by) < len(self._iterations)
-
-    # }}}
 
     # {{{ alignment
 
@@ -126,7 +118,7 @@ class VectorCheck(LaunchCheck):
         if length < 2 or len(self._iterations) % length or length * dtype.itemsize > WIDEST:
             yield from self._found(s, f"{len(self._iterations)} elements of '{name}' are no accesses of {length}")
             return
-        first = vector.at(self._loop.iname, self._iterations.start)
+        first = vector.at(self.execution.loop.iname, self._iterations.start)
         number: Expression = 0
         for k, (extent, index) in enumerate(zip(shape, first.index_tuple, strict=True)):
             # the alignment of a row is the extent's remainder
@@ -146,46 +138,39 @@ class VectorCheck(LaunchCheck):
                      if isinstance(a, DivisibleSize))
         return reduce(Set.intersect, divisible, self.kernel.assumptions)
 
-    def _whole(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
+    def _is_input(self, name: str) -> bool:
+        return name in self.kernel.array_args and name not in assigned(self.function.body)
+
+    def _whole(self, vector: Vector, s: str) -> Iterator[Mismatch]:
         """For partial vectors: do all loaded elements exist, and does no other thread write them?"""
-        s, name = assign.statement, vector.array
-        if not vector.loaded:
+        if not self._is_input(vector.array):
+            yield from self._found(s, f"'{vector.name}' is loaded whole from '{vector.array}', which is no input of "
+                                   "this launch")
             return
-        if name not in self.kernel.array_args or name in self._written:
-            yield from self._found(s, f"'{vector.name}' is loaded whole from '{name}', which is no input of this "
-                                   "launch")
-            return
-        e = self.execution
         for element, beyond in self._ends(vector):
-            points = beyond.intersect_params(self._sizes(vector))
-            if vector.inside is not None:
-                points = points.intersect(points_where(substitute(vector.inside, e.names), e.coordinates))
-            yield from self._found(s, f"{element}, which '{vector.name}' is loaded from, may lie outside", points)
+            yield from self._found(s, f"{element}, which '{vector.name}' is loaded from, may lie outside", beyond)
 
     def _computed(self, assign: Assign) -> Iterator[Mismatch]:
         """For iterations that are computed although the domain omits them: do all elements that they read exist?"""
-        s, e = assign.statement, self.execution
-        if not any(v.stored and not v.loaded for v in vectors_of(self._loop)):
+        s, e, vectors = assign.statement, self.execution, vectors_of(self.execution.loop)
+        if not any(v.stored and not v.loaded for v in vectors):
             yield from self._found(s, f"'{s}' stores what it need not compute")
         for element in dict.fromkeys(x for x in subexpressions(assign.value) if isinstance(x, p.Subscript)):
             assert isinstance(element.aggregate, p.Variable)
             name = element.aggregate.name
-            gapless = next((v.assumed for v in vectors_of(self._loop) if v.array == name), ())
-            if name not in self.kernel.array_args or name in self._written or not gapless:
+            gapless = next((v.assumed for v in vectors if v.array == name), ())
+            if not (self._is_input(name) and gapless):
                 yield from self._found(s, f"{element}, which '{s}' need not read, is no element of an input with "
                                        "vectors")
                 continue
             moved = Vector(name, element, 1, loaded=True, stored=False, assumed=gapless)
             for end, beyond in self._ends(moved):
                 yield from self._found(s, f"{end}, which '{s}' need not read, may lie outside", beyond)
-            stray = f"{element}, which '{s}' need not read, may lie outside"
             for index, extent in zip(element.index_tuple[:-1], array_shapes(self.kernel)[name], strict=False):
-                if extent is None:
-                    yield from self._found(s, stray)
-                    continue
                 value = substitute(index, e.names)
-                for outside in (p.Comparison(value, "<", 0), p.Comparison(value, ">=", extent)):
-                    yield from self._found(s, stray, e.where(outside))
+                outside = None if extent is None else e.where(
+                    p.LogicalOr((p.Comparison(value, "<", 0), p.Comparison(value, ">=", extent))))
+                yield from self._found(s, f"{element}, which '{s}' need not read, may lie outside", outside)
 
     def _ends(self, vector: Vector) -> Iterator[tuple[p.Subscript, Set]]:
         """The first and the last element of *vector*, each with the points at which it may be outside the array.
@@ -195,56 +180,44 @@ class VectorCheck(LaunchCheck):
         e = self.execution
         *above, extent = array_shapes(self.kernel)[vector.array]
         rows = any(isinstance(a, AlignedArray) and a.strides for a in vector.assumed)
+        loaded = e.points if vector.inside is None else e.where(substitute(vector.inside, e.names))
         for at, last in ((self._iterations.start, False), (self._iterations.stop - 1, True)):
-            element = vector.at(self._loop.iname, at)
-            if extent is None:
-                yield element, e.points
-                continue
-            *around, value = (substitute(i, e.names) for i in element.index_tuple)
-            points = e.where(p.Comparison(value, ">=", extent) if last else p.Comparison(value, "<", 0))
-            if rows:
-                other = p.Comparison(value, ">=", multiply(2, extent)) if last else \
-                    p.Comparison(add(value, extent), "<", 0)
-                ends = [p.Comparison(i, ">=", subtract(n, 1)) if last else p.Comparison(i, "<=", 0)
-                        for i, n in zip(around, above, strict=True) if n is not None]
-                points = reduce(Set.intersect, map(e.where, ends), points).union(e.where(other))
-            yield element, points
-
-    @cached_property
-    def _written(self) -> frozenset[str]:
-        return frozenset(assigned(self.function.body))
+            element, points = vector.at(e.loop.iname, at), e.points
+            if extent is not None:
+                *around, value = (substitute(i, e.names) for i in element.index_tuple)
+                points = e.where(p.Comparison(value, ">=", extent) if last else p.Comparison(value, "<", 0))
+                if rows:
+                    other = p.Comparison(value, ">=", multiply(2, extent)) if last else \
+                        p.Comparison(add(value, extent), "<", 0)
+                    ends = [p.Comparison(i, ">=", subtract(n, 1)) if last else p.Comparison(i, "<=", 0)
+                            for i, n in zip(around, above, strict=True) if n is not None]
+                    points = reduce(Set.intersect, map(e.where, ends), points).union(e.where(other))
+            yield element, points.intersect_params(self._sizes(vector)).intersect(loaded)
 
     # }}}
-
-    # {{{ time of the moves
 
     def _in_time(self, assign: Assign) -> Iterator[Mismatch]:
         """No iteration reads an element that an earlier one writes, if one of the two accesses is outside the loop."""
-        target, loop = assign.target, self._loop
+        target, loop, e = assign.target, self.execution.loop, self.execution
         if not isinstance(target, p.Subscript):
             return
+        dims = (*e.coordinates, loop.iname)
+        inside = p.LogicalAnd((p.Comparison(loop.start, "<=", p.Variable(loop.iname)),
+                               p.Comparison(p.Variable(loop.iname), "<", loop.stop)))
         moved = {v.element for v in vectors_of(loop)}
-        reads = {e: None for expr in (assign.value, *target.index_tuple) for e in subexpressions(expr)
-                 if isinstance(e, p.Subscript) and e.aggregate == target.aggregate}
-        for read in reads:
-            if read == target or not ({read, target} & moved):
-                continue
-            text = f"an iteration of '{loop.iname}' reads {read}, which an earlier one writes as {target}"
-            points = projected(self._meeting(target, read), (), self.execution.coordinates)
-            yield from self._found(assign.statement, text, points)
 
-    def _meeting(self, target: p.Subscript, read: p.Subscript) -> Set:
-        """The points of the loop at which a later iteration reads an element that an earlier one writes."""
-        x, e = self._loop.iname, self.execution
-        earlier, later = (p.Variable(f"{x}'{which}") for which in ("earlier", "later"))
-        conditions = [p.Comparison(self._iterations.start, "<=", earlier), p.Comparison(earlier, "<", later),
-                      p.Comparison(later, "<", self._iterations.stop)]
-        conditions += [p.Comparison(substitute(substitute(a, e.names), {x: earlier}), "==",
-                                    substitute(substitute(b, e.names), {x: later}))
-                       for a, b in zip(target.index_tuple, read.index_tuple, strict=True)]
-        return reduce(Set.intersect, map(params_where, conditions), e.condition)
-
-    # }}}
+        def accessed(element: p.Subscript) -> Map:
+            index = [substitute(i, e.names) for i in element.index_tuple]
+            return piecewise_relation(dims, index).intersect_domain(
+                projected(e.condition, (), dims).intersect(points_where(inside, dims)))
+        for read in dict.fromkeys(r for expr in (assign.value, *target.index_tuple) for r in subexpressions(expr)):
+            if isinstance(read, p.Subscript) and read.aggregate == target.aggregate and read != target \
+                    and {read, target} & moved:
+                later = differing_first_at(same_element(accessed(target), accessed(read)),
+                                           shared_dims(dims, dims, dims), len(e.coordinates))
+                yield from self._found(
+                    assign.statement, f"an iteration of '{loop.iname}' reads {read}, which an earlier one writes as "
+                    f"{target}", projected(later.domain(), dims, e.coordinates))
 
 
 def _follow_each_other(strides: Sequence[Expression], shape: Shape) -> bool:

@@ -25,7 +25,7 @@ from loopkit.lowering.lowered import Launch, Storage
 from loopkit.poly.affine import NotAffineError, remainder, subtract
 from loopkit.poly.piecewise import params_where, piecewise_relation, points_where, projected
 from loopkit.poly.sets import Map, Set, lexmin_point
-from loopkit.verification.divergence import divergent_nodes
+from loopkit.verification.barriers import divergent_nodes
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import Grid
 
@@ -63,6 +63,11 @@ class Execution:
         assert isinstance(self.node, Sync)
         return self.node
 
+    @property
+    def loop(self) -> For:
+        assert isinstance(self.node, For)
+        return self.node
+
     @cached_property
     def points(self) -> Set:
         return projected(self.condition, (), self.coordinates)
@@ -81,33 +86,31 @@ class Execution:
         return self.points.intersect(points_where(condition, self.coordinates))
 
     @property
-    def numbers(self) -> Mapping[str, Expression]:
-        """The constants that number several coordinates at once (``256*round + 16*l.1 + l.0``)."""
-        return {x: value for x, value in self.names.items() if isinstance(value, p.Sum) and len(variables(value)) > 1}
-
-    @property
     def loops(self) -> tuple[str, ...]:
         return loops_of(self.path)
 
 
 def executions(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
     """Every assignment, every barrier and every loop with an instruction of *function*, in textual order."""
-    scope = _Scope(grid.points, frozenset({*knl.value_params, *grid.coordinates}), grid.values)
-    return _Walk(grid.coordinates, knl).block(function.body, scope)
+    known = frozenset({*knl.value_params, *grid.coordinates})
+    return _of_block(function.body, Facts(knl, grid.coordinates, grid.points, known, grid.values))
 
 
 def host_executions(knl: LoopKernel, order: Block) -> Iterator[Execution]:
     """Every launch of *order*, the host's part of a program."""
-    return _Walk((), knl).block(order, _Scope(knl.assumptions, knl.value_params, {}))
+    return _of_block(order, Facts(knl, (), knl.assumptions, knl.value_params, {}))
 
 
 @dataclass(frozen=True, eq=False)
-class _Scope:
+class Facts:
     """The facts that hold at a place.
 
+    :ivar coordinates: those of the grid.
     :ivar known: names that may occur in sets: parameters, coordinates and loop variables.
     """
 
+    kernel: LoopKernel
+    coordinates: tuple[str, ...]
     points: Set
     known: frozenset[str]
     names: Mapping[str, Expression]
@@ -115,98 +118,83 @@ class _Scope:
     conditions: tuple[tuple[Expression, bool], ...] = ()
     instruction: Instruction | None = None
 
-    def at(self, position: int, iname: str | None = None) -> _Scope:
+    def at(self, position: int, iname: str | None = None) -> Facts:
         return replace(self, path=(*self.path, Step(position, iname)))
 
     def value(self, expr: Expression) -> Expression:
         return substitute(expr, self.names)
 
-    def where(self, condition: Expression, holds: bool = True) -> _Scope:
-        """The scope under *condition* (already in terms of coordinates), or under its opposite."""
+    def where(self, condition: Expression, holds: bool = True) -> Facts:
+        """The facts under *condition* (already in terms of coordinates), or under its opposite."""
         match condition:
             case p.LogicalNot(child=child):
                 return self.where(child, not holds)
             case p.LogicalAnd(children=children) if holds:
-                return reduce(_Scope.where, children, self)
+                return reduce(Facts.where, children, self)
             case p.LogicalOr(children=children) if not holds:
-                return reduce(_Scope.where, map(p.LogicalNot, children), self)
+                return reduce(Facts.where, map(p.LogicalNot, children), self)
         if variables(condition) <= self.known:
             with suppress(NotAffineError):
                 points = params_where(condition if holds else p.LogicalNot(condition))
                 return replace(self, points=self.points.intersect(points))
         return replace(self, conditions=(*self.conditions, (condition, holds)))
 
-    def bounded_by(self, data: frozenset[str]) -> _Scope:
-        """The scope of a statement with bounds *data* that are read from memory: conditions on them are sets too."""
-        if not data:
-            return self
-        scope = replace(self, known=self.known | data, conditions=())
-        for condition, holds in self.conditions:
-            scope = scope.where(condition, holds)
-        return replace(scope, known=self.known)
-
-    def inside(self, loop: For) -> _Scope:
-        """The scope of the body of *loop*."""
+    def inside(self, loop: For) -> Facts:
+        """The facts that hold in the body of *loop*."""
         start, stop, x = self.value(loop.start), self.value(loop.stop), p.Variable(loop.iname)
         bounds: list[Expression] = [p.Comparison(start, "<=", x), p.Comparison(x, "<", stop)]
         if loop.step != 1:
             bounds.append(p.Comparison(remainder(subtract(x, start), loop.step), "==", 0))
         points = reduce(Set.intersect, map(params_where, bounds), self.points)
         names = {k: v for k, v in self.names.items() if k != loop.iname}
-        return replace(self, points=points, known=self.known | {loop.iname}, names=names).at(0, loop.iname)
+        return replace(self, points=points, known=self.known | {loop.iname}, names=names,
+                       instruction=loop.instruction or self.instruction).at(0, loop.iname)
 
-
-@dataclass(frozen=True)
-class _Walk:
-    coordinates: tuple[str, ...]
-    kernel: LoopKernel
-
-    def block(self, block: Block, scope: _Scope) -> Iterator[Execution]:
-        for i, node in enumerate(block.children):
-            if isinstance(node, Define):
-                scope = replace(scope, names={**scope.names, node.name: scope.value(node.value)})
-            else:
-                yield from self.node(node, scope.at(i))
-
-    def node(self, node: Node, scope: _Scope) -> Iterator[Execution]:
-        match node:
-            case Assign() | Sync() | Call():
-                yield self._execution(node, scope)
-            case For():
-                inside = scope.inside(node)
-                if node.instruction is not None:
-                    yield self._execution(node, scope)
-                    inside = replace(inside, instruction=node.instruction)
-                yield from self.block(node.body, inside)
-            case If():
-                condition = scope.value(node.condition)
-                yield from self.block(node.then, scope.where(condition).at(0))
-                if node.otherwise is not None:
-                    yield from self.block(node.otherwise, scope.where(condition, holds=False).at(1))
-            case Region(instruction=None):
-                yield from self.block(node.body, scope)
-            case Region():
-                # the threads of a warp synchronize before and behind it, as at a barrier
-                yield from self.node(TOGETHER, scope.at(0))
-                yield from self.block(node.body, replace(scope.at(1), instruction=node.instruction))
-                yield from self.node(TOGETHER, scope.at(2))
-            case Block():
-                yield from self.block(node, scope)
-            case Define():
-                raise AssertionError(node)
-
-    def _execution(self, node: Assign | Sync | Call | For, scope: _Scope) -> Execution:
+    def execution(self, node: Assign | Sync | Call | For) -> Execution:
+        facts = self
         if isinstance(node, Assign):
-            scope = scope.bounded_by(self._data(node.statement))
-        return Execution(node, (*self.coordinates, *loops_of(scope.path)), scope.points, scope.path, scope.names,
-                         scope.conditions, scope.instruction)
+            s = self.kernel.statement_by_id[node.statement]
+            data = frozenset(data_params(self.kernel, s.domain))
+            if data and data.isdisjoint(*map(variables, s.predicates)):
+                # bounds that are read from memory, and by no condition: conditions on them are sets too
+                facts = replace(self, known=self.known | data, conditions=())
+                facts = reduce(lambda facts, condition: facts.where(*condition), self.conditions, facts)
+        return Execution(node, (*self.coordinates, *loops_of(self.path)), facts.points, self.path, self.names,
+                         facts.conditions, self.instruction)
 
-    def _data(self, statement: str) -> frozenset[str]:
-        """Bounds of *statement* that are read from memory; none if its conditions read the same values."""
-        s = self.kernel.statement_by_id[statement]
-        data = frozenset(data_params(self.kernel, s.domain))
-        conditions = frozenset[str]().union(*map(variables, s.predicates))
-        return data if data.isdisjoint(conditions) else frozenset()
+
+def _of_block(block: Block, facts: Facts) -> Iterator[Execution]:
+    for i, node in enumerate(block.children):
+        if isinstance(node, Define):
+            facts = replace(facts, names={**facts.names, node.name: facts.value(node.value)})
+        else:
+            yield from _of_node(node, facts.at(i))
+
+
+def _of_node(node: Node, facts: Facts) -> Iterator[Execution]:
+    match node:
+        case Assign() | Sync() | Call():
+            yield facts.execution(node)
+        case For():
+            if node.instruction is not None:
+                yield facts.execution(node)
+            yield from _of_block(node.body, facts.inside(node))
+        case If():
+            condition = facts.value(node.condition)
+            yield from _of_block(node.then, facts.where(condition).at(0))
+            if node.otherwise is not None:
+                yield from _of_block(node.otherwise, facts.where(condition, holds=False).at(1))
+        case Region(instruction=None):
+            yield from _of_block(node.body, facts)
+        case Region():
+            # the threads of a warp synchronize before and behind it, as at a barrier
+            yield facts.at(0).execution(TOGETHER)
+            yield from _of_block(node.body, replace(facts.at(1), instruction=node.instruction))
+            yield facts.at(2).execution(TOGETHER)
+        case Block():
+            yield from _of_block(node, facts)
+        case Define():
+            raise AssertionError(node)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,25 +229,26 @@ class LaunchCheck:
         return [node for node, _ in divergent_nodes(self.function.body, frozenset[str]().union(*names) - uniform)]
 
     def mismatch(self, kind: str, statement: str, text: str, points: Set | None = None, names: Sequence[str] = ()
-                 ) -> Mismatch:
-        """The mismatch at the smallest of *points*, with the dimensions *names*, whose place exists.
+                 ) -> Iterator[Mismatch]:
+        """The mismatch at the smallest of *points*, with the dimensions *names*, whose place exists; none without any.
 
         The inames of the statement are those dimensions that begin with an apostrophe.
-        """
-        if points is None:
-            return Mismatch(kind, self.launch.name, statement, text)
-        real = self.grid.real(points, names)
-        if real is None:
-            return Mismatch("undecided", self.launch.name, statement, f"whether {text} cannot be told, as "
-                            f"{', '.join(self.grid.by_sizes) or 'nothing'} share axes in parts that sizes give")
-        found = lexmin_point(real, names)
-        assert found is not None
-        parameters, values = found
-        return Mismatch(kind, self.launch.name, statement, text, parameters,
-                        {x: v for x, v in values.items() if not x.startswith("'")},
-                        {x[1:]: v for x, v in values.items() if x.startswith("'")})
 
-    def at_points(self, kind: str, statement: str, text: str, points: Set, names: Sequence[str]) -> Iterator[Mismatch]:
-        """The mismatch if there are *points*."""
-        if not points.is_empty():
-            yield self.mismatch(kind, statement, text, points, names)
+        :arg points: ``None``: the mismatch does not depend on them.
+        """
+        parameters, values = dict[str, int](), dict[str, int]()
+        if points is not None:
+            if points.is_empty():
+                return
+            real = self.grid.real(points, names)
+            if real is None:
+                kind = "undecided"
+                text = (f"whether {text} cannot be told, as {', '.join(self.grid.by_sizes) or 'nothing'} share axes in "
+                        "parts that sizes give")
+            else:
+                found = lexmin_point(real, names)
+                assert found is not None
+                parameters, values = found
+        yield Mismatch(kind, self.launch.name, statement, text, parameters,
+                       {x: v for x, v in values.items() if not x.startswith("'")},
+                       {x[1:]: v for x, v in values.items() if x.startswith("'")})

@@ -38,7 +38,7 @@ class WarpRegisterCheck(LaunchCheck):
                 try:
                     yield from self._of_array(array)
                 except NotAffineError as err:
-                    yield self.mismatch("undecided", "", f"'{err}' is no affine form")
+                    yield from self.mismatch("undecided", "", f"'{err}' is no affine form")
 
     def _of_array(self, array: Array) -> Iterator[Mismatch]:
         own: list[tuple[Execution, Map]] = []
@@ -73,7 +73,7 @@ class WarpRegisterCheck(LaunchCheck):
                 low, high = self.launch.ranges[x]
                 threads = threads.where((">=", add(p.Variable(x), -low)), ("<", add(p.Variable(x), -high - 1)))
             for reader, pairs in reads_of(self.kernel, replace(write, domain=threads.subtract(write.domain))):
-                yield from self.at_points(
+                yield from self.mismatch(
                     "lane", s, f"'{reader}' reads an element of '{array.name}' that a lane spoils which has no part in "
                     f"'{s}'", pairs.domain(), write.domain.inames)
 
@@ -85,7 +85,7 @@ class WarpRegisterCheck(LaunchCheck):
         pairs = pairs.subtract(equal_coordinates(e.coordinates, [meant, warps], f.coordinates, [number, warps]))
         s = e.assign.statement
         text = f"'{s}' looks for an element of '{array.name}' in a lane that holds another"
-        yield from self.at_points("lane", s, text, pairs.domain(), e.coordinates)
+        yield from self.mismatch("lane", s, text, pairs.domain(), e.coordinates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,17 +100,16 @@ class ProductCheck(LaunchCheck):
     product: Mma
 
     def findings(self) -> Iterator[Mismatch]:
-        loop = self.execution.node
-        assert isinstance(loop, For)
+        loop = self.execution.loop
         loops, assign = nest_of(loop)
         wrong = "is no nest around one statement" if assign is None else self._wrong(loops, assign)
         if wrong or assign is None:
-            yield self.mismatch("product", "" if assign is None else assign.statement,
-                                f"the product over '{loop.iname}' {wrong}")
+            yield from self.mismatch("product", "" if assign is None else assign.statement,
+                                     f"the product over '{loop.iname}' {wrong}")
             return
         if any(node is loop for node in self.divergent) or self.launch.threads % self.launch.machine.warp:
-            yield self.mismatch("divergent", assign.statement, f"'{assign.statement}' is a product of matrices where "
-                                "not all lanes of a warp may be")
+            text = f"'{assign.statement}' is a product of matrices where not all lanes of a warp may be"
+            yield from self.mismatch("divergent", assign.statement, text)
             return
         yield from self._elements(loop, loops, assign)
 
@@ -194,7 +193,7 @@ class ProductCheck(LaunchCheck):
         sources = equal_coordinates(e.coordinates, [*same, source], e.coordinates, [*same, number])
         pairs = places(read, at).subtract(sources.apply_range(places(given, {})))
         text = f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}"
-        yield from self.at_points("product", statement, text, pairs.domain(), e.coordinates)
+        yield from self.mismatch("product", statement, text, pairs.domain(), e.coordinates)
 
     # }}}
 

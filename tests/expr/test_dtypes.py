@@ -7,7 +7,7 @@ import pytest
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import Type, Weak, type_of, weak
 from loopkit.expr.nodes import Reduction
-from loopkit.expr.parsing import parse_expression
+from loopkit.expr.parsing import KnownNames, parse_expression
 from tests.expr.typed import dtype_of
 
 NAMES: dict[str, Type] = {
@@ -19,7 +19,7 @@ NAMES: dict[str, Type] = {
 
 
 def dtype(text: str) -> np.dtype | None:
-    return dtype_of(parse_expression(text, inames=("k",)), NAMES.get)
+    return dtype_of(parse_expression(text, known=KnownNames(("k",))), NAMES.get)
 
 
 @pytest.mark.parametrize(("text", "expected"), [

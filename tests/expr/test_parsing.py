@@ -11,14 +11,14 @@ from hypothesis import example, given, reject, settings
 from loopkit.errors import ParseError, UnknownNameError
 from loopkit.expr.mappers import has_reduction, map_children, subexpressions, substitute, variables
 from loopkit.expr.nodes import Reduction, TypeCast
-from loopkit.expr.parsing import parse_expression
+from loopkit.expr.parsing import KnownNames, parse_expression
 from loopkit.expr.text import to_text
 
 a, b, c, i, j, x, y = map(p.Variable, "abcijxy")
 
 
 def read(text: str) -> Any:
-    return parse_expression(text, inames={"i", "j"}, rules={"f": 1, "g": 0})
+    return parse_expression(text, known=KnownNames({"i", "j"}, {"f": 1, "g": 0}))
 
 
 @pytest.mark.parametrize(("text", "expected"), [

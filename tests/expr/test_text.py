@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopkit.expr.nodes import Neutral, Reduction, TypeCast
-from loopkit.expr.parsing import parse_expression
+from loopkit.expr.parsing import KnownNames, parse_expression
 from loopkit.expr.text import to_text
 
 x, y, i, j = map(p.Variable, "xyij")
 
 
 def read(text: str) -> object:
-    return parse_expression(text, inames=("k", "l"), rules={"f": 1, "g": 0})
+    return parse_expression(text, known=KnownNames(("k", "l"), {"f": 1, "g": 0}))
 
 
 @pytest.mark.parametrize("text", [

@@ -10,8 +10,7 @@ import pytest
 import loopkit as lk
 from loopkit.analysis.rounding import index_names
 from loopkit.analysis.shapes import array_shapes
-from loopkit.expr.functions import FUNCTIONS
-from loopkit.expr.kinds import epsilon
+from loopkit.expr.kinds import FUNCTIONS, epsilon
 from loopkit.interpreter.instances import Instance, execution_order, reference_order
 from loopkit.interpreter.interpreter import InitialData, Interpreter
 from loopkit.runtime import stages

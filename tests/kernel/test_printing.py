@@ -7,7 +7,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.constructors import reordered
-from loopkit.kernel.obligation import Obligation
+from loopkit.kernel.dependence import Obligation
 from loopkit.kernel.printing import kernel_text
 from loopkit.kernel.tree import Barrier, Leaf, seq
 from loopkit.notebook.html import code_html, kernel_html

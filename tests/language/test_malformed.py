@@ -271,7 +271,13 @@ WRONG_DOMAINS = {
     "{[i]: 0<=i<n}}": ("the end of the domain", 14), "{[i]: 0<=i<self.n}": ("The name 'self.n' has a dot.", 16),
     "{[i]: for i in range(n)}": ("0 <= i < n", 11), "{[i]: i in range(n)}": ("0 <= i < n", 9),
     "{[i]: 0<=i<n**2}": ("takes no powers", 13), "{[i]: 0=<i<n}": ("<=", 9), "{[i]: 0<=i=>n}": (">=", 12),
-    "{[i,j]: 0<=i<n, 0<=j<m}": ("',' lists forms", 15)}
+    "{[i,j]: 0<=i<n, 0<=j<m}": ("',' lists forms", 15),
+    "{[i]: not i}": ("expected '<'", 12), "{[i]: not (0<=i<n) or not for i}": ("0 <= i < n", 31),
+    "{[i]: 0<=i<n and (i<3 or i>7}": ("'and', 'or' or ')'", 29), "{[i]: 0<=i<(n+3*2}": ("an operator or ')'", 18),
+    "{[i]: exists (e=floor(i/2) e<3) and 0<=i<n}": ("',' or ':'", 28), "{[i]: exists (3: i=3)}": ("a name or ':'", 15),
+    "{[i]: exists (e: i=2*e and 0<=i<n}": ("'and', 'or' or ')'", 34), "{[i]: 0<=i<floord(n 2)}": ("',' or ')'", 21),
+    "{[i]: 0<=i<n;[i]: i=min(2,*3)}": ("an affine form", 27), "{[i]: 0<=i<n and true + 3}": ("'and', 'or'", 23),
+    "{[i]: 0<=i<2(n+1)/m}": ("divides by a name", 18), "{[i]: 0 <= i < -}": ("an affine form", 17)}
 
 
 @pytest.mark.parametrize("text", WRONG_DOMAINS)

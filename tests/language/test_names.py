@@ -9,7 +9,6 @@ import pytest
 
 import loopkit as lk
 from loopkit.errors import NameConflictError
-from loopkit.instructions.block_flag import CUDA_TICKET
 from loopkit.language.names import LIBRARY, fault, require_kernel_name
 from loopkit.runtime.compiler import BASE_FLAGS
 from loopkit.target.cuda.dialect import CUDA
@@ -47,10 +46,9 @@ def test_functions_of_cuda_are_no_kernels() -> None:
 
 
 def test_functions_of_the_texts_are_no_arrays() -> None:
-    texts = [*(text for own in CUDA.instructions.values() for text in own.helpers.values()), CUDA_TICKET.text,
-             CUDA.policies.evict_last_text, *CUDA.complex.text.values(), *C.halves.text.values()]
+    texts = (*CUDA.texts.values(), *C.texts.values())
     found = {name for text in texts for name in re.findall(r"inline\w* (?:[^(\n]*?\b)?(\w+)\(|struct (\w+)", text)}
-    names = {name for pair in found for name in pair if name and name != "operator"} | {CUDA.policies.evict_last_load}
+    names = {name for pair in found for name in pair if name and name != "operator"} | {*CUDA.policies.values()}
     assert {"copy_async", "load_evict_last", "LoadEvictLast", "cexp", "flagged", "wait_for", "mma_m8n8k4_f64"} <= names
     assert [name for name in sorted(names) if fault(name) is None] == []
 

@@ -82,8 +82,9 @@ def test_what_was_found_out_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(compiler_module, "_trials", {})
     forget()
     assert find_compiler(None, cache) == first
-    spoilt: list[dict[str, object]] = [{"openmp": True, "native": True}, {"flags": ["-O3", 3], "dropped": []},
-                                       {"flags": None, "dropped": []}, {"flags": [], "dropped": [["-O3"]]}]
+    spoilt: list[dict[str, object]] = [
+        {"openmp": True, "native": True}, {"flags": ["-O3", 3], "fit": True, "dropped": []},
+        {"flags": [], "fit": False, "dropped": []}, {"flags": [], "fit": True, "dropped": [["-O3"]]}]
     for spoil in (lambda: record.write_text('{"flags": []}'),
                   *(partial(cache.put, key, b"", r, ".trial") for r in spoilt)):
         spoil()                                        # found out again

@@ -15,7 +15,6 @@ import loopkit as lk
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.cuda import compiler as compiler_module
 from loopkit.runtime.cuda import nvrtc as nvrtc_module
-from loopkit.runtime.cuda.binary import Binary, CudaCompiler, PtxasUsage, parse_ptxas_log
 from loopkit.runtime.cuda.compiler import (
     Nvcc,
     available_cuda_compilers,
@@ -24,7 +23,8 @@ from loopkit.runtime.cuda.compiler import (
     find_nvcc,
     load_binary,
 )
-from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc
+from loopkit.runtime.cuda.nvrtc import CudaCompiler, Nvrtc, expected_nvrtc, find_nvrtc
+from loopkit.runtime.cuda.resources import Binary, PtxasUsage, parse_ptxas_log
 from tests.nvrtc import nvrtc
 
 SOURCE = """\

@@ -6,8 +6,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.kernel.devices import DEVICE_LIMITS
-from loopkit.runtime.cuda.binary import Binary, PtxasUsage
-from loopkit.runtime.cuda.resources import kernel_resources, residency
+from loopkit.runtime.cuda.resources import Binary, PtxasUsage, kernel_resources, residency
 from loopkit.target.code import GeneratedKernel
 
 

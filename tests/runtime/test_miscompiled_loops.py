@@ -12,9 +12,8 @@ import loopkit as lk
 from loopkit.__main__ import main
 from loopkit.errors import CompilerError, PreconditionError
 from loopkit.runtime import compiler as compiler_module
-from loopkit.runtime import miscompiled_loops
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.compiler import Dropped, HostCompiler, UnfitCompiler, available_compilers, find_compiler
+from loopkit.runtime.compiler import Dropped, HostCompiler, available_compilers, faults_in, find_compiler, trial_program
 
 pytestmark = pytest.mark.optimised
 
@@ -104,7 +103,7 @@ def test_a_compiler_that_always_miscompiles(tmp_path: Path, monkeypatch: pytest.
     assert err.value.hint is not None
     monkeypatch.setenv("CC", command)
     assert find_compiler().command != (command,)       # the next one is taken
-    assert isinstance(available_compilers()[0], UnfitCompiler)
+    assert not available_compilers()[0].fit
     monkeypatch.setattr(compiler_module, "FAST", ())
     assert main(["info"]) == 0
     shown = capsys.readouterr().out
@@ -158,12 +157,13 @@ def test_fast_flags_include_loop_vectors_or_are_dropped() -> None:
 # {{{ the program
 
 def test_faults_by_what_is_printed() -> None:
-    names = [loop.name for loop in miscompiled_loops.LOOPS]
-    assert len(names) == len(set(names))
+    names = re.findall(r"^LOOP\((\w+), ", trial_program(), re.MULTILINE)
+    assert len(names) == len(set(names)) > 20
+    assert re.findall(r"^    check_(\w+)\(", trial_program(), re.MULTILINE) == names
     right = "".join(f"{name} right\n" for name in names)
-    assert miscompiled_loops.faults(right) == ()
-    assert miscompiled_loops.faults("a right\nb wrong\nc right\nd wrong\n") == ("b", "d")
-    assert miscompiled_loops.faults("a right\nb") == ("b",)      # it died there
+    assert faults_in(right) == ()
+    assert faults_in("a right\nb wrong\nc right\nd wrong\n") == ("b", "d")
+    assert faults_in("a right\nb") == ("b",)      # it died there
 
 
 _BEGIN = '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { printf("a"); fflush(stdout); %s }'
@@ -180,7 +180,7 @@ _BEGIN = '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { printf("a");
 ])
 def test_programs_that_end_badly(text: str, faults: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     command = find_compiler().command
-    monkeypatch.setattr(miscompiled_loops, "program", lambda: text)
+    monkeypatch.setattr(compiler_module, "trial_program", lambda: text)
     monkeypatch.setattr(compiler_module, "_TIMEOUT", 1)
     assert compiler_module.faults_of(command, ("-O0",)) == faults
 

@@ -104,7 +104,7 @@ def expected(code: GeneratedCode, values: Mapping[str, int]) -> Iterator[tuple[i
     """What the runtime does."""
     scratch = {x.name: x for k in code.kernels for x in k.parameters if x.kind is ParameterKind.SCRATCH}
     for x in scratch.values():
-        size = 8*-(-x.dtype.itemsize//4) if x.instruction is not None else x.dtype.itemsize
+        size = 8*-(-x.dtype.itemsize//4) if x.element is not None else x.dtype.itemsize
         size *= prod(max(0, evaluate(e, values)) for e in x.shape)
         yield -1, size, 0, 0
         if x.cleared:

@@ -524,4 +524,24 @@ def test_refused(name: str) -> None:
 
     assert re.search(pattern, str(caught.value)), caught.value
 
+
+def test_no_statement_of_within_has_the_inames() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i,j<n}", "y[i] = x[i] {id=A}\nz[j] = x[j] {id=B}")
+    with pytest.raises(lk.PreconditionError, match="names has the inames i"):
+        lk.affine_map_inames(knl, "i", "k", "k = i + 1", within="B")
+
+
+def test_no_affine_form_of_the_new_inames() -> None:
+    """One-to-one, though the two runs of values lie in one run of the new iname."""
+    knl = lk.make_kernel("{[i]: 0<=i<4 or 13<=i<16}", "y[i] = x[i]")
+    with pytest.raises(lk.PreconditionError, match="do not give i as one affine form of k"):
+        lk.affine_map_inames(knl, "i", "k", "k = i % 8")
+    with pytest.raises(lk.ScheduleError, match="The inames of 'insn' are no affine forms of the times"):
+        lk.apply_schedule(knl, {"insn": "[i % 8]"})
+
+
+def test_a_loop_without_instances() -> None:
+    knl = lk.fix_parameters(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), n=0)
+    assert "y[-i] = 2*x[-i]" in lk.reverse(knl, "i").statements_text
+
 # }}}

@@ -381,4 +381,16 @@ def test_parts_in_loops_of_their_own_must_be_named() -> None:
         lk.apply_schedule(lk.prioritize_loops(matvec(), "k, i"), {"insn": "[i]"})
     assert caught.value.hint == "give each a schedule: insn.k.init, insn.k.update, insn"
 
+
+def test_parts_of_a_reduction_share_their_inames() -> None:
+    """The init would move into a loop over another iname than the update's."""
+    knl = lk.make_kernel("{[i, j, k]: 0<=i,j,k<n}", "z[j] = 2*x[j, 0] {id=T}\ny[i] = sum(k, x[k, i]) {id=S}")
+    apart = {"S.k.update": "[2, i, k]", "S": "[3, i]"}
+    with pytest.raises(lk.ScheduleError, match=r"different inames: 'S[.]k[.]init' has 'j'") as caught:
+        lk.apply_schedule(knl, {"T": "[0, j, 0]", "S.k.init": "[0, i, 1]", **apart})
+    assert caught.value.subject == "S.k"
+    beside = lk.apply_schedule(knl, {"T": "[0, j]", "S.k.init": "[1, i]", **apart})
+    with pytest.raises(lk.ScheduleError, match=r"fuse_loops\(j, i\) would give the parts of the reduction"):
+        lk.fuse_loops(beside, ["j", "i"], within="T or S.k.init")
+
 # }}}

@@ -10,8 +10,8 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.constructors import rewritten
-from loopkit.analysis.extension_proof import require_extended
 from loopkit.expr.text import to_text
+from loopkit.transform.domain_padding import require_extended
 from tests.transform.same import assert_domain, assert_same, step
 
 MATVEC = "y[i] = sum(k, a[i, k]*x[k])"

@@ -263,4 +263,11 @@ def test_other_kernels_to_start_from() -> None:
     assert diff.common == 0
     assert "instructions: 'y[i] = 1' -> 'y[i] = 2'; name: added 'two'" in str(diff)
 
+
+def test_a_set_as_an_argument_is_copied() -> None:
+    knl, chosen = lk.make_kernel("{[i]: 0<=i<n}", "for i\ny[i] = x[i] {id=A}\nz[i] = x[i] {id=B}\nend"), {"B"}
+    knl = lk.duplicate_inames(knl, "i", within=chosen)
+    chosen.clear()
+    assert knl.history[-1].arguments()["within"] == {"B"}
+
 # }}}

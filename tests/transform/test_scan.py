@@ -247,4 +247,14 @@ def test_what_later_steps_make_of_it() -> None:
     with pytest.raises(lk.PreconditionError, match="is no iname of it any more"):
         lk.lower(lk.split_iname(lk.untag_inames(knl, "i"), "i", 4, inner_tag="l.0"))
 
+
+def test_within_without_such_a_reduction() -> None:
+    refused("y[i] = sum(j, x[j])\nz[i] = 2*x[i] {id=B}", "has a reduction over 'j'", within="B")
+
+
+def test_a_loop_of_operands_with_other_statements() -> None:
+    knl = prefix(SCAN, "for i\nfor j\nw[i, j] = x[j]\nend\ny[i] = sum(j, x[j]) {id=S}\nend")
+    with pytest.raises(lk.ScheduleError, match=r"The loop of 'S\.j\.update' over 'j' has other statements too"):
+        lk.realize_scan(lk.fuse_loops(knl, "j"), "j")
+
 # }}}

@@ -36,7 +36,7 @@ from tests.verification.packed import PACKED
 
 KERNELS = {case.name: case.make for case in CASES} | PACKED | {name: way.make for name, way in WAITING.items()}
 #: How many faults of one kind are tried in one case by default, and of those in how threads wait for each other.
-MOST, MOST_WAITS = 1, 4
+MOST, MOST_WAITS = 1, 2
 
 #: The kinds that most cases have.
 COMMON = frozenset({

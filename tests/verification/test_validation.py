@@ -15,9 +15,11 @@ from loopkit.ast.walk import rewritten
 from loopkit.expr.mappers import variables
 from loopkit.kernel.target import Machine
 from loopkit.lowering.lowered import Lowered
+from loopkit.poly.affine import add
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation import validate
 from tests.cases import CASES, F32
+from tests.vector_kernels import axpy_vec
 from tests.verification.changed import changed
 from tests.verification.packed import PACKED
 
@@ -414,3 +416,15 @@ def test_conditions_on_sizes_whose_dtype_is_open(condition: str) -> None:
     knl = lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), "j:l.0")
     assert knl.statements[0].predicates
     assert validate(lowered(knl)) == ()
+
+
+def test_a_vector_does_not_move_what_a_later_iteration_reads() -> None:
+    """The store behind the loop would come after the read of the next iteration."""
+    def shifted(node: Node) -> Node:
+        if not isinstance(node, Assign) or not isinstance(node.target, p.Subscript):
+            return node
+        before = p.Subscript(node.target.aggregate, (add(node.target.index_tuple[0], -1),))
+        return replace(node, value=p.Sum((node.value, before)))
+    found = validate(changed(lowered(axpy_vec()), shifted))
+    assert any(f.kind == "vector" and "reads y[" in f.text and "which an earlier one writes as y[" in f.text
+               and not f.place.keys() - {"g.0", "l.0"} for f in found), found

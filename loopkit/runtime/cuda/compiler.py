@@ -17,8 +17,17 @@ from typing import ClassVar, cast
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.cuda.binary import FILE_NAME, Binary, CudaCompiler, compile_options, parse_ptxas_log
-from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc, headers_identity, needs_headers
+from loopkit.runtime.cuda.nvrtc import (
+    FILE_NAME,
+    CudaCompiler,
+    Nvrtc,
+    compile_options,
+    expected_nvrtc,
+    find_nvrtc,
+    headers_identity,
+    needs_headers,
+)
+from loopkit.runtime.cuda.resources import Binary, parse_ptxas_log
 from loopkit.runtime.processes import dump, run_quietly, translated, version
 from loopkit.target.cuda import CudaTarget
 

@@ -143,6 +143,9 @@ class OwnKind(Kind):
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         return allocate(find_gpu(ordinal), shape, dtype, zero=zero)
 
+    def of_outputs(self, x: DeviceArray) -> OwnKind:
+        return OwnKind(x.namespace)
+
     def exported(self, x: DeviceArray) -> Any:
         return self._namespace.from_dlpack(x) if self.makes_others else x
 

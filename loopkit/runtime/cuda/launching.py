@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from loopkit.ast.nodes import Block
 from loopkit.ast.walk import calls
-from loopkit.errors import DeviceError, InternalError, LaunchError, LimitError
+from loopkit.errors import DeviceError, LaunchError, LimitError
 from loopkit.expr.evaluate import evaluator
 from loopkit.expr.mappers import variables
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
-from loopkit.runtime.views import ArrayLike, stride
+from loopkit.runtime.views import ArrayLike, constant
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 
 #: Bytes of each parameter in the buffer; every type is then aligned.
@@ -45,27 +45,22 @@ def aside(count: int) -> int:
     return -(-count // _ALIGNED) * _ALIGNED
 
 
-@dataclass(frozen=True)
-class PreparedClear:
-    """Zeroes temporaries before the launches of a call; has the interface of a launch.
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One step of a call on a GPU, for messages a launch of *kernel*.
 
-    :ivar place: index of the first temporary among a call's addresses.
-    :ivar count: bytes of the temporaries, which are contiguous.
+    :ivar enter: puts the step onto a stream with a call's addresses and scalars, and returns the driver's ``CUresult``.
+    :ivar values: of the sizes, and of the inames of the host's loops around it.
     """
 
-    driver: Driver
-    launch: GeneratedKernel
-    place: int
-    count: int
-    grid: ClassVar[tuple[int, ...]] = (1, 1, 1)
-
-    def enter(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
-        """Zero the bytes, in the order of *stream*; returns the driver's ``CUresult``."""
-        return self.driver.clear(addresses[self.place], self.count, stream)
+    kernel: GeneratedKernel
+    grid: tuple[int, ...]
+    enter: Callable[[Sequence[int], Sequence[Scalar], int], int]
+    values: Mapping[str, Any]
 
     def fixed(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> Callable[[int], int]:
-        """:meth:`enter` for these arguments, as a function of the stream."""
-        return partial(self.driver.clear, addresses[self.place], self.count)
+        """:attr:`enter` for these arguments, as a function of the stream."""
+        return partial(self.enter, addresses, scalars)
 
 
 @dataclass(frozen=True)
@@ -81,14 +76,6 @@ class Sources:
     values: Mapping[str, Scalar]
     varying: Mapping[str, int]
 
-    def constant(self, p: Parameter, launch: str) -> Scalar:
-        """The value of a parameter of *launch* that is the same in each call."""
-        if p.kind is ParameterKind.STRIDE:
-            return stride(self.arrays[p.array], p.axis)
-        if p.name not in self.values:
-            raise InternalError(f"The parameter '{p.name}' of '{launch}' has no value.")
-        return self.values[p.name]
-
 
 class PreparedLaunch:
     """A function with its grid, and a buffer for its parameters.
@@ -99,10 +86,9 @@ class PreparedLaunch:
     :ivar enter: launches with a call's addresses and scalars on a stream, and returns the driver's ``CUresult``.
     """
 
-    def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: Sequence[int], sources: Sources
+    def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: tuple[int, ...], sources: Sources
                  ) -> None:
-        self.launch = launch
-        self.grid = tuple(grid)
+        self.kernel, self.grid, self.values = launch, grid, sources.values
         varying = sources.varying
         pointers = [p for p in launch.parameters if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)]
         # addresses come first, then the varying scalars: one call of struct writes them, and the gaps between them
@@ -118,11 +104,9 @@ class PreparedLaunch:
         self._stream = 0
         for p in constants:
             code, parts = _packing(p)
-            struct.pack_into(code, self._buffer, offsets[p.name], *parts(sources.constant(p, launch.name)))
-        form, end = f"{len(pointers)}P", 8 * len(pointers)
-        for p in scalars:
-            form += f"{offsets[p.name] - end}x{_packing(p)[0]}"
-            end = offsets[p.name] + np.dtype(p.dtype).itemsize
+            struct.pack_into(code, self._buffer, offsets[p.name], *parts(constant(p, sources.arrays, sources.values)))
+        form = f"{len(pointers)}P{start - 8 * len(pointers)}x" + "".join(
+            f"{_packing(p)[0]}{_SLOT - np.dtype(p.dtype).itemsize}x" for p in scalars)
         self._pack = partial(struct.Struct(form).pack_into, self._buffer, 0)
         self._picks = [sources.places[p.name] for p in pointers]
         self._parts = [(_packing(p)[1], varying[p.name]) for p in scalars]
@@ -152,11 +136,12 @@ class PreparedLaunch:
     def _write(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
         self._pack(*[addresses[i] for i in self._picks], *[x for parts, i in self._parts for x in parts(scalars[i])])
 
-    def enter_on(self, grid: Sequence[int], addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
-        """:attr:`enter` with another grid."""
+    def enter_on(self, grid: Sequence[int], hosts: Sequence[int], addresses: Sequence[int], scalars: Sequence[Scalar],
+                 stream: int) -> int:
+        """:attr:`enter` with another grid, and with the values of the host's inames behind the scalars."""
         with self._lock:
             self._config.grid_x, self._config.grid_y, self._config.grid_z = grid
-            return self.enter(addresses, scalars, stream)
+            return self.enter(addresses, [*scalars, *hosts], stream)
 
     def fixed(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> Callable[[int], int]:
         """:attr:`enter` for these arguments, as a function of the stream; no other call may use this launch."""
@@ -185,28 +170,6 @@ def _one(value: Any) -> tuple[Any, ...]:
     return (value,)
 
 
-@dataclass(frozen=True, slots=True)
-class HostedLaunch:
-    """One launch in one iteration of the host's loops.
-
-    :ivar hosts: the values of the inames of these loops, 0 outside of one.
-    :ivar values: of the sizes and of these inames.
-    """
-
-    prepared: PreparedLaunch
-    grid: tuple[int, ...]
-    hosts: Sequence[int]
-    values: Mapping[str, Any]
-
-    @property
-    def launch(self) -> GeneratedKernel:
-        return self.prepared.launch
-
-    def enter(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
-        """Launch with a call's addresses and scalars; returns the driver's ``CUresult``."""
-        return self.prepared.enter_on(self.grid, addresses, [*scalars, *self.hosts], stream)
-
-
 class HostedLaunches:
     """The launches of a call with host loops, in order: generated at each call, since their number may be large.
 
@@ -216,26 +179,23 @@ class HostedLaunches:
     """
 
     def __init__(self, gpu: Gpu, prepared: Mapping[str, PreparedLaunch], order: Block, hosts: Sequence[str],
-                 values: Mapping[str, Any], first: Sequence[PreparedClear]) -> None:
+                 values: Mapping[str, Any], first: Sequence[Launch]) -> None:
         self._first = first
         self._prepared = prepared
         self._order = order
         self._hosts = hosts
         self._values = values
-        self._extents = {name: tuple(map(evaluator, x.launch.grid)) for name, x in prepared.items()}
+        self._extents = {name: tuple(map(evaluator, x.kernel.grid)) for name, x in prepared.items()}
         self._fixed = {name: self._grid(name, values) for name, x in prepared.items()
-                       if not any(variables(e) & set(hosts) for e in x.launch.grid)}
+                       if not any(variables(e) & set(hosts) for e in x.kernel.grid)}
         unchecked = set(prepared)
         for launch in self._launches():
-            name = launch.launch.name
-            if name in unchecked:
-                require_grid(gpu, launch.launch, launch.grid)
-                if name in self._fixed:
-                    unchecked.remove(name)
+            require_grid(gpu, launch.kernel, launch.grid)
+            unchecked -= {launch.kernel.name} & self._fixed.keys()
             if not unchecked:
                 return
 
-    def __iter__(self) -> Iterator[PreparedClear | HostedLaunch]:
+    def __iter__(self) -> Iterator[Launch]:
         yield from self._first
         yield from self._launches()
 
@@ -245,16 +205,19 @@ class HostedLaunches:
     def _grid(self, name: str, values: Mapping[str, Any]) -> tuple[int, ...]:
         return tuple(int(extent(values)) for extent in self._extents[name])
 
-    def _launches(self) -> Iterator[HostedLaunch]:
+    def _launches(self) -> Iterator[Launch]:
         for name, values in calls(self._order, self._values):
             grid = self._fixed.get(name) or self._grid(name, values)
             if min(grid) > 0:
-                yield HostedLaunch(self._prepared[name], grid, [values.get(x, 0) for x in self._hosts], values)
+                prepared = self._prepared[name]
+                # outside of a loop its iname has no value and is not used
+                enter = partial(prepared.enter_on, grid, [values.get(x, 0) for x in self._hosts])
+                yield Launch(prepared.kernel, grid, enter, values)
 
 
 #: Anything that :class:`~loopkit.runtime.cuda.plan.CudaPlan` puts onto a stream.
-AnyLaunch = PreparedLaunch | PreparedClear | HostedLaunch
-Launches = Sequence[PreparedLaunch | PreparedClear] | HostedLaunches
+AnyLaunch = PreparedLaunch | Launch
+Launches = Sequence[AnyLaunch] | HostedLaunches
 
 
 _modules: dict[tuple[Gpu, bytes], int] = {}
@@ -297,7 +260,7 @@ def launch_error(gpu: Gpu, kernel: str, launch: AnyLaunch, failure: DriverError,
 
     :arg is_cause: this launch is the cause, because every earlier one was waited for.
     """
-    name, sticky, hint = launch.launch.name, failure.code in STICKY, None
+    name, sticky, hint = launch.kernel.name, failure.code in STICKY, None
     if not sticky:
         what = f"'{name}' of kernel '{kernel}' could not be launched on {gpu}: {failure}."
     elif is_cause:
@@ -312,7 +275,7 @@ def launch_error(gpu: Gpu, kernel: str, launch: AnyLaunch, failure: DriverError,
     elif sticky:
         find = "" if is_cause else "compile(knl, target='cuda', debug=True) waits for each launch and finds the one; "
         hint = f"{find}the process must be started anew, and compute-sanitizer python ... shows the access"
-    return LaunchError(what, kernel=kernel, launch=name, grid=launch.grid, block=launch.launch.block,
+    return LaunchError(what, kernel=kernel, launch=name, grid=launch.grid, block=launch.kernel.block,
                        arguments=arguments, sticky=sticky, hint=hint)
 
 
@@ -339,7 +302,7 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
 def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int], values: Mapping[str, Any]
              ) -> Iterator[str]:
     """A line for each parameter of *launch*."""
-    for p in launch.launch.parameters:
+    for p in launch.kernel.parameters:
         match p.kind:
             case ParameterKind.ARRAY:
                 array = arrays[p.array]

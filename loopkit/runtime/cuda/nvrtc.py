@@ -1,14 +1,15 @@
-"""NVRTC, the CUDA compiler as a library: it needs no toolkit and no GPU, and takes a few hundredths of a second.
+"""CUDA compilers, and NVRTC: a library that needs no toolkit and no GPU, and takes a few hundredths of a second.
 
-It is called through ``cuda.bindings``, the base of ``cuda.core``: the bindings accept any option, while ``cuda.core``
-has a fixed list, and load in a quarter of the time. NVRTC does not bring the headers of CUDA's runtime; texts with
-halves include two of them.
+NVRTC is called through ``cuda.bindings``, the base of ``cuda.core``: the bindings accept any option, while
+``cuda.core`` has a fixed list, and load in a quarter of the time. NVRTC does not bring the headers of CUDA's runtime;
+texts with halves include two of them.
 """
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,8 +18,15 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from loopkit.errors import CompilerError
-from loopkit.runtime.cuda.binary import FILE_NAME, CudaCompiler, compile_options, decoded
+from loopkit.runtime.cuda.resources import Binary, parse_ptxas_log
+from loopkit.runtime.processes import rejected
 from loopkit.target.cuda import CudaTarget
+
+#: The file name of a text in the compilers' messages.
+FILE_NAME = "kernel.cu"
+
+_ERROR = rf"{re.escape(FILE_NAME)}(?:\((\d+)\)|:(\d+)(?::\d+)?): (?:catastrophic |fatal )?error"
+_NO_SUCH_ARCHITECTURE = re.compile(r"invalid value for --gpu-architecture|Unsupported gpu architecture")
 
 #: The header that identifies a directory of CUDA's headers.
 _HEADER = "cuda_fp16.h"
@@ -27,6 +35,61 @@ _HEADER = "cuda_fp16.h"
 _TOOLKIT = "/usr/local/cuda"
 
 _RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
+
+
+def compile_options(target: CudaTarget) -> list[str]:
+    """The options for *target*, its own last. The compiler's default decides about fused multiply-adds."""
+    return [f"-arch={target.architecture}", f"-std={target.std}", "--ptxas-options=-v",
+            *(["--use_fast_math"] if target.fast_math else []),
+            *(["-lineinfo"] if target.line_info else []),
+            *([f"--maxrregcount={target.max_registers}"] if target.max_registers is not None else []),
+            *target.options]
+
+
+class CudaCompiler(ABC):
+    """A compiler for CUDA C++; several threads may use one at once.
+
+    :ivar supported: the supported architectures, without those of one chip only (``sm_90a``).
+    """
+
+    name: ClassVar[str]
+    version: str
+    supported: Sequence[str]
+
+    def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
+        """Machine code of *source*.
+
+        :raises CompilerError: the compiler rejects the text or does not run.
+        """
+        content, log = self._accepted(source, kernel, target, "cubin")
+        return Binary(content, log, parse_ptxas_log(log))
+
+    def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
+        """The PTX that the machine code is made from; raises the same errors as :meth:`cubin`."""
+        content, _ = self._accepted(source, kernel, target, "ptx")
+        return decoded(content)
+
+    @abstractmethod
+    def translated(self, source: str, target: CudaTarget, form: str) -> tuple[bytes | None, str]:
+        """The *form* (``"cubin"``, ``"ptx"``) of *source*, ``None`` if it is rejected, and the log."""
+
+    def _accepted(self, source: str, kernel: str, target: CudaTarget, form: str) -> tuple[bytes, str]:
+        content, log = self.translated(source, target, form)
+        if content is not None:
+            return content, log
+        compiler = f"{self.name} {self.version}"
+        if _NO_SUCH_ARCHITECTURE.search(log):
+            raise CompilerError(f"{compiler} does not compile for '{target.architecture}', which kernel '{kernel}' is "
+                                "for.", log=log.strip(),
+                                hint=f"it compiles for {', '.join(self.supported)}: choose one of them, "
+                                     "lk.CudaTarget(arch=...), or install another version")
+        raise rejected(compiler, kernel, source, log, _ERROR,
+                       hint="generate_code(knl, target='cuda') shows the whole text")
+
+
+def decoded(content: bytes) -> str:
+    """A text of a compiler, which may end in zeros."""
+    return content.rstrip(b"\0").decode(errors="replace")
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import DeviceError, LaunchError
-from loopkit.runtime.calls import CheckedCall
+from loopkit.runtime.calls import BoundCall, CheckedCall, Run
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
 from loopkit.runtime.cuda.launching import (
     AnyLaunch,
-    HostedLaunch,
     HostedLaunches,
     Launches,
     aside,
@@ -36,12 +35,8 @@ from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import DeviceView, NumpyArray
 
 _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
-#: Kinds whose libraries make a context current themselves.
-_SEE_TO_CONTEXTS = ("torch", "cupy")
-
-#: From a call's values, the addresses of its inputs, and its values before conversion, to its outputs.
-Run = Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]
-
+#: Kinds whose arrays are always in primary contexts, and whose libraries make these current themselves.
+WITH_CONTEXTS = ("torch", "cupy")
 
 @dataclass(frozen=True)
 class Scratch:
@@ -152,7 +147,7 @@ class CudaPlan:
         return run
 
     @cached_property
-    def stream_if_fixed(self) -> Callable[[], int] | None:
+    def _stream_if_fixed(self) -> Callable[[], int] | None:
         """A function that gives the stream, if a call with fixed arguments needs only the arrays and one stream."""
         return None if self.checked.outputs or self.debug or self._copies else self.streams.only
 
@@ -162,7 +157,7 @@ class CudaPlan:
         if self.scratch.sizes or isinstance(self.launches, HostedLaunches):
             return None
         if not self.checked.outputs:
-            return self.stream_if_fixed
+            return self._stream_if_fixed
         return self.streams.only if self._libraries_only else None
 
     @cached_property
@@ -176,7 +171,7 @@ class CudaPlan:
         kinds = [*(x.kind for x in self.checked.outputs), *([self.scratch.kind] if self.scratch.sizes else [])]
         # waiting for a stream, or for an event on one, needs the context
         return (self.streams.only is not None and self.streams.chosen is None and not self.debug
-                and not self._copies and all(kind is not None and kind.name in _SEE_TO_CONTEXTS for kind in kinds))
+                and not self._copies and all(kind is not None and kind.name in WITH_CONTEXTS for kind in kinds))
 
     def _run_directly(self, stream: Callable[[], int]) -> Run:
         check, results, scalars = self.checked.check, self.checked.results, self.checked.scalars
@@ -216,10 +211,33 @@ class CudaPlan:
                 self.gpu.driver.synchronize(stream())
         return made
 
-    def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCudaCall:
-        """The call with all of its arguments fixed, with vector accesses if the addresses permit."""
-        aligned = not any(addresses[place] & mask for place, mask in self.vectors)
-        return BoundCudaCall(self if aligned else self.plain(values), values, addresses, originals)
+    def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
+        """The call with all of its arguments fixed, on the current stream of the arrays' library."""
+        if any(addresses[place] & mask for place, mask in self.vectors):
+            return self.plain(values).bound(values, addresses, originals)
+        self.checked.check(addresses)
+        stream = self._stream_if_fixed
+        if stream is None:
+            return BoundCall(lambda: self.run(values, [*addresses], originals), self.launches, ())
+        with reported(self.gpu, self.checked.kernel), self.gpu:
+            # a library would reuse the memory in the order of its own stream, and runs may be on another one
+            scratch = self.scratch.memory(own=True)
+        places = [*addresses, *(pointer for _, pointer in scratch)]
+        scalars, outputs = self.checked.numbers(values), self.checked.results(originals, ())
+        launches = None if isinstance(self.launches, HostedLaunches) else [
+            (launch.fixed(places, scalars), launch) for launch in self.launches]
+
+        def run() -> Outputs:
+            handle = stream()
+            if launches is None:
+                self.launch(places, scalars, handle)
+                return outputs
+            for enter, launch in launches:
+                code = enter(handle)
+                if code:
+                    self.again(code, launch, places, scalars, handle)
+            return outputs
+        return BoundCall(run, self.launches, (values, originals, scratch))
 
     # }}}
 
@@ -253,8 +271,7 @@ class CudaPlan:
         names = [*checked.array_names, *self.scratch.sizes]
         arrays = {x.name: x.view for x in checked.inputs}
         arrays |= {x.name: DeviceView.packed(x.shape, x.dtype, self.gpu.ordinal) for x in checked.outputs}
-        sizes = launch.values if isinstance(launch, HostedLaunch) else checked.values
-        values = {**sizes, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
+        values = {**launch.values, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
 
@@ -337,45 +354,3 @@ class CudaPlan:
             raise self._error(failure, last[0], addresses, scalars, is_cause=False) from None
 
     # }}}
-
-
-class BoundCudaCall:
-    """A call on a GPU with all arguments fixed, checked once.
-
-    It launches on the current stream of the arrays' library.
-    """
-
-    def __init__(self, plan: CudaPlan, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]
-                 ) -> None:
-        plan.checked.check(addresses)
-        self._plan = plan
-        self._arguments = (values, addresses, originals)           # keeps the arrays alive
-        self._direct = plan.stream_if_fixed
-        if self._direct is None:
-            return
-        with reported(plan.gpu, plan.checked.kernel), plan.gpu:
-            # a library would reuse the memory in the order of its own stream, and runs may be on another one
-            self._scratch = plan.scratch.memory(own=True)
-        self._addresses = [*addresses, *(pointer for _, pointer in self._scratch)]
-        self._scalars = plan.checked.numbers(values)
-        self._launches = None if isinstance(plan.launches, HostedLaunches) else [
-            (launch.fixed(self._addresses, self._scalars), launch) for launch in plan.launches]
-        self._outputs = plan.checked.results(originals, ())
-
-    @property
-    def number_of_launches(self) -> int:
-        return len(self._plan.launches)
-
-    def __call__(self) -> Outputs:
-        if self._direct is None:
-            values, addresses, originals = self._arguments
-            return self._plan.run(values, [*addresses], originals)
-        stream = self._direct()
-        if self._launches is None:
-            self._plan.launch(self._addresses, self._scalars, stream)
-            return self._outputs
-        for enter, launch in self._launches:
-            code = enter(stream)
-            if code:
-                self._plan.again(code, launch, self._addresses, self._scalars, stream)
-        return self._outputs

@@ -1,15 +1,61 @@
-"""The resources of kernels on a multiprocessor, and the resulting occupancy, computed without a GPU."""
+"""Machine code, and the resources of its kernels: those that ptxas reports, and the resulting occupancy."""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
 from loopkit.errors import CompilerError
 from loopkit.kernel.devices import DeviceLimits
-from loopkit.runtime.cuda.binary import Binary, PtxasUsage
 from loopkit.target.code import GeneratedKernel
 from loopkit.target.cuda import CudaTarget
+
+
+@dataclass(frozen=True)
+class PtxasUsage:
+    """The resources of one function.
+
+    :ivar registers: 32-bit registers per thread.
+    :ivar spill_stores: bytes that a thread stores for lack of registers; *spill_loads*: bytes that it loads back.
+    :ivar stack: bytes of a thread's stack, for arrays outside registers.
+    :ivar constant: bytes of constant memory, including parameters; 0 if ptxas does not report them.
+    """
+
+    registers: int
+    spill_stores: int = 0
+    spill_loads: int = 0
+    stack: int = 0
+    static_shared: int = 0
+    barriers: int = 0
+    constant: int = 0
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Machine code of one translation unit."""
+
+    cubin: bytes
+    log: str
+    resources: Mapping[str, PtxasUsage]
+
+
+_FUNCTION = re.compile(
+    r"Compiling entry function '(?P<name>\w+)' for '\w+'"
+    r".*?(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads"
+    r".*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)", re.DOTALL)
+
+
+def parse_ptxas_log(log: str) -> dict[str, PtxasUsage]:
+    """The resources in the output of ``ptxas -v``, by function."""
+    return {m["name"]: PtxasUsage(
+        int(m["registers"]), int(m["stores"]), int(m["loads"]), int(m["stack"]),
+        static_shared=_total(r"(\d+) bytes smem", m["rest"]), barriers=_total(r"used (\d+) barriers", m["rest"]),
+        constant=_total(r"(\d+) bytes cmem", m["rest"])) for m in _FUNCTION.finditer(log)}
+
+
+def _total(pattern: str, text: str) -> int:
+    return sum(map(int, re.findall(pattern, text)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +91,6 @@ class Resources(Mapping[str, KernelResources]):
 
     def __len__(self) -> int:
         return len(self._kernels)
-
-    def __eq__(self, other: object) -> bool:
-        return self._kernels == other._kernels if isinstance(other, Resources) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(tuple(self._kernels.values()))

@@ -18,15 +18,15 @@ from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Runner
-from loopkit.runtime.cuda.binary import Binary
+from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, PassedArray, Runner
 from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launching import (
+    AnyLaunch,
     HostedLaunches,
+    Launch,
     Launches,
-    PreparedClear,
     PreparedLaunch,
     Sources,
     aside,
@@ -35,8 +35,9 @@ from loopkit.runtime.cuda.launching import (
     require_grid,
 )
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
-from loopkit.runtime.cuda.plan import CudaPlan, Scratch, Streams
-from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, TorchKind
+from loopkit.runtime.cuda.plan import WITH_CONTEXTS, CudaPlan, Scratch, Streams
+from loopkit.runtime.cuda.resources import Binary
+from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
 from loopkit.runtime.views import ArrayLike, DeviceView
@@ -91,15 +92,15 @@ class CudaRunner(Runner):
         return (find_gpu().ordinal,) if self._gpu is None and all(map(_on_host, arrays)) else ()
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
-        opened = {x: self.kinds.open(x, a) for x, a in given.items()
-                  if a is not None and isinstance(self._arguments.get(x), GlobalArg)}
-        kinds = {x: self.kinds.of(a) for x, a in opened.items()}
-        views = {x: kinds[x].view(x, a) for x, a in opened.items()}
-        gpu, kernel = self._place(kinds, views), self.kernels.kernel
+        passed = {x: a for x, a in given.items() if a is not None and isinstance(self._arguments.get(x), GlobalArg)}
+        known, values = self._known(passed), [self.kinds.open(x, a) for x, a in passed.items()]
+        arrays = self._arrays(known, values)
+        gpu, kernel = self._place(arrays), self.kernels.kernel
         with reported(gpu, kernel.name), gpu:
             stream = gpu.pycuda.Stream()
             gpu.pycuda.Context.synchronize()           # earlier work on the arrays
             runner = self.on(int(stream.handle))
+            views = {x: a.view for x, a in arrays.items()}
             runs = [runner.bind(x) for x in _argument_sets(gpu, given, views, kernel.written_names, request)]
             try:
                 return _measured(gpu, stream, runs, request)
@@ -110,39 +111,37 @@ class CudaRunner(Runner):
 
     def _plan(self, known: CallSignatures, values: Sequence[Any], *, vectors: bool = True) -> CudaPlan:
         """The plan; with vector accesses if *vectors* and shapes and strides permit."""
-        given = dict(zip(known.names, values, strict=True))
-        kinds = {known.names[i]: self.kinds.of(values[i]) for i in known.arrays}
-        views = {name: kind.view(name, given[name]) for name, kind in kinds.items()}
-        gpu = self._place(kinds, views)
-        typed = self.kernels.of({**given, **views})
-        bound = typed.plan.bind({**given, **views}, allocate=partial(DeviceView.packed, ordinal=gpu.ordinal))
+        arrays = self._arrays(known, values)
+        gpu = self._place(arrays)
+        typed, bound = self._bound(known, values, arrays, gpu.ordinal)
         # arrays copied to the GPU are in C order there
-        strided = frozenset(x for x in bound.strided if x in bound.longer or isinstance(views.get(x), DeviceView))
-        if any(isinstance(v, np.ndarray) and v.size >= _LARGE for v in views.values()):
+        copied = {x: a.view for x, a in arrays.items() if not a.on_gpu}
+        strided = frozenset(x for x in bound.strided if x in bound.longer or x not in copied)
+        if any(v.size >= _LARGE for v in copied.values()):
             bound = replace(bound, wide=True)          # for any distance of its elements on the host
         text = typed.fitting(self.target_on(gpu), bound, strided, vectors=vectors)
-        checked = self._checked(known, typed, text, bound, kinds, views, _maker(given, kinds, views),
-                                lambda x: x.itemsize if isinstance(x, DeviceView) else 1)
+        checked = self._checked(known, typed, text, bound, arrays)
         shapes = text.scratch_shapes(bound.values)
         # one element at least
         scratch = {p.name: max(prod(shapes[p.name]), 1) * p.element_bytes for p in text.scratch}
         launches = self._launches(gpu, text, bound, checked, scratch)
-        libraries = (k for x, k in kinds.items() if isinstance(views[x], DeviceView))
-        allocator = next((k for k in libraries if not isinstance(k, InterfaceKind | OwnKind)), None)
-        chosen = self._stream is not None
+        allocator = next((a.kind for a in arrays.values()
+                          if a.on_gpu and not isinstance(a.kind, InterfaceKind | OwnKind)), None)
+        wait = _must_wait(checked, arrays, chosen=self._stream is not None)
         aligned = tuple((k, a.elements * x.view.itemsize - 1) for k, x in enumerate(checked.inputs)
                         for a in text.code.assumed
                         if isinstance(a, AlignedArray) and a.array == x.name and not x.on_host)
         return CudaPlan(
             gpu, checked, launches, Scratch(gpu, scratch, sum(p.cleared for p in text.scratch), allocator),
-            Streams(_streams(given, kinds, views, gpu), self._stream, _must_wait(checked, given, chosen=chosen)),
-            self._debug, aligned, partial(self._plan, known, vectors=False))
+            Streams(_streams(arrays, gpu), self._stream, wait), self._debug, aligned,
+            partial(self._plan, known, vectors=False))
 
-    def _place(self, kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike]) -> Gpu:
+    def _place(self, arrays: Mapping[str, PassedArray]) -> Gpu:
         """The GPU to run on; :raises CallError: arrays are on another one."""
+        views = {x: a.view for x, a in arrays.items() if isinstance(a.view, DeviceView)}
         found: dict[int, str] = {}
         for name, view in views.items():
-            if isinstance(view, DeviceView) and view.ordinal >= 0:
+            if view.ordinal >= 0:
                 found.setdefault(view.ordinal, name)
         if len(found) > 1:
             (one, first), (two, second) = list(found.items())[:2]
@@ -154,7 +153,7 @@ class CudaRunner(Runner):
                             argument=name, hint="compile(knl, device=None) takes the GPU of the arrays")
         gpu = self._gpu if self._gpu is not None else find_gpu(next(iter(found), None))
         for name, view in views.items():
-            if isinstance(view, DeviceView) and view.pointer and kinds[name].name not in _OF_PRIMARY_CONTEXTS:
+            if view.pointer and arrays[name].kind.name not in WITH_CONTEXTS:
                 place = gpu.driver.place(view.pointer)
                 if place is not None and place[1] not in (0, gpu.context_handle):
                     raise CallError(f"'{name}' is in a CUDA context of its own, which kernels cannot access: they run "
@@ -201,12 +200,15 @@ class CudaRunner(Runner):
             return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, sources)
 
         cleared = [p.name for p in text.scratch if p.cleared]
-        first = [PreparedClear(gpu.driver, code.kernels[0], places[cleared[0]],
-                               sum(aside(scratch[x]) for x in cleared))] if cleared else []
+        first = []
+        if cleared:
+            place, count = places[cleared[0]], sum(aside(scratch[x]) for x in cleared)
+            first = [Launch(code.kernels[0], (1, 1, 1), lambda addresses, scalars, stream: gpu.driver.clear(
+                addresses[place], count, stream), bound.values)]
         if code.order is not None:
             every = {launch.name: prepared(launch, (1, 1, 1)) for launch in code.kernels}
             return HostedLaunches(gpu, every, code.order, text.hosts, bound.values, first)
-        result: list[PreparedLaunch | PreparedClear] = [*first]
+        result: list[AnyLaunch] = [*first]
         for launch in code.kernels:
             grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
             if min(grid) > 0:
@@ -215,10 +217,6 @@ class CudaRunner(Runner):
         return result
 
     # }}}
-
-
-#: Kinds whose arrays are always in primary contexts.
-_OF_PRIMARY_CONTEXTS = ("torch", "cupy")
 
 
 def _on_host(x: Any) -> bool:
@@ -231,44 +229,27 @@ def array_kinds() -> CudaArrayKinds:
     return CudaArrayKinds(driver_in_use())
 
 
-def _maker(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike]
-           ) -> tuple[Kind, Callable[[Any], Any] | None]:
-    """The kind of the outputs that a call allocates: that of the first array on a GPU, else of the first array.
-
-    The second result is for arrays in the host's memory: it converts a numpy array.
-    """
-    on_gpu = next((x for x in kinds if isinstance(views[x], DeviceView)), None)
-    if on_gpu is not None:
-        kind = kinds[on_gpu]
-        return (OwnKind(given[on_gpu].namespace) if isinstance(kind, OwnKind) else kind), None
-    host = next((k for k in kinds.values() if isinstance(k, TorchKind)), NUMPY)
-    return host, host.adopt
-
-
-def _streams(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike], gpu: Gpu
-             ) -> tuple[Callable[[], int], ...]:
+def _streams(arrays: Mapping[str, PassedArray], gpu: Gpu) -> tuple[Callable[[], int], ...]:
     """Functions that give the streams of the libraries with arrays on the GPU, those with a current stream first."""
     found: dict[object, Callable[[], int]] = {}
-    for name, kind in sorted(kinds.items(), key=lambda item: item[1].name not in _OF_PRIMARY_CONTEXTS):
-        if isinstance(views[name], DeviceView):
-            if isinstance(kind, InterfaceKind):
-                stream = kind.own_stream(given[name])
-                found[kind, stream] = partial(int, stream)
-            else:
-                found[kind.name] = kind.stream(gpu.ordinal)
+    for a in sorted((a for a in arrays.values() if a.on_gpu), key=lambda a: a.kind.name not in WITH_CONTEXTS):
+        if isinstance(a.kind, InterfaceKind):
+            stream = a.kind.own_stream(a.value)
+            found[a.kind, stream] = partial(int, stream)
+        else:
+            found[a.kind.name] = a.kind.stream(gpu.ordinal)
     return tuple(found.values())
 
 
-def _must_wait(checked: CheckedCall, values: Mapping[str, Any], *, chosen: bool) -> bool:
+def _must_wait(checked: CheckedCall, arrays: Mapping[str, PassedArray], *, chosen: bool) -> bool:
     """Is there an array whose library is not ordered with the launches, and might read or free it too early?
 
     :arg chosen: the caller chose the stream, and orders everything with it except arrays imported through DLPack.
     """
+    own = [a.value for a in arrays.values() if isinstance(a.kind, OwnKind)]
     if chosen:
-        return any(x.kind.makes_others for x in checked.outputs) or any(
-            isinstance(x.kind, OwnKind) and values[x.name].imported for x in checked.inputs)
-    return any(isinstance(x.kind, OwnKind | InterfaceKind) and x.adopt is None for x in checked.outputs) or any(
-        isinstance(x.kind, OwnKind) for x in checked.inputs)
+        return any(x.kind.makes_others for x in checked.outputs) or any(x.imported for x in own)
+    return bool(own) or any(isinstance(x.kind, OwnKind | InterfaceKind) for x in checked.outputs)
 
 
 # {{{ timing, by events around the launches
@@ -298,39 +279,23 @@ def _argument_sets(gpu: Gpu, given: Mapping[str, Any], views: Mapping[str, Array
         raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
                         argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
     copied = {x: v for x, v in views.items() if isinstance(v, np.ndarray) or x in written}
-    block = _Block(gpu, [*copied.values(), *(number - 1) * [*views.values()]])
-    return [{**given, **{x: block.copy(v) for x, v in (views if k else copied).items()}} for k in range(number)]
+    return [{**given, **{x: _copy(gpu, v) for x, v in (views if k else copied).items()}} for k in range(number)]
 
 
-class _Block:
-    """One piece of memory on a GPU, whose context is current, for copies of *views*."""
-
-    def __init__(self, gpu: Gpu, views: Sequence[ArrayLike]) -> None:
-        self._gpu = gpu
-        size = sum(map(_room, views))
-        self._memory = allocate(gpu, (size,), np.dtype(np.uint8))
-        self._next = self._memory.pointer
-
-    def copy(self, view: ArrayLike) -> DeviceArray:
-        """A copy; a copy of an array on the GPU keeps its strides and its alignment, on which the text may depend."""
-        start = self._next
-        self._next += _room(view)
-        if isinstance(view, np.ndarray):
-            packed = np.ascontiguousarray(view)
-            if packed.size:
-                self._gpu.pycuda.memcpy_htod(start, packed.reshape(-1).view(np.uint8))
-            return DeviceArray(DeviceView.packed(view.shape, view.dtype, self._gpu.ordinal, start), self._memory)
-        low, high = view.span
-        start += (view.pointer + low) % _ALIGNMENT
-        if high > low:
-            self._gpu.pycuda.memcpy_dtod(start, view.pointer + low, high - low)
-        return DeviceArray(replace(view, pointer=start - low, ordinal=self._gpu.ordinal, writeable=True), self._memory)
-
-
-def _room(view: ArrayLike) -> int:
-    """Bytes of a copy with any start, a multiple of every dtype's alignment."""
-    low, high = (0, view.nbytes) if isinstance(view, np.ndarray) else view.span
-    return -(-(high - low + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
+def _copy(gpu: Gpu, view: ArrayLike) -> DeviceArray:
+    """A copy on *gpu*; that of an array on a GPU keeps its strides and its alignment, on which the text may depend."""
+    if isinstance(view, np.ndarray):
+        made = allocate(gpu, view.shape, view.dtype)
+        if view.size:
+            gpu.pycuda.memcpy_htod(made.pointer, np.ascontiguousarray(view).reshape(-1).view(np.uint8))
+        return made
+    low, high = view.span
+    first = (view.pointer + low) % _ALIGNMENT
+    memory = allocate(gpu, (first + high - low,), np.dtype(np.uint8))
+    start = memory.pointer + first
+    if high > low:
+        gpu.pycuda.memcpy_dtod(start, view.pointer + low, high - low)
+    return DeviceArray(replace(view, pointer=start - low, ordinal=gpu.ordinal, writeable=True), memory)
 
 
 def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingRequest) -> Timing:

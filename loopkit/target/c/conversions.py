@@ -1,10 +1,10 @@
-"""Types of expressions in C text, conversions between them, literals, and names of functions."""
+"""Values in C text: their precedence and type, literals, and conversions."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 import pymbolic.primitives as p
@@ -18,6 +18,7 @@ from loopkit.expr.dtypes import (
     FLOAT64,
     INT32,
     INT64,
+    UINT32,
     Lookup,
     Type,
     Weak,
@@ -32,8 +33,107 @@ from loopkit.expr.dtypes import (
 from loopkit.expr.intervals import Interval, interval, is_linear, of_dtype
 from loopkit.expr.kinds import is_bfloat16, is_half, kind_of, promote
 from loopkit.expr.nodes import TypeCast
-from loopkit.target.c.dialect import Dialect, suffix
-from loopkit.target.c.values import PRIMARY, UNARY, Piece, inside, integer_literal, real_literal
+from loopkit.target.c.dialect import Dialect, helper
+
+#: Precedence of C's operators.
+TERNARY, OR, AND, EQUALITY, RELATION, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text of a value.
+
+    :ivar dtype: the dtype of the value by loopkit's rules.
+    :ivar c_dtype: the type of the text in C. If it is wider than *dtype*, the C value is congruent to the value modulo
+        2^bits of *dtype*.
+    :ivar divides: its outermost operator is ``/`` or ``%``.
+    :ivar unrounded: a half that was computed in float32 and is not yet rounded; other halves with the *c_dtype* float32
+        are exact.
+    :ivar number: the value of a literal that is a half; its text is that of a float32.
+    """
+
+    text: str
+    precedence: int
+    dtype: np.dtype
+    c_dtype: np.dtype
+    literal: int | None = None
+    divides: bool = False
+    unrounded: bool = False
+    number: float | None = None
+
+    @property
+    def exact(self) -> bool:
+        return self.dtype == self.c_dtype
+
+
+def promoted(dtype: np.dtype) -> np.dtype:
+    """C's integer promotion."""
+    return INT32 if dtype.kind in "iub" and dtype.itemsize < 4 else dtype
+
+
+@lru_cache(maxsize=1024)
+def usual_conversion(a: np.dtype, b: np.dtype) -> np.dtype:
+    """C's usual arithmetic conversions of real types."""
+    return max(promoted(a), promoted(b), key=lambda dtype: (dtype.kind == "f", dtype.itemsize, dtype.kind == "u"))
+
+
+def inside(piece: Piece, precedence: int) -> str:
+    """*piece* as an operand of an operator with this *precedence*."""
+    return piece.text if piece.precedence >= precedence else f"({piece.text})"
+
+
+# {{{ literals
+
+def real_literal(value: float, dtype: np.dtype) -> Piece:
+    """*value* as a literal of a real *dtype*, or as one of the macros ``INFINITY`` and ``NAN``.
+
+    C has no literals of halves: their text is the float32 literal of the same value, or of one that rounds to it.
+    """
+    if np.isfinite(value):
+        with np.errstate(over="ignore"):
+            rounded = dtype.type(value)
+        if np.isfinite(float(rounded)):
+            shown = _shortest(rounded) if is_bfloat16(dtype) else rounded
+            plain = rounded == 0 or 1e-5 <= abs(float(rounded)) < 1e16
+            text = np.format_float_positional(shown, trim="0") if plain else \
+                np.format_float_scientific(shown, trim="-", exp_digits=1)
+            text += "f" if dtype == FLOAT32 or is_half(dtype) else ""
+            return Piece(text, UNARY if text.startswith("-") else PRIMARY, dtype, dtype)
+        value = float(rounded)
+    name = "NAN" if np.isnan(value) else "INFINITY"
+    sign = "-" if value < 0 else ""
+    return Piece(f"{sign}{name}", UNARY if sign else PRIMARY, dtype, dtype)
+
+
+def integer_literal(value: int, dtype: np.dtype, *, typed: bool) -> Piece:
+    """*value* as a literal of an integer *dtype*; *typed*: of this type in C too, instead of one that C converts.
+
+    :raises TypeInferenceError: it does not fit.
+    """
+    info = np.iinfo(dtype)
+    if not info.min <= value <= info.max and not -info.max <= value < 0:
+        raise TypeInferenceError(f"The number {value} does not fit into {dtype}.", subject=str(value),
+                                 hint=f"cast one operand to a wider dtype, or write cast({dtype}, ...)")
+    wide = not -2**31 <= value < 2**31
+    c_dtype = dtype if dtype.itemsize >= 4 and (wide or typed) else INT32
+    mark = {INT32: "", UINT32: "u", INT64: "LL"}.get(c_dtype, "ULL")
+    if value in (-2**31, -2**63):
+        text, precedence = f"({value + 1}{mark} - 1)", PRIMARY          # C has no negative literals
+    else:
+        text, precedence = f"{value}{mark}", UNARY if value < 0 else PRIMARY
+    return Piece(text, precedence, dtype, c_dtype, value)
+
+
+def _shortest(value: np.generic) -> np.float64:
+    """The number with the fewest decimal digits that rounds to the bfloat16 *value*."""
+    for digits in range(1, 9):
+        found = np.float64(f"{float(value):.{digits - 1}e}")
+        if value.dtype.type(found) == value:
+            return found
+    return np.float64(value)
+
+# }}}
+
 
 #: Functions of halves whose result is a half again.
 _EXACT = frozenset({"abs", "fabs", "floor", "ceil", "round", "rint", "trunc", "min", "max", "fmin", "fmax", "copysign"})
@@ -130,20 +230,6 @@ class CBase:
             return real_dtype(want)
         return want if rank == 3 else resolve(given)
 
-    def _step_dtypes(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type],
-                     made: Callable[[tuple[Any, ...]], Expression] | None) -> Iterator[np.dtype]:
-        """The dtypes of the results of an operation of two, three, ... operands from the left.
-
-        :arg made: the operation of some operands, if its result may be larger than they are.
-        """
-        found = self._type(operands[0])
-        for number, operand in enumerate(operands[1:], 2):
-            found = f(found, self._type(operand))
-            dtype = self._own(found, own) if found != BOOL else BOOL
-            if made is not None and isinstance(found, Weak) and found.rank == 1:
-                dtype = self._long_enough(made(tuple(operands[:number])), dtype, own)
-            yield dtype
-
     # }}}
 
     # {{{ conversions
@@ -163,7 +249,7 @@ class CBase:
         return self._to_half(piece, want) if is_half(want) else self._cast(piece, want)
 
     def _cast(self, piece: Piece, want: np.dtype) -> Piece:
-        if want.kind == "c" and self.dialect.complex.overloaded:
+        if want.kind == "c" and self.dialect.overloaded:
             part = real_dtype(want)
             if piece.dtype.kind != "c" and piece.dtype != part:
                 piece = self._cast(piece, part)
@@ -195,12 +281,12 @@ class CBase:
         if isinstance(value, np.generic):
             value = value.item()
         if dtype == BOOL:
-            return Piece(self.dialect.types.truth[bool(value)], PRIMARY, BOOL, BOOL)
+            return Piece(self.dialect.syntax.truth[bool(value)], PRIMARY, BOOL, BOOL)
         if dtype.kind == "c":
             whole = complex(value)                                      # type: ignore[call-overload]
             part = real_dtype(dtype)
             parts = [self._literal(whole.real, part), self._literal(whole.imag, part)]
-            return self._call(("" if self.dialect.complex.overloaded else "make_") + dtype.name, parts, dtype)
+            return self._call(("" if self.dialect.overloaded else "make_") + dtype.name, parts, dtype)
         if kind_of(dtype) == "f":
             number = float(value)                                       # type: ignore[arg-type]
             return self._half_literal(number, dtype) if is_half(dtype) else real_literal(number, dtype)
@@ -219,8 +305,8 @@ class CBase:
         """A half in its memory form."""
         if piece.exact:
             return piece
-        if not self.dialect.halves.operators:
-            return self._call(self._helper("to", piece.dtype), [piece], piece.dtype)
+        if not self.dialect.halves:
+            return self._call(helper("to", piece.dtype), [piece], piece.dtype)
         if piece.number is None:
             return self._cast(piece, piece.dtype)
         return self._call(self.dialect.type_name(piece.dtype), [real_literal(piece.number, piece.dtype)], piece.dtype)
@@ -229,26 +315,26 @@ class CBase:
         """The exact value of a half as a float32."""
         if not (piece.exact or piece.unrounded):
             return replace(piece, dtype=FLOAT32, number=None)
-        if self.dialect.halves.operators:
+        if self.dialect.halves:
             return self._cast(self._stored(piece), FLOAT32)
-        return self._call(self._helper("from" if piece.exact else "round", piece.dtype), [piece], FLOAT32)
+        return self._call(helper("from" if piece.exact else "round", piece.dtype), [piece], FLOAT32)
 
     def _half_operand(self, piece: Piece) -> Piece:
         """A half as an operand of the language's operators."""
-        if self.dialect.halves.operators:
+        if self.dialect.halves:
             return self._stored(piece)
         return replace(self._in_float(piece), dtype=piece.dtype)
 
     def _from_half(self, piece: Piece, want: np.dtype) -> Piece:
         """A half converted to *want*: through float32 unless *want* is a real number."""
-        if self.dialect.halves.operators and kind_of(want) in "iufb" and not is_half(want):
+        if self.dialect.halves and kind_of(want) in "iufb" and not is_half(want):
             return self._cast(self._stored(piece), want)
         return self._in_float(piece)
 
     def _to_half(self, piece: Piece, want: np.dtype) -> Piece:
         """A real number rounded to *want*; to bfloat16 through float32, as ml_dtypes rounds."""
         small = piece.dtype.itemsize == 1
-        if self.dialect.halves.operators:
+        if self.dialect.halves:
             if is_bfloat16(want) and piece.dtype != FLOAT32 and piece.dtype.itemsize > 2:
                 piece = self._cast(piece, FLOAT32)
             return self._cast(piece, want)
@@ -260,7 +346,7 @@ class CBase:
 
     def _half_function(self, name: str, arguments: Sequence[Piece], own: np.dtype, text: str | None = None) -> Piece:
         """The function *name* of halves: the language's own, else that of float32 (*text*, a helper), rounded."""
-        native = self.dialect.halves.functions.get(name)
+        native = self.dialect.halves.get(name)
         if native is not None:
             return self._call(native, [self._stored(x) for x in arguments], own)
         call = self._call(text or self.dialect.function(name, FLOAT32), [self._in_float(x) for x in arguments], own)
@@ -272,8 +358,5 @@ class CBase:
 
     def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype, c_dtype: np.dtype | None = None) -> Piece:
         return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, c_dtype or dtype)
-
-    def _helper(self, name: str, dtype: np.dtype) -> str:
-        return f"{name}_{suffix(dtype)}"
 
     # }}}

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from loopkit.expr.kinds import is_bfloat16
-from loopkit.instructions.text import InstructionTexts, TicketText
+from loopkit.instructions.base import InstructionTexts
+from loopkit.kernel.data import CachePolicy
 
 #: These spellings need no header in C and CUDA C++, and give int64 one type in both.
 INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
@@ -28,18 +29,9 @@ def suffix(dtype: np.dtype) -> str:
     return "bf16" if is_bfloat16(dtype) else f"{dtype.kind}{8 * dtype.itemsize}"
 
 
-@dataclass(frozen=True)
-class Types:
-    """Types and literals.
-
-    :ivar names: by numpy's name of the dtype.
-    :ivar truth: false and true.
-    :ivar constants: text of the macros ``INFINITY`` and ``NAN`` if the language has none.
-    """
-
-    names: Mapping[str, str]
-    truth: tuple[str, str] = ("0", "1")
-    constants: Mapping[str, str] = field(default_factory=dict)
+def helper(name: str, dtype: np.dtype) -> str:
+    """The name of the helper function *name* of operands of *dtype*."""
+    return f"{name}_{suffix(dtype)}"
 
 
 @dataclass(frozen=True)
@@ -60,57 +52,19 @@ class Functions:
 
 
 @dataclass(frozen=True)
-class ComplexNumbers:
-    """Complex numbers.
-
-    :ivar text: the lines that make a dtype known, by dtype; *start*: those before them.
-    :ivar overloaded: functions have one name for both dtypes, and a call of the type makes a number; else the names of
-        functions of complex64 end in ``f``, and the text has a function ``make_complex64``.
-    """
-
-    text: Mapping[str, str] = field(default_factory=dict)
-    start: str = ""
-    overloaded: bool = False
-
-
-@dataclass(frozen=True)
-class Halves:
-    """Numbers of 16 bits.
-
-    :ivar text: lines before the helpers, by dtype.
-    :ivar operators: the language has operators of halves; else halves are computed in float32 and rounded.
-    :ivar functions: names of the language's functions of halves.
-    :ivar helpers: text of the functions that convert halves if the language does not, by name.
-    """
-
-    text: Mapping[str, str] = field(default_factory=dict)
-    operators: bool = False
-    functions: Mapping[str, str] = field(default_factory=dict)
-    helpers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class CachePolicies:
-    """Functions that store and load under a cache policy; *evict_last_start*: the first line of a user of the load."""
-
-    streaming_store: str = ""
-    evict_last_load: str = ""
-    evict_last_text: str = ""
-    evict_last_start: str = ""
-
-
-@dataclass(frozen=True)
 class Syntax:
     """The layout of a text and of its functions.
 
     :ivar includes: the first lines of every text.
+    :ivar truth: false and true.
     :ivar restrict: the qualifier of a pointer without aliases.
     :ivar constant_by_restrict: the compiler treats memory behind a const pointer with *restrict* as constant.
     :ivar no_parameters: the parameter list of a function without parameters.
     :ivar unroll: lines before a loop that is to be unrolled.
     """
 
-    includes: tuple[str, ...] = ()
+    includes: str = ""
+    truth: tuple[str, str] = ("0", "1")
     restrict: str = "restrict"
     constant_by_restrict: bool = False
     no_parameters: str = ""
@@ -121,22 +75,28 @@ class Syntax:
 class Dialect:
     """A C-family language.
 
+    :ivar types: the names of types, by numpy's name of the dtype.
+    :ivar texts: the lines that code needs in which a key occurs, a regular expression for whole words; in their order.
+    :ivar overloaded: functions of complex numbers have one name for both dtypes, and a call of the type makes a number;
+        else the names of functions of complex64 end in ``f``, and ``make_complex64`` makes a number.
+    :ivar halves: names of the language's functions of numbers of 16 bits; if there are none, it has no operators for
+        them either, and they are computed in float32 and rounded.
+    :ivar policies: the functions that store and load under a cache policy.
     :ivar instructions: texts of hardware instructions; nodes with other instructions are emitted as plain code.
-    :ivar ticket: how a block takes a ticket; ``None``: blocks with inter-block flags run one after the other.
     """
 
-    types: Types
-    functions: Functions = Functions()
-    complex: ComplexNumbers = ComplexNumbers()
-    halves: Halves = Halves()
-    policies: CachePolicies = CachePolicies()
-    syntax: Syntax = Syntax()
+    types: Mapping[str, str]
+    functions: Functions
+    syntax: Syntax
+    texts: Mapping[str, str]
+    overloaded: bool = False
+    halves: Mapping[str, str] = field(default_factory=dict)
+    policies: Mapping[CachePolicy, str] = field(default_factory=dict)
     instructions: InstructionTexts = field(default_factory=dict)
-    ticket: TicketText | None = None
 
     def type_name(self, dtype: np.dtype) -> str:
         """The type of an element of *dtype*."""
-        return self.types.names[dtype.name]
+        return self.types[dtype.name]
 
     def function(self, name: str, dtype: np.dtype) -> str:
         """The name of the function *name* of operands of *dtype*: the language's, else that of a helper."""
@@ -145,40 +105,22 @@ class Dialect:
         if dtype.kind == "f" and name not in self.functions.helped:
             return _REAL_NAMES.get(name, name) + ("f" if dtype.itemsize == 4 else "")
         if dtype.kind == "c":
-            return COMPLEX_FUNCTIONS[name] + ("f" if dtype.itemsize == 8 and not self.complex.overloaded else "")
-        full = f"{name}_{suffix(dtype)}"
-        return self.functions.integer.get(full, full)
+            return COMPLEX_FUNCTIONS[name] + ("f" if dtype.itemsize == 8 and not self.overloaded else "")
+        return self.functions.integer.get(helper(name, dtype), helper(name, dtype))
 
     def preamble(self, text: str) -> str:
         """The lines before *text*: what it names, and what these lines name. No name of a user equals such a name."""
-        code = _code(text)
-        words = words_of(code)
         found, known = "", None
         while found != known:
-            known = found
-            own = _code(found)
-            words |= words_of(own)
-            found = "".join(part.strip("\n") + "\n" for part in self._named_in(code + own, words) if part)
+            known, code = found, re.sub("//.*", "", f"{text}\n{found}")
+            own = (part for key, part in self.texts.items() if re.search(rf"\b({key})\b", code))
+            parts = (self.syntax.includes, *own, *self.helpers(code).values())
+            found = "".join(part.strip("\n") + "\n" for part in parts if part)
         return found
 
-    def _named_in(self, code: str, words: set[str]) -> Iterator[str]:
-        complexes = [text for name, text in self.complex.text.items()
-                     if f"make_{name}" in words or re.search(rf"\b{self.types.names[name]}\b", code)]
-        yield "\n".join(self.syntax.includes)
-        yield from (text for name, text in self.halves.text.items() if self.types.names[name] in words)
-        yield from (text for name, text in self.types.constants.items() if name in words)
-        yield from (text for of in self.instructions.values() for name, text in of.helpers.items() if name in words)
-        if self.ticket is not None and self.ticket.function in words:
-            yield self.ticket.text
-        yield from (self.complex.start, *complexes) if complexes else ()
-        yield from (text for name, text in self.halves.helpers.items() if name in words)
-        if self.policies.evict_last_load in words:
-            yield self.policies.evict_last_text
-        yield from self.helpers(words).values()
-
-    def helpers(self, words: Iterable[str]) -> dict[str, str]:
-        """The texts of the helpers of one dtype among *words*, such as ``floor_div_i32``."""
-        return {name: self._helper(found) for name in sorted(words)
+    def helpers(self, code: str) -> dict[str, str]:
+        """The texts of the helpers of one dtype that *code* names, such as ``floor_div_i32``."""
+        return {name: self._helper(found) for name in sorted(set(re.findall(r"\w+", code)))
                 if (found := _HELPER.fullmatch(name)) is not None}
 
     def _helper(self, found: re.Match[str]) -> str:
@@ -187,19 +129,9 @@ class Dialect:
             parameters, body = "TYPE x", f"\n    return {'*'.join(['x'] * int(exponent))};\n"
         else:
             parameters, body = (_REAL if kind == "f" else _INTEGER)[function]
-        type_name = self.types.names[{"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + bits]
+        type_name = self.types[{"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + bits]
         text = f"{_NOTES.get(function, '')}{self.functions.qualifier} TYPE {name}({parameters})\n{{{body}}}"
         return text.replace("TYPE", type_name).replace("MARK", "f" if bits == "32" else "")
-
-
-def _code(text: str) -> str:
-    """*text* without its comments."""
-    return re.sub("//.*", "", text)
-
-
-def words_of(code: str) -> set[str]:
-    """The identifiers, keywords and numbers in *code*."""
-    return set(re.findall(r"\w+", code))
 
 
 # {{{ helper functions: those that C lacks or defines differently

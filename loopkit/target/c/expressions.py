@@ -24,6 +24,7 @@ from loopkit.expr.dtypes import (
     INT64,
     UINT32,
     Type,
+    Weak,
     arithmetic,
     as_float,
     comparison,
@@ -33,15 +34,12 @@ from loopkit.expr.dtypes import (
     real_dtype,
     resolve,
 )
-from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.intervals import Bounds, is_linear
-from loopkit.expr.kinds import is_half, kind_of, promote
+from loopkit.expr.kinds import FUNCTIONS, is_half, kind_of, promote
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import TypeCast, negated
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
-from loopkit.target.c.conversions import CBase
-from loopkit.target.c.dialect import suffix
-from loopkit.target.c.values import (
+from loopkit.target.c.conversions import (
     AND,
     EQUALITY,
     OR,
@@ -51,11 +49,13 @@ from loopkit.target.c.values import (
     SUM,
     TERNARY,
     UNARY,
+    CBase,
     Piece,
     inside,
     promoted,
     usual_conversion,
 )
+from loopkit.target.c.dialect import helper, suffix
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class CText(CBase):
             case p.Product():
                 return self._product(expr.children, own)
             case p.Quotient():
-                return self._quotient(expr, own)
+                return self._folded(children(expr), own, division, lambda left, right, dtype: self._binary(
+                    " / ", PRODUCT, left, self._operand(right, dtype), dtype, modular=False))
             case p.FloorDiv() | p.Remainder():
                 return self._division(expr, own)
             case p.Power():
@@ -142,8 +143,17 @@ class CText(CBase):
     def _folded(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type],
                 step: Callable[[Piece, Expression, np.dtype], Piece],
                 made: Callable[[tuple[Any, ...]], Expression] | None = None) -> Piece:
-        """*operands* combined by *step* from the left, each time in the dtype of the result."""
-        dtypes = list(self._step_dtypes(operands, own, f, made))
+        """*operands* combined by *step* from the left, each time in the dtype of the result.
+
+        :arg f: the type of a result; *made*: the operation of some operands, if its result may be larger than they are.
+        """
+        found, dtypes = self._type(operands[0]), list[np.dtype]()
+        for number, operand in enumerate(operands[1:], 2):
+            found = f(found, self._type(operand))
+            dtype = self._own(found, own) if found != BOOL else BOOL
+            if made is not None and isinstance(found, Weak) and found.rank == 1:
+                dtype = self._long_enough(made(tuple(operands[:number])), dtype, own)
+            dtypes.append(dtype)
         piece = self._operand(operands[0], dtypes[0] if dtypes else own)
         for operand, dtype in zip(operands[1:], dtypes, strict=True):
             piece = step(piece, operand, dtype)
@@ -222,10 +232,6 @@ class CText(CBase):
             return wide_enough and (modular or common == promoted(dtype))
         return common == dtype
 
-    def _quotient(self, expr: p.Quotient, own: np.dtype) -> Piece:
-        return self._folded((expr.numerator, expr.denominator), own, division, lambda left, right, dtype: self._binary(
-            " / ", PRODUCT, left, self._operand(right, dtype), dtype, modular=False))
-
     def _division(self, expr: p.FloorDiv | p.Remainder, own: np.dtype) -> Piece:
         """Python's ``//`` and ``%``, which round down, by C's operators or helpers."""
         a, b = expr.numerator, expr.denominator
@@ -237,9 +243,9 @@ class CText(CBase):
         name, computed = "floor_div" if is_quotient else "floor_mod", promoted(own)
         if is_half(own):
             return self._half_function(name, [self._convert(x, own) for x in (left, right)], own,
-                                       self._helper(name, FLOAT32))
+                                       helper(name, FLOAT32))
         args = [self._exact(self._convert(x, computed)) for x in (left, right)]
-        return self._call(self._helper(name, computed), args, own, computed)
+        return self._call(helper(name, computed), args, own, computed)
 
     def _power(self, base: Expression, exponent: Expression, own: np.dtype) -> Piece:
         if isinstance(exponent, float) and exponent.is_integer() and kind_of(own) in "fc":
@@ -249,7 +255,7 @@ class CText(CBase):
         if own.kind in "iu":
             computed = promoted(own)
             args = [self._converted(base, computed), self._converted(exponent, INT32)]
-            return self._call(self._helper("int_power", computed), args, own, computed)
+            return self._call(helper("int_power", computed), args, own, computed)
         if exponent == 0.5 and kind_of(own) == "f":
             return self._of_floats("sqrt", (base,), own)
         return self._of_floats("pow", (base, exponent), own)
@@ -260,7 +266,7 @@ class CText(CBase):
             return self._half_function(name, [self._convert(self._operand(e, own), own) for e in arguments], own)
         normal = name in self.dialect.functions.normal.get(suffix(own), ()) and all(
             map(Bounds(own, self._type, self.nonnegative).is_normal, arguments))
-        text = self._helper(f"{name}_normal", own) if normal else self.dialect.function(name, own)
+        text = helper(f"{name}_normal", own) if normal else self.dialect.function(name, own)
         return self._call(text, [self._converted(e, own) for e in arguments], own)
 
     def _small_power(self, base: Expression, exponent: int, own: np.dtype) -> Piece:
@@ -285,7 +291,7 @@ class CText(CBase):
         if exponent <= 3 and isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY:
             return Piece("*".join([piece.text] * exponent), PRODUCT, own, promoted(own))
         computed = promoted(own)
-        return self._call(self._helper(f"power{exponent}", computed), [piece], own, computed)
+        return self._call(helper(f"power{exponent}", computed), [piece], own, computed)
 
     def _extremum(self, which: str, operands: Sequence[Expression], own: np.dtype) -> Piece:
         """``min`` and ``max``, from the left."""
@@ -343,7 +349,7 @@ class CText(CBase):
         condition = self._condition(expr.condition)
         then, otherwise = (self._convert(self._operand(e, own), own) for e in (expr.then, expr.else_))
         if is_half(own) and not (then.exact and otherwise.exact):
-            then, otherwise = (x if x.unrounded and not self.dialect.halves.operators else self._half_operand(x)
+            then, otherwise = (x if x.unrounded and not self.dialect.halves else self._half_operand(x)
                                for x in (then, otherwise))
         else:
             then, otherwise = self._exact(then), self._exact(otherwise)

@@ -3,19 +3,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loopkit.instructions.block_flag import CUDA_TICKET
-from loopkit.instructions.table import CUDA_TEXTS
-from loopkit.target.c.dialect import (
-    INTEGERS,
-    REALS,
-    CachePolicies,
-    ComplexNumbers,
-    Dialect,
-    Functions,
-    Halves,
-    Syntax,
-    Types,
-)
+from loopkit.instructions.table import CUDA_HELPERS, CUDA_TEXTS
+from loopkit.kernel.data import CachePolicy
+from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 from loopkit.target.cuda.complex import cuda_complex
 
 #: CUDA C++ has no function for the policy evict_last; PTX has an instruction on some architectures. The kernel does not
@@ -63,25 +53,24 @@ struct LoadEvictLast {  // caches evict last what it loads
 
 #: CUDA C++ in device code; without halves, NVRTC needs no header for anything here.
 CUDA = Dialect(
-    Types({**INTEGERS, **REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16",
-           "complex64": "complex64", "complex128": "complex128"},
-          truth=("false", "true"),
-          constants={"INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
-                     "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif"}),
+    {**INTEGERS, **REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16", "complex64": "complex64",
+     "complex128": "complex128"},
     Functions("__device__ __forceinline__", int_predicates=False, normal={"f32": frozenset({"rsqrt"})}, integer={
         "abs_i32": "abs", "abs_i64": "llabs",
         **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}}),
-    ComplexNumbers({"complex64": cuda_complex("complex64", "float", 8, "f", 37),
-                    "complex128": cuda_complex("complex128", "double", 16, "", 307)}, overloaded=True),
-    Halves({"float16": "#include <cuda_fp16.h>", "bfloat16": "#include <cuda_bf16.h>"}, operators=True, functions={
-        "abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin", "fmax": "__hmax",
-        "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint", "rint": "hrint"}),
-    CachePolicies("__stcs", "load_evict_last", _EVICT_LAST, "const LoadEvictLast load_evict_last;"),
-    Syntax(restrict="__restrict__", constant_by_restrict=True, unroll=("#pragma unroll",)),
-    CUDA_TEXTS, CUDA_TICKET)
+    Syntax(truth=("false", "true"), restrict="__restrict__", constant_by_restrict=True, unroll=("#pragma unroll",)),
+    {"__half": "#include <cuda_fp16.h>", "__nv_bfloat16": "#include <cuda_bf16.h>",
+     "INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
+     "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif",
+     **CUDA_HELPERS, "complex64": cuda_complex("complex64", "float", 8, "f", 37),
+     "complex128": cuda_complex("complex128", "double", 16, "", 307), "load_evict_last": _EVICT_LAST},
+    overloaded=True,
+    halves={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin", "fmax": "__hmax",
+            "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint", "rint": "hrint"},
+    policies={CachePolicy.STREAMING: "__stcs", CachePolicy.EVICT_LAST: "load_evict_last"}, instructions=CUDA_TEXTS)
 
 _EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}
 
 #: C++ of the host beside CUDA's device code; helpers have no qualifier.
-HOST = replace(CUDA, instructions={}, ticket=None, functions=Functions(int_predicates=False, integer={
+HOST = replace(CUDA, instructions={}, functions=Functions(int_predicates=False, integer={
     f"{which}_{suffix}": f"std::{which}{of}" for which in ("min", "max") for suffix, of in _EXTREMA.items()}))

@@ -14,7 +14,7 @@ from loopkit.ast.nodes import Call, For
 from loopkit.ast.signs import Signs
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import variables
-from loopkit.instructions.text import indented
+from loopkit.instructions.base import indented
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
@@ -24,7 +24,6 @@ from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import at_least, params_where
 from loopkit.poly.sets import Set
 from loopkit.target.addresses import Addresses
-from loopkit.target.c.dialect import words_of
 from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
 from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.emit import Emitter, Hooks, wrapped
@@ -147,7 +146,7 @@ def _positive(extent: Expression, known: Set) -> bool:
 
 def _helpers(lines: Sequence[str]) -> Iterator[str]:
     """Functions that C++ lacks, as lambdas in the host's function: the device's functions may have their names."""
-    for name, text in HOST.helpers(words_of("\n".join(lines))).items():
+    for name, text in HOST.helpers("\n".join(lines)).items():
         head, _, *body, _ = text.splitlines()
         yield f"const auto {name} = []({head.partition('(')[2]} {{"
         yield from body

@@ -1,7 +1,7 @@
 """The CUDA target: one ``__global__`` function per launch."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -11,25 +11,15 @@ import numpy as np
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Function, Scope, Sync
-from loopkit.ast.walk import instructions_in
+from loopkit.ast.walk import nodes_in, own_instructions
 from loopkit.errors import LimitError, PreconditionError
-from loopkit.instructions.base import MemoryInstruction
-from loopkit.instructions.block_flag import CUDA_TICKET
-from loopkit.instructions.shuffle import Lanes, lanes_of
-from loopkit.instructions.text import indented
+from loopkit.instructions.base import MemoryInstruction, indented
+from loopkit.instructions.block_flag import TICKET_BYTES
+from loopkit.instructions.shuffle import lanes_of
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import (
-    Addresses,
-    Flat,
-    Nested,
-    Register,
-    array_declaration,
-    declared,
-    extents_text,
-    note_of,
-)
+from loopkit.target.addresses import Addresses, Nested, array_declaration, extents_text, note_of
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, assumed_by, assumption_lines
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
@@ -149,37 +139,41 @@ class _Function:
 
     @cached_property
     def shared(self) -> _SharedMemory:
-        others = CUDA_TICKET.shared_bytes if self.function.ticketed else 0
-        return _shared_memory(self.function.arrays, self.limits.static_shared_bytes, others)
+        offsets: dict[str, int] = {}
+        end = total = 0
+        for array in self.function.arrays:
+            if array.shared:
+                offsets[array.name] = -(-end // _ALIGNMENT) * _ALIGNMENT
+                size = prod(array.shape) * array.dtype.itemsize
+                end = offsets[array.name] + size
+                total += size
+        others = TICKET_BYTES if self.function.ticketed else 0
+        dynamic = end + others > self.limits.static_shared_bytes
+        return _SharedMemory(offsets, (end if dynamic else total) + others, end if dynamic else 0)
 
     # {{{ limits
 
     def require_within(self) -> None:
         """:raises LimitError: the launch needs more than the device has."""
         limits, launch, total = self.limits, self.launch, self.shared.total
-        checks: list[tuple[str, int, Expression, str]] = [
-            ("threads per block", limits.threads, launch.threads, "split the l.* inames by smaller lengths"),
-            *((f"threads along {x}", most, own, "use another l.* axis")
+        asked = self.lowered.kernel.options.min_blocks
+        blocks = asked if isinstance(asked, int) else 0
+        options, hint = f" with min_blocks={asked}", "set_options(knl, min_blocks=...) with less, or use smaller blocks"
+        checks: list[tuple[str, int, Expression, str, str]] = [
+            ("threads per block", limits.threads, launch.threads, "", "split the l.* inames by smaller lengths"),
+            *((f"threads along {x}", most, own, "", "use another l.* axis")
               for x, own, most in zip("xyz", launch.block, limits.block, strict=True)),
-            ("bytes of shared memory per block", limits.shared_bytes, total, "use smaller tiles"),
-            *((f"blocks along {x}", most, own, "use g.0 for this iname")
-              for x, own, most in zip("xyz", launch.grid, limits.grid, strict=True))]
-        self._require(checks, "")
-        blocks = self.lowered.kernel.options.min_blocks
-        if isinstance(blocks, int):
-            hint = "set_options(knl, min_blocks=...) with less, or use smaller blocks"
-            self._require([
-                ("blocks per multiprocessor", limits.resident_blocks, blocks, hint),
-                ("threads per multiprocessor", limits.resident_threads,
-                 blocks * limits.warps(launch.threads) * limits.warp, hint),
-                ("bytes of shared memory per multiprocessor", limits.resident_shared_bytes,
-                 blocks * limits.allocated_shared_bytes(total), hint)], f" with min_blocks={blocks}")
-
-    def _require(self, checks: Iterable[tuple[str, int, Expression, str]], options: str) -> None:
-        for what, most, own, hint in checks:
+            ("bytes of shared memory per block", limits.shared_bytes, total, "", "use smaller tiles"),
+            *((f"blocks along {x}", most, own, "", "use g.0 for this iname")
+              for x, own, most in zip("xyz", launch.grid, limits.grid, strict=True)),
+            ("blocks per multiprocessor", limits.resident_blocks, blocks, options, hint),
+            ("threads per multiprocessor", limits.resident_threads,
+             blocks * limits.warps(launch.threads) * limits.warp, options, hint),
+            ("bytes of shared memory per multiprocessor", limits.resident_shared_bytes,
+             blocks * limits.allocated_shared_bytes(total), options, hint)]
+        for what, most, own, where, way_out in checks:
             if isinstance(own, int) and own > most:
-                raise LimitError(what, most, own, where=f"'{self.launch.name}' on {self.limits.arch}{options}",
-                                 hint=hint)
+                raise LimitError(what, most, own, where=f"'{launch.name}' on {limits.arch}{where}", hint=way_out)
 
     def require_capability(self) -> None:
         """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
@@ -214,29 +208,25 @@ class _Function:
         launch, function = self.launch, self.function
         number = launch.kernel.fresh_name("block")
         lanes = lanes_of(launch.kernel, function, CUDA.type_name)
-        emitter = self._emitter(lanes, {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)
-        body: list[str] = []
+        places = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
+        texts = {i: text for i, text in CUDA.instructions.items() if self.layout.vectors or not text.assumes_layout}
+        emitter = Emitter(
+            self.lowered.kernel, replace(CUDA, instructions=texts), Addresses({**self.signature.places, **places}),
+            self.layout.index, {**index_types(launch.kernel, self.layout.index), **lanes.types},
+            Hooks(list, self._sync_lines, lanes.shuffle),
+            {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)
+        body, signs = list[str](), outer_signs(launch)
         if function.ticketed:
-            body.append(f"const unsigned int {number} = {CUDA_TICKET.function}({count_of(launch)});")
-        signs = outer_signs(launch)
+            body.append(f"const unsigned int {number} = next_block({count_of(launch)});")
         for x, value in launch.coordinates.items():
             body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
             signs = signs.defining(x, value)
-        aligned = frozenset[str]().union(*(i.aligned for i in instructions_in(function.body)
-                                           if emitter.text_of(i) is not None))
+        aligned = frozenset[str]().union(*(
+            i.aligned for node in nodes_in(function.body) for i in own_instructions(node) if emitter.text_of(i)))
         body += [*self.shared.declarations(function.arrays, aligned), *lanes.declarations()]
         inner = list(emitter.lines(function.body, signs))
-        body += [CUDA.policies.evict_last_start] if CUDA.policies.evict_last_load in "".join(inner) else []
+        body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
-
-    def _emitter(self, lanes: Lanes, axes: Mapping[str, str]) -> Emitter:
-        arrays: dict[str, Flat | Nested | Register] = {
-            **self.signature.places, **{a.name: declared(a) for a in self.function.arrays if a.shape},
-            **{name: Register(a.thread_axes) for name, a in lanes.arrays.items()}}
-        texts = {i: text for i, text in CUDA.instructions.items() if self.layout.vectors or not text.assumes_layout}
-        types = {**index_types(self.launch.kernel, self.layout.index), **lanes.types}
-        return Emitter(self.lowered.kernel, replace(CUDA, instructions=texts), Addresses(arrays), self.layout.index,
-                       types, Hooks(list, self._sync_lines, lanes.shuffle), axes)
 
     def _sync_lines(self, sync: Sync, own: list[str]) -> list[str]:
         comments = [f"// {reason}" for reason in sync.serves] if self.lowered.kernel.options.annotate else []
@@ -278,26 +268,11 @@ class _SharedMemory:
                 yield f"{shared}{array_declaration(array, CUDA)};{note_of(array)}"
 
 
-def _shared_memory(arrays: Sequence[Array], static_bytes: int, others: int) -> _SharedMemory:
-    """The layout of the shared ones among *arrays*; up to *static_bytes* can be declared, *others* among them."""
-    offsets: dict[str, int] = {}
-    end = total = 0
-    for array in arrays:
-        if array.shared:
-            offsets[array.name] = -(-end // _ALIGNMENT) * _ALIGNMENT
-            size = prod(array.shape) * array.dtype.itemsize
-            end = offsets[array.name] + size
-            total += size
-    dynamic = end + others > static_bytes
-    return _SharedMemory(offsets, (end if dynamic else total) + others, end if dynamic else 0)
-
-
 def _reference(array: Array, offset: int) -> str:
     """The declaration of *array* as a part of the dynamic shared memory."""
     type_name, extents = CUDA.type_name(array.dtype), extents_text(array)
     place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
-    if not extents:
-        return f"{type_name} &{array.name} = *reinterpret_cast<{type_name} *>({place});"
-    return f"{type_name} (&{array.name}){extents} = *reinterpret_cast<{type_name} (*){extents}>({place});"
+    own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
+    return f"{type_name} {own} = *reinterpret_cast<{type_name} {pointer}>({place});"
 
 # }}}

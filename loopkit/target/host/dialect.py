@@ -7,7 +7,7 @@ are enough.
 from __future__ import annotations
 
 from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate
-from loopkit.target.c.dialect import INTEGERS, REALS, ComplexNumbers, Dialect, Functions, Halves, Syntax, Types
+from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 
 # built from its parts, because re + im*I would turn infinities and signed zeros into NaNs and plain zeros
 _C_COMPLEX = """
@@ -96,12 +96,13 @@ static inline float odd_f32(double x)
 
 #: C11 with its mathematical library.
 C = Dialect(
-    Types({**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16",
-           "complex64": "float _Complex", "complex128": "double _Complex"}),
+    {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16", "complex64": "float _Complex",
+     "complex128": "double _Complex"},
     Functions("static inline", helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"})),
-    ComplexNumbers({"complex64": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
-                    "complex128": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double")},
-                   start="#include <complex.h>\n#undef I"),
-    Halves({"float16": "typedef unsigned short float16;   // 1 bit of sign, 5 of exponent, 10 of fraction",
-            "bfloat16": "typedef unsigned short bfloat16;  // the upper half of a float"}, helpers=_HALF_HELPERS),
-    syntax=Syntax(includes=("#include <math.h>",), no_parameters="void"), instructions={AtomicUpdate: OPENMP})
+    Syntax("#include <math.h>", no_parameters="void"),
+    {"float16": "typedef unsigned short float16;   // 1 bit of sign, 5 of exponent, 10 of fraction",
+     "bfloat16": "typedef unsigned short bfloat16;  // the upper half of a float",
+     "_Complex": "#include <complex.h>\n#undef I",
+     "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
+     "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
+     **_HALF_HELPERS}, instructions={AtomicUpdate: OPENMP})

@@ -17,12 +17,12 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Function, Sync
 from loopkit.instructions.atomic_update import has_openmp
-from loopkit.instructions.text import indented
+from loopkit.instructions.base import indented
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import Addresses, array_declaration, declared, note_of
+from loopkit.target.addresses import Addresses, Nested, array_declaration, note_of
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.host.dialect import C
@@ -109,7 +109,7 @@ class _Function:
     @cached_property
     def emitter(self) -> Emitter:
         lead = "".join(f"[{_AXES[axis]}]" for axis in self.threads)
-        places = {a.name: declared(a, lead if _is_kept(a) else "") for a in self.function.arrays
+        places = {a.name: Nested(lead if _is_kept(a) else "", a) for a in self.function.arrays
                   if a.shape or _is_kept(a)}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
         dialect = C if self.blocks and not self.in_order else replace(C, instructions={})
@@ -132,11 +132,8 @@ class _Function:
                 body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
                 signs = signs.defining(x, value)
         threads = "".join(f"[{launch.extents[axis]}]" for axis in self.threads)
-        for a in self.function.arrays:
-            if _is_kept(a):
-                body.append(f"{array_declaration(a, C, threads)};")
-            elif a.shared or a.thread_axes:
-                body.append(f"{array_declaration(a, C)};{note_of(a)}")
+        body += [f"{array_declaration(a, C, threads)};" if _is_kept(a) else f"{array_declaration(a, C)};{note_of(a)}"
+                 for a in self.function.arrays if _is_kept(a) or a.shared or a.thread_axes]
         for x, value in launch.coordinates.items():
             signs = signs.defining(x, value)
         lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, signs)]

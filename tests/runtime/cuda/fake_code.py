@@ -12,7 +12,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.compiler import OPENMP, HostCompiler, find_compiler
-from loopkit.runtime.cuda.binary import Binary
+from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.host import _ctype, _function, load_library
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
@@ -135,7 +135,7 @@ def _signature(launch: GeneratedKernel) -> tuple[Any, ...]:
 
 def _counts(p: Parameter) -> bool:
     """Is it the count of blocks that have started? On the host they run in order."""
-    return p.cleared and p.instruction is None
+    return p.cleared and p.element is None
 
 
 def _delay(machine: Machine, table: int) -> tuple[dict[str, Any], list[int], Callable[[], None]]:
