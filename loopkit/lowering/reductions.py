@@ -164,7 +164,7 @@ def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKerne
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes the statements of a scan; *exclusive*: without a thread's own operand; *why* the threads do not shuffle."""
+    """Writes a scan's statements; *exclusive*: without a thread's own operand; *why* the threads do not shuffle."""
 
     threads: OverThreads
     exclusive: bool
