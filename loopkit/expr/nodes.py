@@ -108,11 +108,6 @@ REDUCTIONS = {op.name: op for op in (
 
 # pymbolic's types keep truth values out of arithmetic; the kernel language allows them there, as C and numpy do
 
-def sum_of(*terms: Expression) -> p.Sum:
-    """``a + b + ...``, as one node."""
-    return p.Sum(cast("tuple[ArithmeticExpression, ...]", terms))
-
-
 def product_of(*factors: Expression) -> p.Product:
     """``a * b * ...``, as one node."""
     return p.Product(cast("tuple[ArithmeticExpression, ...]", factors))
