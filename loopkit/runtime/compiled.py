@@ -47,8 +47,6 @@ class CompiledKernel:
         self._runner = RUNNERS[self.target](checked, resolved, device, debug)
         self._call = self._runner.call
 
-    # {{{ running
-
     def __call__(self, /, *args: object, **kwargs: object) -> Outputs:
         """Run the kernel.
 
@@ -111,10 +109,6 @@ class CompiledKernel:
         """
         given = {**(arguments or {}), **kwargs}
         return self._runner.time(given, TimingRequest(duration, warmup, rotate, bytes, flops))
-
-    # }}}
-
-    # {{{ texts and machine code
 
     @property
     def source(self) -> str:
@@ -180,8 +174,6 @@ class CompiledKernel:
             raise DeviceError(f"Kernel '{self.kernel.name}' is compiled for the host and has no {what}.",
                               hint="compile(knl, target='cuda')")
         return self._runner
-
-    # }}}
 
     def _by_name(self, args: tuple[object, ...]) -> CallError:
         shown = [f"{a.name}={a.name}" for a in self.kernel.arguments[:len(args)]]

@@ -16,7 +16,7 @@ from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import lanes_of
-from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
+from loopkit.kernel.target import DEVICE_LIMITS, DeviceLimits
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Nested, array_declaration, extents_text, note_of
