@@ -167,7 +167,7 @@ def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKerne
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes the statements of a scan; *exclusive*: without a thread's own operand; *why* the threads do not shuffle."""
+    """Writes the statements of a scan; *exclusive*: without a thread's own operand; *why* threads do not shuffle."""
 
     threads: OverThreads
     exclusive: bool
