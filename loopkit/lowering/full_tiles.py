@@ -18,14 +18,13 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.expr.mappers import subexpressions
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
-from loopkit.kernel.tree import LoopPlace, leaves, loop_place
+from loopkit.kernel.tree import LoopPlace, leaves, loop_place, loops_in
 from loopkit.lowering.guard_folding import Ranges, points_where
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, subtract
 from loopkit.poly.domains import full_box_condition
 from loopkit.poly.extents import couples
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, param_range, params_of, universe_params
-from loopkit.transform.trees import loops_in
 
 #: The budget of isl for a version for full tiles.
 VERSION = 2_000_000

@@ -22,7 +22,7 @@ from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import LocalTag, is_parallel
 from loopkit.kernel.target import GPU, Machine, Target, resolve_target
-from loopkit.kernel.tree import leaves, without
+from loopkit.kernel.tree import leaves, loops_in, without
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
 from loopkit.lowering.lowered import BLOCK, FINISHED, Launch, Lowered, Stage, Storage
@@ -34,7 +34,6 @@ from loopkit.lowering.storage import allocate_storage
 from loopkit.lowering.types import infer_types
 from loopkit.lowering.vectors import with_partial_vectors, with_vectors
 from loopkit.poly.limits import bounded, kept
-from loopkit.transform.trees import loops_in
 
 # {{{ what the stages do
 

@@ -23,7 +23,7 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.constructors import Image, between_images, with_dependences
 from loopkit.analysis.legality import iname_range
 from loopkit.analysis.ranges import constant_range
-from loopkit.analysis.scans import Scan, operands, scan_along
+from loopkit.analysis.scans import Scan, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.shuffle import Shuffle
@@ -35,8 +35,7 @@ from loopkit.kernel.tree import Leaf, Tree, leaves, nest, rewrite, rewrite_over,
 from loopkit.lowering.shuffles import OverThreads, Written, combined, in_order_of_threads, no_shuffles, written_out
 from loopkit.poly.affine import add, floor_div, remainder, subtract
 from loopkit.transform.expansion import contracted
-from loopkit.transform.reindex import substituted
-from loopkit.transform.scan import in_order
+from loopkit.transform.scan import in_order, moved_operands
 
 
 def write_out_reductions(knl: LoopKernel, warp: int) -> LoopKernel:
@@ -123,9 +122,7 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
     # an operand stays in the thread of its own number, as far as one more shuffle brings it on from there
     offset = 0 if scan.shift == -1 else scan.shift
-    moved = operands(knl, scan, offset)
-    combined = substituted(replace(update, domain=update.domain.apply(moved, init.inames)),
-                           {scan.iname: add(p.Variable(scan.sweep), offset)})
+    moved, combined = moved_operands(knl, scan, offset)
     rows = init.domain.onto(scan.rows)
     # an operand may belong to a thread that has no result
     low, high = constant_range(knl, init.domain.union(combined.domain), scan.sweep)
@@ -160,7 +157,7 @@ def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKerne
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes the statements of a scan; *exclusive*: without a thread's own operand; *why* threads do not shuffle."""
+    """Writes a scan's statements; *exclusive*: without a thread's own operand; *why* the threads do not shuffle."""
 
     threads: OverThreads
     exclusive: bool

@@ -21,7 +21,7 @@ from loopkit.instructions.vector_access import Vector, certain_reads, distance, 
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
-from loopkit.kernel.tree import Leaf
+from loopkit.kernel.tree import Leaf, loops_in
 from loopkit.lowering.lowered import GRID, BoundStatement, Launch, Storage, in_storage
 from loopkit.lowering.vector_elements import (
     LENGTHS,
@@ -33,7 +33,6 @@ from loopkit.lowering.vector_elements import (
 )
 from loopkit.poly.affine import add, affine_difference, multiply
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform.trees import loops_in
 
 
 def vector_inames(knl: LoopKernel) -> frozenset[str]:
