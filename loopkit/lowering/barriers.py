@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
+from itertools import compress
 
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import shared_loops
@@ -48,7 +49,7 @@ class _Want:
 
     :ivar source: the path to the statement that runs before it; *sink*: to the one behind it.
     :ivar reason: the user's, or the *hazard*'s.
-    :ivar hazard: the reason for the barrier; ``None``: the user requested it.
+    :ivar hazard: the reason for the barrier; ``None``: the user requested it. *scope* and *completion* are its own.
     :ivar cyclic: the body's loop carries the hazard: the gap after the last child serves too.
     """
 
@@ -57,6 +58,8 @@ class _Want:
     sink: Path
     reason: str
     hazard: Hazard | None = None
+    scope: Scope = Scope.BLOCK
+    completion: Completion = Completion.IMMEDIATE
     cyclic: bool = False
 
     @property
@@ -66,15 +69,6 @@ class _Want:
     @property
     def last(self) -> int:
         return _position(self.sink, len(self.body)) - 1
-
-    @property
-    def scope(self) -> Scope:
-        return Scope.BLOCK if self.hazard is None else self.hazard.scope
-
-    @property
-    def completion(self) -> Completion:
-        """The event at which the source is performed."""
-        return Completion.IMMEDIATE if self.hazard is None else self.hazard.completion
 
     def has(self, gap: int) -> bool:
         """Does a barrier in *gap* serve?"""
@@ -101,13 +95,13 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[_Wa
     shared = shared_loops(knl, h.source, h.sink, loops_of(around))
     *carried, within = (not pairs.is_empty() for pairs in by_first_difference(h.pairs, shared))
     bodies = [a[:i + 1] for i, step in enumerate(around) if step.iname is not None]
-    yield from (_Want(body, a, b, h.reason, h, cyclic=True) for body, is_carried in zip(bodies, carried, strict=True)
-                if is_carried)
+    want = partial(_Want, source=a, sink=b, reason=h.reason, hazard=h, scope=h.scope, completion=h.completion)
+    yield from (want(body, cyclic=True) for body in compress(bodies, carried))
     if within:
-        want = _Want(around, a, b, h.reason, h)
-        if want.first > want.last:
+        here = want(around)
+        if here.first > here.last:
             raise at_once(knl, h.array, h.kind, h.source, h.sink, in_one_iteration(h.pairs, shared))
-        yield want
+        yield here
 
 
 def _requested(launch: Launch, ways: Mapping[str, Path]) -> Iterator[_Want]:

@@ -222,10 +222,9 @@ class Coder:
 
     def _in_versions(self, statements: tuple[str, ...], build: Callable[[Level], Node], level: Level) -> Node:
         """The result of *build*, in place with a version for full tiles if such versions are wanted."""
-        def full() -> tuple[Set, Callable[[Level], Node]] | None:
-            condition = full_tile_here(self.launch, statements, level.known)
-            return None if condition is None else (condition, build)
-        return in_versions(level, full, build) if self.in_place else build(level)
+        if not self.in_place:
+            return build(level)
+        return in_versions(level, lambda: (full_tile_here(self.launch, statements, level.known), build), build)
 
     def _unrolled_nest(self, tree: Tree) -> tuple[Loop, ...]:
         """The unrolled loops at the top of *tree*, outermost first."""
@@ -318,14 +317,13 @@ class Coder:
     # }}}
 
 
-def in_versions(level: Level, full: Callable[[], tuple[Set, Callable[[Level], Node]] | None],
+def in_versions(level: Level, full: Callable[[], tuple[Set, Callable[[Level], Node]]],
                 general: Callable[[Level], Node]) -> Node:
     """The result of *general*, beside a version for full tiles: *full* gives its condition and builds it."""
     def for_full_tiles() -> tuple[Expression | None, Node] | None:
-        found = full()
-        if found is None or found[0].intersect(level.context).is_empty():
+        condition, build = full()
+        if condition.intersect(level.context).is_empty():
             return None
-        condition, build = found
         return codegen.condition_expression(condition, level.context), build(level.knowing(condition))
     found = affordable(for_full_tiles, otherwise=None, budget=VERSION)
     if found is None:

@@ -114,10 +114,10 @@ def edges_are_small(launch: Launch) -> bool:
     return other > 0 and every - other > max(LONG, other)
 
 
-def full_tile_here(launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:
-    """The condition, on *known* names, for a full tile in the loops around *statements*; ``None``: none needed."""
-    found = [condition for s in statements for condition in _conditions(launch, launch.statements[s], known)]
-    return reduce(Set.intersect, found) if found else None
+def full_tile_here(launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set:
+    """The condition, on *known* names, for a full tile in the loops around *statements*."""
+    found = (condition for s in statements for condition in _conditions(launch, launch.statements[s], known))
+    return reduce(Set.intersect, found, universe_params())
 
 
 def _is_thin(launch: Launch, bound: BoundStatement) -> bool:

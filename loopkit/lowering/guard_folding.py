@@ -7,6 +7,7 @@ that. It unrolls the loop, though, and folds a comparison of the iteration with 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import pymbolic.primitives as p
@@ -33,10 +34,7 @@ def folded(expr: Expression, points: InstanceSet, names: frozenset[str], types: 
 
     A condition stays if dropping it would change the dtype of the expression.
     """
-    if not isinstance(expr, p.If):
-        return map_children(expr, lambda e: folded(e, points, names, types))
-    holds = points_where(points, expr.condition, names)
-    if holds is None:
+    if not isinstance(expr, p.If) or (holds := points_where(points, expr.condition, names)) is None:
         return map_children(expr, lambda e: folded(e, points, names, types))
     fails = points.subtract(holds)
     then, other = folded(expr.then, holds, names, types), folded(expr.else_, fails, names, types)
@@ -76,14 +74,10 @@ def with_limited_conditions(node: Node, ranges: Ranges, context: Set, about: Cal
 
 
 def _part(part: Expression, ranges: Ranges, context: Set) -> Expression:
-    inames = [x for x in ranges if x in variables(part)]
-    if not inames:
-        return part
-    try:
+    with suppress(NotAffineError):
         fails = params_where(p.LogicalNot(part)).intersect(context)
-    except NotAffineError:
-        return part
-    return unless(part, fails, {x: ranges[x] for x in inames})
+        return unless(part, fails, {x: own for x, own in ranges.items() if x in variables(part)})
+    return part
 
 
 def unless(part: Expression, fails: Set, ranges: Ranges) -> Expression:

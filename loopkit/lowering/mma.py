@@ -136,12 +136,13 @@ class _Finder:
             raise _Refusal(f"its innermost loops, over {', '.join(x.iname for x in loops)}, are not the sum, the two "
                            "columns that a lane has and, of two, its rows")
         extents = {x.iname: subtract(x.stop, x.start) for x in loops}
-        if extents[depth.iname] not in DEPTHS or any(n != 2 for x, n in extents.items() if x != depth.iname):
+        own = extents.keys() - {depth.iname}
+        if extents[depth.iname] not in DEPTHS or any(extents[x] != 2 for x in own):
             raise _Refusal(f"{', '.join(f'{x} has {n}' for x, n in extents.items())} values, and the sum has to have "
                            "4, 8 or 16, and rows and columns of a lane 2")
-        target, sums = assign.target, {x for x in extents if x != depth.iname}
+        target = assign.target
         if not isinstance(target, p.Subscript) or self._place(target) != (np.dtype(np.float64), AddressSpace.PRIVATE) \
-                or not sums <= variables(target):
+                or not own <= variables(target):
             raise _Refusal(f"{target} is not a sum in float64 of one row and column in the registers of a thread")
         return self._fragments((one, other), (i, j), (row, column, depth), names)
 

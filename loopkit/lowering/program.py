@@ -132,18 +132,17 @@ def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
     names = [launch.name for launch in launches]
     domains = {names[i]: host_domain(knl, part) for i, part in enumerate(schedule.launches) if part.hosts}
 
+    def code_tree(node: HostNode) -> CodeTree:
+        if not isinstance(node, HostLoop):
+            return names[node]
+        return CodeLoop(node.iname, code_seq([*map(code_tree, node.body)]))
+
     def looped(node: HostNode) -> Node:
         if not isinstance(node, HostLoop):
             return Call(names[node])
-        tree = _code_tree(node, names)
+        tree = code_tree(node)
         return generated(knl, tree, {name: domains[name] for name in codegen.leaves(tree)}, knl.assumptions,
                          lambda name, values: with_values(Call(name), values))
     return Block(tuple(map(looped, schedule.order)))
-
-
-def _code_tree(node: HostNode, names: list[str]) -> CodeTree:
-    if not isinstance(node, HostLoop):
-        return names[node]
-    return CodeLoop(node.iname, code_seq([_code_tree(child, names) for child in node.body]))
 
 # }}}

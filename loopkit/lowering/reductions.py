@@ -80,18 +80,11 @@ def _over_threads(knl: LoopKernel, node: ReductionNode, lanes: tuple[str, ...], 
     length = prod(iname_range(knl, x)[1] for x in lanes)
     threads = OverThreads(knl, node, lanes, length, init.domain, everywhere, warp)
     written = combined(threads)
-
-    def one(leaf: Tree) -> Tree:
-        match leaf:
-            case Leaf(node.init):
-                return nest(lanes, leaf)
-            case Leaf(node.final):
-                return seq(*written.trees, leaf)
-            case _:
-                return leaf
+    around: dict[Tree, Tree] = {Leaf(init.id): nest(lanes, Leaf(init.id)),
+                                Leaf(final.id): seq(*written.trees, Leaf(final.id))}
     new = {init.id: [replace(init, domain=threads.everywhere)],
            final.id: [*written.statements, written.with_result(final, node.accumulator)]}
-    return written_out(threads, written, new, rewrite(knl.tree, one))
+    return written_out(threads, written, new, rewrite(knl.tree, lambda t: around.get(t, t)))
 
 
 def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[str]) -> None:

@@ -133,6 +133,14 @@ def test_the_main_loop_over_tiles_has_no_guards_and_the_remainder_stands_behind_
     for n, m in ((1, 1), (8, 8), (9, 17), (16, 7)):
         assert_same(plain, knl, n=n, m=m)
 
+
+def test_a_condition_of_a_product_stays_in_each_iteration() -> None:
+    knl = make("{[i,k]: 0<=i<32 and 0<=k<4}", "y[i,k] = x[i,k] {if=i*k < 40}", x=F32)
+    knl = lk.tag_inames(knl, {"i": "l.0", "k": "unr"})
+    condition, = (str(node.condition) for node in nodes(knl) if isinstance(node, If))
+    assert condition == "i*k < 40"
+
+
 # }}}
 
 
