@@ -74,8 +74,7 @@ class Event:
 
 def steps_in_common(first: Path, second: Path) -> int:
     """The number of steps that two paths share."""
-    apart = (i for i, (x, y) in enumerate(zip(first, second, strict=False)) if x != y)
-    return next(apart, min(len(first), len(second)))
+    return len([*takewhile(lambda steps: steps[0] == steps[1], zip(first, second, strict=False))])
 
 
 # {{{ groups, counted

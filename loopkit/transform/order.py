@@ -17,7 +17,7 @@ from loopkit.kernel.tree import Loop, Seq, Tree, leaves, loops_in, nest, parts_o
 from loopkit.poly.relations import in_one_iteration
 from loopkit.transform.iname import split_iname
 from loopkit.transform.match import owner
-from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
+from loopkit.transform.reindex import Reindexing, reindex_each
 from loopkit.transform.step import (
     iname_list,
     matching_statements,
@@ -253,10 +253,10 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
             raise NameConflictError(f"'{taken}' has an iname '{new}' beside '{old}'.", subject=new,
                                     hint="give another name with new_iname=, or rename that loop first")
         steps |= dict.fromkeys(owners[old], Reindexing((new,), {old: p.Variable(new)}))
-    result = reindex_each(kernel, steps, tree)
+    step = f"fuse_loops({', '.join(names)})"
+    result = reindex_each(kernel, steps, tree, step)
     result = result if tag is None else annotated(result, tags={**result.tags, new: tag})
-    require_shared_inames(result, f"fuse_loops({', '.join(names)})")
-    return require_legal(result, f"fuse_loops({', '.join(names)})", assume=assume, unsafe=unsafe)
+    return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
 def _fused(kernel: LoopKernel, names: tuple[str, ...], new: str, chosen: frozenset[str]
