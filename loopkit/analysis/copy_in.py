@@ -75,11 +75,8 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
     :raises UndecidedError: the order of the copy and a write that is not affine cannot be decided; or data decides
         whether a read without a copy is made.
     """
-    writers = [s for s in after.statements if s.written == temporary]
-    for copy in writers[1:] or [s for s in writers if s.predicates or s.combine is not None]:
-        raise UndecidedError(f"{step}: whether '{temporary}' is a copy cannot be decided.",
-                             f"'{copy.id}' may leave an element unchanged, or updates it")
-    [copy] = writers
+    [copy] = (s for s in after.statements if s.written == temporary)
+    assert (copy.predicates, copy.combine) == ((), None)
     taken = _Step(before, after, copy, step)
     [write] = accesses_to(after, copy.id, temporary, is_write=True)
     lost = outside(write.relation, after.temporaries[temporary].shape or (), after.assumptions)

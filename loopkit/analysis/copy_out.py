@@ -20,7 +20,6 @@ from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, without, wrong_values
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest, shared_element
-from loopkit.errors import InternalError
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.dependence import Dependence, writing_ends
 from loopkit.kernel.kernel import LoopKernel
@@ -222,12 +221,10 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
     taken = _Step(before, after, array, buffer, step)
     [copy_in] = (s for s in taken.copies if s.written == buffer)
     copy_out = taken.copy_out
-    collects = _collects(taken, copy_in)
     _, loaded, _ = _lifted(taken, after, copy_in, copy_in.assignee, copy_in.assignee)
     _, cells, elements = _lifted(taken, after, copy_out, copy_out.expression, copy_out.assignee)
-    outside_of = any(r.broken.sink in (copy_in.id, copy_out.id) for r in taken.outside_of_buffer())
-    if not collects or outside_of or not cells.is_injective() or not cells.range().is_subset(loaded.range()):
-        raise InternalError(f"{step}: the buffer of '{array}' in '{after.name}' does not hold what is added to it.")
+    assert not any(r.broken.sink in (copy_in.id, copy_out.id) for r in taken.outside_of_buffer())
+    assert all((_collects(taken, copy_in), cells.is_injective(), cells.range().is_subset(loaded.range())))
     found: list[Refusal] = []
     stores: dict[str, Map] = {}
     for u in taken.users:

@@ -40,7 +40,7 @@ from loopkit.poly.piecewise import cells, subscripts_on
 from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, require_inames, temporary_for
+from loopkit.transform.staging import Box, BoxRequest, Staged, StagingBuffer, require_inames, temporary_for
 from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
 
 
@@ -221,7 +221,8 @@ class Buffer(StagingBuffer):
                            lambda _, result: self.dependences(result, first, last))
 
     def _copy(self, what: str, points: Set) -> Statement:
-        own = self.fresh_box(f"{self.name}_{what}")
+        own = Box(tuple((v, None if x is None else self.kernel.fresh_name(f"{self.name}_{what}_{axis}"))
+                        for axis, (v, x) in enumerate(self.box.axes)))
         if what == "init":
             copy = self.copy_in(self.load_id, own, points, whole=self.request.whole)
             return copy if self.init is None else replace(copy, expression=substitute(

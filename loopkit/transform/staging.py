@@ -139,10 +139,6 @@ class StagingBuffer:
             axes[axis] = replace(interval, extent=-(-interval.extent // multiple)*multiple), name
         return Box(tuple(axes))
 
-    def fresh_box(self, like: str) -> Box:
-        return Box(tuple((v, None if x is None else self.kernel.fresh_name(f"{like}_{axis}"))
-                         for axis, (v, x) in enumerate(self.box.axes)))
-
     def _dim_names(self, axes: Sequence[int]) -> list[str]:
         if self.request.dim_names is None:
             return [self.kernel.fresh_name(f"{self.name}_dim_{axis}") for axis in axes]
