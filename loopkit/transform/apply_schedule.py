@@ -18,7 +18,7 @@ from loopkit.expr.parsing import ExpressionParser, parse_expression
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, loops_in, restricted, seq
 from loopkit.poly.affine import NotAffineError, add, names_in, subtract, to_aff
 from loopkit.poly.domains import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
@@ -26,7 +26,6 @@ from loopkit.poly.sets import InstanceSet
 from loopkit.transform.match import owner
 from loopkit.transform.reindex import Reindexing, reindex_each
 from loopkit.transform.step import transform, with_given_order
-from loopkit.transform.trees import loops_in, restricted
 
 #: The times of a statement's instances: constants, and affine forms of its inames and of value arguments.
 Vector = tuple[Expression, ...]

@@ -22,7 +22,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, rewrite_over, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.poly.affine import add, multiply, subtract
 from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.sets import InstanceSet, Map
@@ -31,7 +31,6 @@ from loopkit.transform.iname import split_iname
 from loopkit.transform.reindex import bounded_by, element, substituted
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
 from loopkit.transform.tags import tagged_if_given
-from loopkit.transform.trees import in_order_of
 
 
 @transform
@@ -102,7 +101,7 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
     require_alone(kernel, scan)
     match kernel.tags.get(sweep):
         case LocalTag():
-            if not kernel.operation(node.operation).in_any_order:
+            if not kernel.operation(node.operation).reorderable:
                 raise PreconditionError(
                     f"Threads cannot compute the scan of '{node.final}' together: '{node.operation}' combines its "
                     "operands in their order.", subject=node.operation,
@@ -239,7 +238,7 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
         raise unknown("reduction iname", str(scan_iname), [x for r in own for x in r.inames], where=f"'{insn_id}'")
     require_iname(kernel, sweep_iname)
     length = require_positive(inner_length, "inner_length")
-    if not kernel.operation(node.operation).in_any_order:
+    if not kernel.operation(node.operation).reorderable:
         raise PreconditionError(f"The scan of '{node.final}' cannot be made in two levels: '{node.operation}' combines "
                                 "its operands in their order.", subject=node.operation,
                                 hint="ReductionOperation(..., reorderable=True), if it may be reordered")

@@ -167,4 +167,4 @@ class Report:
                           *(f"  {line}" for check in self.checks for line in check.lines())])
 
     def _repr_html_(self) -> str:
-        return str(ENTRY_POINTS["report_html"](self))
+        return str(ENTRY_POINTS["html"](self))
