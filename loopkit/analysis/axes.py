@@ -29,25 +29,19 @@ def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...
 
     def joined(new: _Axes, own: _Axes) -> _Axes:
         return (*own, *new) if behind else (*new, *own)
-    return _reshaped(kernel, names, lambda _, own: joined(places, own),
-                     lambda _, own: joined(tuple(iname_extent(kernel, x) for x in inames), own))
-
-
-def with_leading_axis(kernel: LoopKernel, names: Collection[str], subscript: Expression, extent: Expression
-                      ) -> LoopKernel:
-    """*kernel* with one more axis for the temporaries *names*, the first, with this *subscript* in all accesses."""
-    return _reshaped(kernel, names, lambda _, own: (subscript, *own), lambda _, own: (extent, *own))
+    return with_other_axes(kernel, names, lambda _, own: joined(places, own),
+                           lambda _, own: joined(tuple(iname_extent(kernel, x) for x in inames), own))
 
 
 def without_axes(kernel: LoopKernel, axes: Mapping[str, Collection[int]]) -> LoopKernel:
     """*kernel* without the *axes* of each temporary. The dependences stay the same, as values do."""
     def rest(name: str, own: _Axes) -> _Axes:
         return tuple(e for k, e in enumerate(own) if k not in axes[name])
-    return _reshaped(kernel, axes.keys(), rest, rest)
+    return with_other_axes(kernel, axes.keys(), rest, rest)
 
 
-def _reshaped(kernel: LoopKernel, names: Collection[str], subscripts: Callable[[str, _Axes], _Axes],
-              shape: Callable[[str, _Axes], _Axes]) -> LoopKernel:
+def with_other_axes(kernel: LoopKernel, names: Collection[str], subscripts: Callable[[str, _Axes], _Axes],
+                    shape: Callable[[str, _Axes], _Axes]) -> LoopKernel:
     """*kernel* with other *subscripts* and *shape* of the temporaries *names*, made from those that they have."""
     def indexed(expr: Expression, hidden: tuple[str, ...] = ()) -> Expression:
         match expr:

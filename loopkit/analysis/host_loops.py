@@ -10,7 +10,7 @@ from loopkit.errors import ScheduleError
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import ForTag
-from loopkit.kernel.tree import Meeting, Path
+from loopkit.kernel.tree import Meeting
 from loopkit.poly.relations import in_one_iteration
 from loopkit.poly.sets import Map, depends_on
 
@@ -22,18 +22,18 @@ def not_separable(knl: LoopKernel, d: Dependence, where: Meeting, pairs: Map) ->
 
     :arg where: the sequential loops around both statements.
     """
-    for loop in _loops(knl, d.source, where.loops):
+    for iname in where.loops:
         if pairs.is_empty():
             return None                     # no need to test the inner loops
-        if why_not_on_host(knl, loop) is not None:
+        if _why_not(knl, d.source, iname) is not None:
             return pairs
-        pairs = in_one_iteration(pairs, shared_loops(knl, d.source, d.sink, loops_of(loop)[-1:]))
+        pairs = in_one_iteration(pairs, shared_loops(knl, d.source, d.sink, [iname]))
     return None if where.before or pairs.is_empty() else pairs
 
 
 def obstacle(knl: LoopKernel, statement: str, loops: Sequence[str]) -> str | None:
     """The reason why the host cannot run *loops*, the outermost ones around *statement*; ``None``: it can."""
-    reasons = (why_not_on_host(knl, loop) for loop in _loops(knl, statement, loops))
+    reasons = (_why_not(knl, statement, iname) for iname in loops)
     return next((why for why in reasons if why is not None), None)
 
 
@@ -59,21 +59,15 @@ def require_barriers_in_place(knl: LoopKernel) -> None:
                 hint="synchronization_kind='local' lets the threads of a block wait, or distribute_loop first")
 
 
-def why_not_on_host(knl: LoopKernel, loop: Path) -> str | None:
-    """The reason why the host cannot run the last loop of the path *loop*, if it runs the others; ``None``: it can."""
-    around = loops_of(loop)
-    iname = around[-1]
+def _why_not(knl: LoopKernel, statement: str, iname: str) -> str | None:
+    """The reason why the host cannot run the loop around *statement*, if it runs those around it; ``None``: it can."""
+    loop = loops_to(execution_paths(knl)[statement])[iname]
     tag = knl.tags.get(iname)
     if tag is not None and not isinstance(tag, ForTag):
         return f"'{iname}' is tagged {tag}"
     domains = (knl.statement_by_id[s].domain for s, path in execution_paths(knl).items() if path[:len(loop)] == loop)
     for domain in {id(domain): domain for domain in domains}.values():
         data = data_params(knl, domain)
-        if data and depends_on(domain.onto(around), data):
+        if data and depends_on(domain.onto(loops_of(loop)), data):
             return f"the bounds of '{iname}' are {origin(knl, data)} ({', '.join(data)})"
     return None
-
-
-def _loops(knl: LoopKernel, statement: str, loops: Sequence[str]) -> list[Path]:
-    """The paths to *loops*, the outermost ones around *statement*."""
-    return [*loops_to(execution_paths(knl)[statement]).values()][:len(loops)]

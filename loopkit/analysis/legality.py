@@ -54,8 +54,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
             broken = not_separable(knl, d, where, pairs) if reason == "blocks" else pairs
             if broken is not None:
                 yield Violation(d, broken, reason, reason != "blocks" or _places(knl, d) is not None)
-        meeting = _in_one_vector(knl, d)
-        if meeting is not None:
+        if (meeting := _in_one_vector(knl, d)) is not None:
             yield Violation(d, meeting, "order")
 
 
@@ -64,10 +63,8 @@ def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) 
         late = out_of_time_order(not_to_later_blocks(knl, d), shared_loops(knl, d.source, d.sink, loops), before)
         if late is not None:
             yield late, "order"
-    if loops or not before:
-        apart = across_blocks(knl, d)
-        if apart is not None:
-            yield apart, "blocks"
+    if (loops or not before) and (apart := across_blocks(knl, d)) is not None:
+        yield apart, "blocks"
 
 
 def across_blocks(knl: LoopKernel, d: Dependence, kind: type[InameTag] = GroupTag) -> Map | None:

@@ -9,7 +9,7 @@ from math import prod
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, fastest_last, require_operands
-from loopkit.analysis.axes import with_axes, with_leading_axis
+from loopkit.analysis.axes import with_axes, with_other_axes
 from loopkit.analysis.constructors import annotated, reordered, rewritten, with_dependences
 from loopkit.analysis.dependences import identity_pairs
 from loopkit.analysis.legality import axis_inames, iname_range
@@ -320,7 +320,8 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
               if t in names and None not in shape}
     shaped = annotated(kernel, temporaries={t: replace(v, shape=shapes.get(t, v.shape))
                                             for t, v in kernel.temporaries.items()})
-    return with_leading_axis(shaped, names, remainder(p.Variable(iname), stages), stages)
+    stage = remainder(p.Variable(iname), stages)
+    return with_other_axes(shaped, names, lambda _, own: (stage, *own), lambda _, own: (stages, *own))
 
 
 def _shifted(kernel: LoopKernel, iname: str, by: int, tree: Tree, statements: Collection[str]) -> LoopKernel:
