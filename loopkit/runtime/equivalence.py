@@ -271,8 +271,8 @@ def _compare(name: str, got: NumpyArray, expected: NumpyArray, relative: float) 
     if error > bound:
         wrong = int(np.count_nonzero(distance > bound))
         raise EquivalenceError(
-            f"{cell_text(name, index)} is {got[index]} and should be {expected[index]}: the error {error:.3g} is above the bound "
-            f"{bound:.3g} ({wrong} of {got.size} elements are).", output=name, index=index, got=got[index],
+            f"{cell_text(name, index)} is {got[index]} and should be {expected[index]}: the error {error:.3g} is above "
+            f"the bound {bound:.3g} ({wrong} of {got.size} elements are).", output=name, index=index, got=got[index],
             expected=expected[index], error=error, bound=bound)
     return OutputComparison(name, error, bound, index)
 
