@@ -29,7 +29,7 @@ from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
 from loopkit.runtime.views import ArrayLike, DeviceView, NumpyArray, share_memory
-from loopkit.target.text_target import TextTarget
+from loopkit.target.code import TextTarget
 
 #: Most signatures that are kept; then all are dropped and collected again.
 _MOST_SIGNATURES = 4096

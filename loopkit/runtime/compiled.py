@@ -20,8 +20,7 @@ from loopkit.runtime.cuda.runner import CudaRunner
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.target.code import Layout
-from loopkit.target.text_target import resolve_text_target
+from loopkit.target.code import Layout, resolve_text_target
 
 
 class CompiledKernel:

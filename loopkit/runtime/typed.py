@@ -21,8 +21,7 @@ from loopkit.runtime import stages
 from loopkit.runtime.arguments import BoundArguments, CallPlan
 from loopkit.runtime.scalars import dtype_of, integer_range, out_of_range
 from loopkit.runtime.views import ArrayLike, c_strides
-from loopkit.target.code import GeneratedCode, Layout, ParameterKind
-from loopkit.target.text_target import TextTarget
+from loopkit.target.code import GeneratedCode, Layout, ParameterKind, TextTarget
 
 #: Least number of elements of temporaries with 64-bit indices; half the 32-bit range, since parts of an address may
 #: overshoot.

@@ -11,10 +11,10 @@ from typing import Any, Self
 import numpy as np
 
 from loopkit.errors import CallError, DeviceError
-from loopkit.kernel.devices import DEVICE_LIMITS
+from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.runtime.cuda.driver import Driver, load_driver
 
-#: The oldest compute capability with known limits (:data:`loopkit.kernel.devices.DEVICE_LIMITS`).
+#: The oldest compute capability with known limits (:data:`loopkit.kernel.target.DEVICE_LIMITS`).
 OLDEST = (7, 0)
 
 _INSTALL = "pip install 'loopkit[cuda]'; the host target, compile(knl, target='c'), needs no GPU"

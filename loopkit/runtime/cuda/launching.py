@@ -20,7 +20,7 @@ from loopkit.ast.walk import calls
 from loopkit.errors import DeviceError, LaunchError, LimitError
 from loopkit.expr.evaluate import evaluator
 from loopkit.expr.mappers import variables
-from loopkit.kernel.devices import DEVICE_LIMITS
+from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar

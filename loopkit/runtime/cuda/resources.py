@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from loopkit.errors import CompilerError
-from loopkit.kernel.devices import DeviceLimits
+from loopkit.kernel.target import DeviceLimits
 from loopkit.target.code import GeneratedKernel
 from loopkit.target.cuda import CudaTarget
 
