@@ -12,7 +12,7 @@ import numpy as np
 
 from loopkit.analysis.accesses import accesses_of, expand_rules, expanded_expression
 from loopkit.analysis.dependences import dependences
-from loopkit.errors import CallError, PreconditionError
+from loopkit.errors import CallError, PreconditionError, cell_text
 from loopkit.expr.kinds import kind_of
 from loopkit.interpreter.instances import Half, Instance, instances
 from loopkit.interpreter.values import Evaluator, converted
@@ -45,7 +45,7 @@ class InitialData:
         if name in self.given:
             array = np.asarray(self.given[name])
             if len(element) != array.ndim or not all(0 <= i < n for i, n in zip(element, array.shape, strict=True)):
-                raise CallError(f"the replay reads {element_text(name, element)}, which the given array of shape "
+                raise CallError(f"the replay reads {cell_text(name, element)}, which the given array of shape "
                                 f"{array.shape} does not have.", argument=name,
                                 hint="pass a larger array, or leave it out for random data")
             return converted(array[element], dtype)
@@ -64,11 +64,6 @@ class InitialData:
             case _:
                 # few binary places, so that sums of a few values do not depend on their order
                 return converted(random.integers(1, 1000)/64, dtype)
-
-
-def element_text(name: str, element: Element) -> str:
-    """``a[0, 1]``."""
-    return f"{name}[{', '.join(map(str, element))}]" if element else name
 
 
 @dataclass(frozen=True)

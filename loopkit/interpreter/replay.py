@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from loopkit.analysis.rounding import index_names
-from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, instance_text
+from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, cell_text, instance_text
 from loopkit.expr.kinds import epsilon, kind_of
 from loopkit.interpreter.instances import Instance, broken_orders, reference_order
-from loopkit.interpreter.interpreter import Element, InitialData, Interpreter, LoggedAccess, element_text
+from loopkit.interpreter.interpreter import Element, InitialData, Interpreter, LoggedAccess
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
@@ -42,7 +42,7 @@ class CellDifference:
     got: Any
 
     def __str__(self) -> str:
-        return f"{element_text(self.array, self.element)} is {self.expected!s}, and would be {self.got!s}"
+        return f"{cell_text(self.array, self.element)} is {self.expected!s}, and would be {self.got!s}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Replay:
     def _passed(self) -> str:
         w = self.witness
         if w.kind == "output":
-            return f"{element_text(w.array, w.element or ())} is left as {self.expected!s}, and would be {self.got!s}"
+            return f"{cell_text(w.array, w.element)} is left as {self.expected!s}, and would be {self.got!s}"
         reader = instance_text(*(w.sink if w.kind == "flow" else w.source))
         return f"{reader} reads {self.expected!s}, and would read {self.got!s}"
 
@@ -205,12 +205,10 @@ def _same(a: Any, b: Any, *, reordered: bool = False) -> bool:
 
 def _passed_values(first: Interpreter, second: Interpreter, witness: Witness) -> tuple[Any, Any]:
     """The value that passes between the two instances of *witness* in each order; ``None``: unknown."""
-    if witness.kind not in ("flow", "anti", "output"):
-        return None, None
-    if witness.kind == "output":
-        if witness.element is None or witness.array not in first.knl.array_args:
-            return None, None
+    if witness.kind == "output" and witness.element is not None and witness.array in first.knl.array_args:
         return tuple(m.cell(witness.array, witness.element) for m in (first, second))
+    if witness.kind not in ("flow", "anti"):
+        return None, None
     statement, values = witness.sink if witness.kind == "flow" else witness.source
     reader = Instance(statement, tuple(values[x] for x in second.knl.statement_by_id[statement].inames))
     got = _read_value(second.accesses[reader], witness)

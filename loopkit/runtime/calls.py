@@ -377,10 +377,7 @@ class Runner(ABC):
 
 
 def _maker(arrays: Mapping[str, PassedArray]) -> tuple[Kind, Callable[[Any], Any] | None]:
-    """The kind of the outputs that a call allocates: of the first array on a GPU, else torch's, else numpy's.
-
-    The second result is for arrays in the host's memory: it converts a numpy array.
-    """
+    """The kind of a call's new outputs, and for the host's memory, how numpy's arrays are converted to it."""
     on_gpu = next((a for a in arrays.values() if a.on_gpu), None)
     if on_gpu is not None:
         return on_gpu.kind.of_outputs(on_gpu.value), None

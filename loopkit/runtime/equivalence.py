@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from loopkit.analysis.rounding import accumulation_length, index_names
-from loopkit.errors import CallError, EquivalenceError, PreconditionError, TypeInferenceError
+from loopkit.errors import CallError, EquivalenceError, PreconditionError, TypeInferenceError, cell_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import epsilon, is_half, kind_of
 from loopkit.expr.mappers import variables
@@ -269,11 +269,10 @@ def _compare(name: str, got: NumpyArray, expected: NumpyArray, relative: float) 
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(distance)), distance.shape))
     error = float(distance[index])
     if error > bound:
-        element = f"{name}[{', '.join(map(str, index))}]" if index else name
         wrong = int(np.count_nonzero(distance > bound))
         raise EquivalenceError(
-            f"{element} is {got[index]} and should be {expected[index]}: the error {error:.3g} is above the bound "
-            f"{bound:.3g} ({wrong} of {got.size} elements are).", output=name, index=index, got=got[index],
+            f"{cell_text(name, index)} is {got[index]} and should be {expected[index]}: the error {error:.3g} is above "
+            f"the bound {bound:.3g} ({wrong} of {got.size} elements are).", output=name, index=index, got=got[index],
             expected=expected[index], error=error, bound=bound)
     return OutputComparison(name, error, bound, index)
 

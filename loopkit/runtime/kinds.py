@@ -44,10 +44,7 @@ class Kind(ABC):
 
     @abstractmethod
     def view(self, name: str, x: Any) -> ArrayLike:
-        """*x*, the argument *name*, in the form for checks; an array in the host's memory as numpy's array.
-
-        :raises CallError: kernels do not support arrays of this sort.
-        """
+        """*x*, the argument *name*, for checks, on the host as numpy's; :raises CallError: it is not supported."""
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         """A new array in C order on the device *ordinal*, whose context is current; zeroed or uninitialized."""

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from loopkit.errors import CallError, DeviceError
-from loopkit.kernel.target import DEVICE_LIMITS, DeviceLimits
+from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.runtime.cuda.driver import Driver, load_driver
 
 #: The oldest compute capability with known limits (:data:`loopkit.kernel.target.DEVICE_LIMITS`).
@@ -68,11 +68,6 @@ class Gpu:
             return found
         raise DeviceError(f"{self} has an architecture that loopkit does not support.",
                           hint=f"it supports {', '.join(DEVICE_LIMITS)}; a newer version may support this one")
-
-    @property
-    def limits(self) -> DeviceLimits:
-        """The limits of a launch."""
-        return DEVICE_LIMITS[self.known_arch]
 
     @property
     def l2_bytes(self) -> int:

@@ -20,6 +20,7 @@ from loopkit.ast.walk import calls
 from loopkit.errors import DeviceError, LaunchError, LimitError
 from loopkit.expr.evaluate import evaluator
 from loopkit.expr.mappers import variables
+from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
@@ -243,7 +244,7 @@ def loaded_functions(gpu: Gpu, cubin: bytes, launches: Sequence[GeneratedKernel]
 
 def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> None:
     """:raises LimitError: the grid is larger than the GPU allows."""
-    for axis, blocks, most in zip("xyz", grid, gpu.limits.grid, strict=True):
+    for axis, blocks, most in zip("xyz", grid, DEVICE_LIMITS[gpu.known_arch].grid, strict=True):
         if blocks > most:
             raise LimitError(f"blocks along {axis}", most, blocks, where=f"'{launch.name}' on {gpu}",
                              hint="map the longest iname to g.0, or split by more")
