@@ -81,9 +81,6 @@ class Plan:
 def best_plan(shape: tuple[int, int, int], multiprocessors: int = H200.multiprocessors) -> Plan:
     """The plan that takes fewest cycles for the product ``c[n, m]`` of ``a[n, l]`` and ``b[l, m]``.
 
-    The estimate depends on the remainder of the number of blocks, on the part of the tiles beyond the edges, and on
-    the blocks that hide each other's latency.
-
     :arg shape: the lengths ``n, m, l``.
     :raises PreconditionError: a length is no positive integer.
 
@@ -101,7 +98,6 @@ def best_plan(shape: tuple[int, int, int], multiprocessors: int = H200.multiproc
 
 
 def _plans(tile: Tile, shape: tuple[int, int, int], multiprocessors: int) -> Iterator[Plan]:
-    """With one part of the sums, and with more as long as a part has some strips."""
     n, m, steps = shape
     rows, columns, strip = tile.tile
     strips = _rounds(steps, strip)

@@ -25,7 +25,7 @@ from loopkit.poly import codegen
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import differing
-from loopkit.poly.sets import Set, interval_of, range_condition, range_from
+from loopkit.poly.sets import Set, params_of, plain_hull, range_condition, range_from
 
 
 def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
@@ -65,7 +65,8 @@ def _outermost(launch: Launch) -> Level:
         if own is not None:
             level = level.knowing(range_condition(x, *own), x)
         elif x in launch.block_ranges:
-            level = level.knowing(interval_of(iname_span(knl, x)), x)
+            span = iname_span(knl, x)
+            level = level.knowing(params_of(span.named(plain_hull(span.set))), x)          # between its ends: no holes
         else:
             level = level.knowing(range_from(x, low) if isinstance(low, int) else knl.assumptions, x)
     for axis in GRID:

@@ -195,13 +195,10 @@ def kept_results(function: Callable[..., A]) -> Callable[..., A]:
 
     @wraps(function)
     def cached(*args: Hashable) -> A:
-        if len(memo) >= _RESULTS:
+        if len(memo) >= 4096:
             memo.clear()
         return kept(memo, args, lambda: function(*args))
     return cached
-
-
-_RESULTS = 4096
 
 
 class _HasMemo(Protocol):

@@ -182,11 +182,6 @@ def runs_first(first: InstanceSet, second: InstanceSet, iname: str) -> bool:
     return bool(pairs.order_lt(DIM.in_, len(others), DIM.out, len(others)).is_empty())
 
 
-def interval_of(points: InstanceSet) -> isl.Set:
-    """A parameter called like the one iname, between the least and the greatest of *points*: no holes."""
-    return params_of(points.named(plain_hull(points.set)))
-
-
 def with_dim_names(points: isl.Set, names: Sequence[str]) -> isl.Set:
     """*points* with its dimensions called *names*, for what isl prints and looks up by name."""
     for i, name in enumerate(names):
@@ -305,18 +300,13 @@ def points_in_order(points: isl.Set, inames: Sequence[str], parameters: Sequence
             if i < len(names) and not low.is_int():
                 some = flat.lower_bound_val(DIM.set, i, 0)
                 low = flat.dim_max_val(i) if some.is_empty() else some.dim_min_val(i)
-            flat, value = _fixed_at(flat, i, low)
-            values.append(value)
+            if not low.is_int():
+                low = flat.sample_point().get_coordinate_val(DIM.set, i)
+            flat = without_empty_pieces(flat.fix_val(DIM.set, i, low))
+            values.append(to_int(low))
         yield dict(zip(names, values, strict=False)), dict(zip(inames, values[len(names):], strict=True))
         order = isl.Map.lex_gt(points.get_space())
         points = points.intersect(flat.apply(order.reverse()))
-
-
-def _fixed_at(points: isl.Set, dim: int, value: isl.Val) -> tuple[isl.Set, int]:
-    """*points* at one value of a dimension; some value of theirs where *value* is none."""
-    if not value.is_int():
-        value = points.sample_point().get_coordinate_val(DIM.set, dim)
-    return without_empty_pieces(points.fix_val(DIM.set, dim, value)), to_int(value)
 
 
 def fix_params(points: T, values: Mapping[str, int]) -> T:
