@@ -14,8 +14,7 @@ from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vecto
 from loopkit.library.tiles import H200, best_plan
 from loopkit.transform.step import require_positive
 
-#: Threads of a warp along the rows and the columns of its tile. Eight by four threads read less shared memory than
-#: sixteen by two.
+#: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
 LANES = (8, 4)
 
 #: Most rows of a product that batched_matmul computes by mma instructions. A larger one would need too many warps.
@@ -40,9 +39,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     If vectors do not divide their rows, strips are loaded element by element. With *whole*, a first launch copies *a*
     and *b*, padded to full tiles, so that all strips are loaded in vectors and without conditions.
 
-    :arg shape: ``n``, ``m`` and ``l`` of ``c[n, m]`` and ``a[n, l]``, if they are known. For float32,
-        :func:`~loopkit.library.tiles.best_plan` then chooses *tile*, *warp*, *depth* and *whole*, and vectors that
-        divide the rows load the strips. The kernel computes products of other shapes too.
+    :arg shape: ``n``, ``m`` and ``l``, if they are known. Vectors that divide the rows then load the strips, and for
+        float32 :func:`~loopkit.library.tiles.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
     :arg multiprocessors: of the GPU, for that choice; default: those of an H200.
     :arg tile: rows and columns of a block's tile of *c*, and the steps of *k* that are copied at once.
     :arg warp: rows and columns of a warp's part of the tile; default: 64 products per thread for elements of four
@@ -305,11 +303,8 @@ def _by_warps(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int) -> lk.Loo
 
 def _levels(knl: lk.LoopKernel, x: str, outer: Mapping[str, int | None], warp: int, inner: Mapping[str, int],
             along: str = "unr") -> lk.LoopKernel:
-    """Split the iname *x* over *outer*, then over pieces of a warp's tile, each made of *inner*.
-
-    :arg inner: the mma shape (``box``), or lanes (``lane``) and the elements of one load of a lane (``item``).
-    :arg along: the tag of the iname over these elements.
-    """
+    """Split *x* over *outer*, then over pieces of a warp's tile, each made of *inner*: an mma shape (``box``),
+    or lanes (``lane``) and the elements of one load of a lane (``item``), tagged *along*."""
     inner = {level: length for level, length in inner.items() if length > 1}
     pieces = {"reg": _parts(warp, prod(inner.values()), "rows or columns of a warp"), **inner}
     levels = {**outer, **{f"{x}_{level}": length for level, length in pieces.items()}}
@@ -319,11 +314,7 @@ def _levels(knl: lk.LoopKernel, x: str, outer: Mapping[str, int | None], warp: i
 
 def _in_registers(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int, dtype: np.dtype, *, by_rows: bool = False,
                   vectors: tuple[int, int] | None = None) -> lk.LoopKernel:
-    """The tile of a block in the registers of its threads; *blocks* are the inames over blocks.
-
-    :arg by_rows: the strip of *a* is stored without transposition.
-    :arg vectors: elements of *a* and of *b* that a thread loads at once; default: 16 bytes of them.
-    """
+    """The tile of a block in the registers of its threads; *by_rows*: the strip of *a* is stored as it is."""
     knl = lk.split_iname(knl, "k", steps, inner_tag="unr")
     rows, columns = ([f"{x}_{part}" for part in ("warp", "reg", "lane", "item") if f"{x}_{part}" in knl.inames]
                      for x in "ij")

@@ -62,7 +62,7 @@ def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns:
                     rows)
 
 
-#: Most bytes of a row in a thread for which 32 registers are enough, with the values computed from them.
+#: Most bytes of a row in a thread for which 32 registers are enough.
 FEW = 40
 #: Threads of a block of short rows: the blocks that a multiprocessor holds then fill it.
 SHORT = 128
@@ -191,11 +191,7 @@ class Back:
 
 
 def _back(columns: int, dtype: np.dtype, threads: int) -> Back:
-    """The start of the cache line with the row's first element.
-
-    Each load of a warp then reads whole lines; otherwise it would read parts of one line more. If this costs a thread
-    one more vector, the start is only aligned to a vector.
-    """
+    """The start of the cache line with the row's first element, or of its vector if a thread then has one fewer."""
     items = items_a_thread(dtype)
     line, vector = (Back(columns, items, multiple) for multiple in (max(LINE // dtype.itemsize, items), items))
     return vector if line.vectors(threads) > vector.vectors(threads) else line

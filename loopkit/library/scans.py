@@ -30,9 +30,8 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | N
     of the additions, so every run gives the same bits: the original adds up the sums available at the moment.
 
     :arg threads: of a block, a multiple of 32.
-    :arg rows: of 512 bytes per warp. They stay in registers: more rows mean more concurrent loads in fewer concurrent
-        blocks; fewer rows mean more blocks that wait for each other. Default: 16, or 12 for elements of 8 bytes or
-        more, whose sums take two registers; five blocks then fit on a multiprocessor.
+    :arg rows: of 512 bytes per warp, in registers: more rows mean more concurrent loads in fewer concurrent blocks.
+        Default: 16, or 12 for elements of 8 bytes or more; five blocks then fit on a multiprocessor.
     :raises PreconditionError: *threads* is not a multiple of 32, or *rows* is less than 1.
 
     >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
@@ -212,8 +211,7 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
 class Tiled:
     """The work of the block *b*: prefix sums from *start* to *end*, tile by tile.
 
-    In a tile *r* thread *i* has *items* neighbouring elements in registers. A scan over the threads' sums, plus the sum
-    of the earlier tiles, gives the prefix of the thread's first element.
+    In a tile *r* thread *i* has *items* neighbouring elements in registers.
 
     :ivar row: the subscripts before the place of an element, as text.
     :ivar before: text of the prefix of the first element.
@@ -292,7 +290,7 @@ class Tiled:
         return {"i": "l.0", "v": vector(self.items), "w": "unr", **({"z": "unr"} if self.back else {})}
 
     def realized(self, knl: lk.LoopKernel) -> lk.LoopKernel:
-        """*knl* with its sums as scans: over the elements of a thread, the threads, and the tiles."""
+        """*knl* with its sums as scans."""
         for iname, sweep in (("k", "w"), ("h", "i"), ("o", "r")):
             knl = lk.realize_scan(knl, iname, sweep)
         # no thread reads the elements of another, and a tile reads only the sum of the last one

@@ -13,8 +13,7 @@ from loopkit.kernel.devices import WARP
 from loopkit.library.defaults import THREADS, known_dtype
 from loopkit.transform.step import require_positive
 
-#: Concurrent loads per thread if the length of its share is unknown. Elements of *x* are gathered from scattered
-#: places, so the latency of many loads must overlap.
+#: Concurrent loads per thread if the length of its share is unknown: elements of *x* are gathered.
 GATHERED = 4
 
 

@@ -170,10 +170,8 @@ def _sweeps(sweeps: int) -> lk.LoopKernel:
 
 
 def _items(columns: int | None, dtype: np.dtype, anywhere: bool = True) -> tuple[int, int]:
-    """The elements of a row that a thread has at once, and the remainder of *columns* modulo a vector of 16 bytes.
-
-    If vectors leave one, and rows are short or must not start *anywhere*, the elements are as many as divide the rows.
-    """
+    """The elements of a row that a thread has at once, and the remainder of *columns* modulo a vector of 16 bytes: none
+    if rows are short or must not start *anywhere*, as the elements then divide the rows."""
     items = items_a_thread(dtype)
     if columns is None or columns % items == 0:
         return items, 0
@@ -181,7 +179,6 @@ def _items(columns: int | None, dtype: np.dtype, anywhere: bool = True) -> tuple
 
 
 def _promised(columns: str, rest: int, items: int) -> str | None:
-    """The assumption on the length of rows that vectors do not divide, for aligned vectors."""
     return f"{columns} % {items} = {rest} and {columns} >= {LEAST_COLUMNS}" if rest else None
 
 

@@ -62,8 +62,6 @@ def restricted(domain: InstanceSet, inames: Collection[str]) -> InstanceSet:
     return domain.onto(kept)
 
 
-# {{{ one-to-one affine maps, parts of loops
-
 def solutions(old: tuple[str, ...], new: tuple[str, ...], zeros: Sequence[Expression]) -> isl.Map:
     """``{ [old] -> [new] : each of zeros is 0 }``; :raises NotAffineError: one of *zeros* is not quasi-affine."""
     points = InstanceSet.universe((*old, *new)).where(*(("==", zero) for zero in zeros))
@@ -129,10 +127,6 @@ def parted(points: InstanceSet, first: int, last: int) -> tuple[InstanceSet, Ins
                        for part in (before, behind.intersect(early), behind.intersect(late)))
     return one, two, three
 
-# }}}
-
-
-# {{{ tiles
 
 def padded_to_tiles(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
     """*domain* with all points of each tile in which it has a point: *length* values of *iname*, counted from 0."""
@@ -196,5 +190,3 @@ def full_box_condition(points: Set, inames: Sequence[str], box: Mapping[str, tup
                 *(multiply(c, least.get(x, p.Variable(x))) for x, c in coefficients.items()),
                 to_int(constraint.get_constant_val())), ()).params())
     return reduce(Set.intersect, conditions) if conditions else None
-
-# }}}

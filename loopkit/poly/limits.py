@@ -39,10 +39,9 @@ class _Running(threading.local):
     """The bounded step that runs in this thread.
 
     :ivar optional: operations left for its optional computations.
-    :ivar counted: the number of operations that isl had counted, or fewer.
+    :ivar counted: the operations that isl had counted, or fewer.
     :ivar cut_short: since its last reset, others had used up the budget of an optional computation.
-    :ivar passing: results that rest on such a computation, by their memo, which does not have them, and their key in
-        it.
+    :ivar passing: results that rest on such a computation, by the memo that does not have them, and their key in it.
     """
 
     step: str | None = None
@@ -82,8 +81,7 @@ A = TypeVar("A")
 def affordable(compute: Callable[[], A], *, otherwise: A, budget: int = OPTIONAL) -> A:
     """The result of the optional computation *compute*, or *otherwise* if isl gives up or fails.
 
-    For results that only make code simpler or faster: a simpler condition, fewer pieces, a version for full tiles. The
-    cost does not count against the enclosing step's budget. The optional computations of one step share
+    The cost does not count against the enclosing step's budget. The optional computations of one step share
     :data:`ALL_OPTIONAL` operations, and fall back once these are used up.
 
     :arg otherwise: a result that is always right.
@@ -132,8 +130,8 @@ def affordable(compute: Callable[[], A], *, otherwise: A, budget: int = OPTIONAL
 def _used() -> int:
     """The number of operations that isl has counted, or up to a :data:`_PRECISION`-th of :data:`BUDGET` more.
 
-    isl does not report it, but refuses an operation at its limit. So the limit is moved until isl refuses: first up
-    from the last known number, in steps that double, as most computations are short.
+    isl does not report it, but refuses an operation at its limit. So the limit is moved until isl refuses, first in
+    steps that double.
     """
     context = isl.DEFAULT_CONTEXT
     limit = context.get_max_operations()
@@ -157,8 +155,6 @@ def _used() -> int:
 #: Parts of the budget to which :func:`_used` is right: each further bit costs an exception.
 _PRECISION = 20_000
 
-
-# {{{ results that are kept
 
 _MISSING: Any = object()
 
@@ -218,8 +214,6 @@ def kept_by_kernel(function: Callable[Concatenate[K, P], A]) -> Callable[Concate
     def cached(knl: K, /, *args: P.args, **options: P.kwargs) -> A:
         return kept(knl.memo, (name, *args, *options.items()), lambda: function(knl, *args, **options))
     return cached
-
-# }}}
 
 
 T = TypeVar("T", isl.Set, isl.Map, isl.PwAff, isl.PwMultiAff)

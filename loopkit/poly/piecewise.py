@@ -153,8 +153,6 @@ def constrained(domain: InstanceSet, conditions: Sequence[Expression]) -> Instan
     return domain.named(coalesced(points) if points.n_basic_set() > 1 else points)
 
 
-# {{{ coordinates
-
 def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:
     """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once; others may have cases."""
     known = tuple(c for c in coordinates if c is not None)
@@ -180,10 +178,6 @@ def smaller_coordinates(source_inames: tuple[str, ...], source: Sequence[Express
     order = isl.Map.lex_lt(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(source)))
     return first.apply_range(order).apply_range(second.reverse())
 
-# }}}
-
-
-# {{{ forms that are affine for each value of another form
 
 #: The greatest number of values of a form that are enumerated; isl's cost for the union grows with its square.
 MOST_VALUES = 32
@@ -309,5 +303,3 @@ def _with_value(expr: Expression, form: Expression, value: int) -> Expression:
             case _:
                 return e
     return walk(expr)
-
-# }}}

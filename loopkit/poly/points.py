@@ -63,8 +63,6 @@ def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> 
     return tuple(None if low is None or high is None else high - low + 1 for low, high in ends)
 
 
-# {{{ points one by one
-
 def all_points(points: InstanceSet, values: Mapping[str, int], most: int) -> list[tuple[int, ...]] | None:
     """The points at the parameter *values*, in order; ``None``: more than *most*, or a parameter has no value."""
     if not values.keys() >= set(points.params):
@@ -102,5 +100,3 @@ def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequenc
 def image(relation: isl.Map, point: Sequence[int], inames: Sequence[str]) -> InstanceSet:
     """The points that *relation* pairs with one *point*."""
     return InstanceSet(tuple(inames), at_point(relation, DIM.in_, point).range())
-
-# }}}

@@ -32,8 +32,6 @@ class InstanceSet:
         if (0 if self.set.is_params() else self.set.dim(DIM.set)) != len(self.inames):
             raise ValueError(f"{self.set} has not the dimensions {self.inames}")
 
-    # {{{ construction
-
     @staticmethod
     @lru_cache(maxsize=4096)
     def parse(text: str) -> InstanceSet:
@@ -51,10 +49,6 @@ class InstanceSet:
     def named(self, points: isl.Set) -> InstanceSet:
         """*points* with this set's inames."""
         return InstanceSet(self.inames, points)
-
-    # }}}
-
-    # {{{ what it is
 
     @cached_property
     def params(self) -> tuple[str, ...]:
@@ -77,10 +71,6 @@ class InstanceSet:
 
     def is_equal(self, other: InstanceSet) -> bool:
         return self.inames == other.inames and bool(self.set.is_equal(other.set))
-
-    # }}}
-
-    # {{{ operations
 
     def intersect(self, other: InstanceSet) -> InstanceSet:
         """The points in both; *other* may have a subset of the inames, in any order."""
@@ -151,8 +141,6 @@ class InstanceSet:
     def constant_range(self, iname: str) -> tuple[int | None, int | None]:
         """The smallest and largest value of *iname* over all parameters, where they are bounded."""
         return constant_range(self.set, self.inames.index(iname))
-
-    # }}}
 
 
 def depends_on(points: InstanceSet, params: Collection[str]) -> bool:
@@ -335,8 +323,6 @@ def _parsed(text: str) -> isl.Set:
         raise ValueError(next((x.strip() for x in lines if ":" in x and "isl_" not in x), lines[0])) from None
 
 
-# {{{ pieces
-
 def in_few_pieces(points: isl.Set) -> isl.Set:
     """*points* with pieces joined; if there are many, with equalities detected first, by which isl joins more."""
     return coalesced(points.detect_equalities() if points.n_basic_set() > _FEW else points)
@@ -373,5 +359,3 @@ def has_unknowns(points: isl.Set) -> bool:
 
 #: Pieces that are joined as they are: knowing their equalities changes how extents are written.
 _FEW = 8
-
-# }}}
