@@ -28,9 +28,8 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
             rows: int | None = None) -> lk.LoopKernel:
     """``y[i, j] = exp(x[i, j] - max(x[i])) / sum(exp(x[i] - max(x[i])))``.
 
-    A block has a row, and each of its threads a strided part of it. *columns* fixes the length of the rows: each
-    element is read once, in aligned vectors of 16 bytes, and stays in a register until the results are written.
-    Without *columns* the row is read three times, twice from the caches.
+    A block has a row, and each of its threads a strided part of it. With *columns* each element is read once, in
+    aligned vectors of 16 bytes, and stays in a register; otherwise three times, twice from the caches.
 
     :arg columns: length of the rows; default: any, given by the arrays of a call.
     :arg threads: of a row; default: such that each thread has a few elements of it.

@@ -71,8 +71,7 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
                min_blocks: int | None = None) -> lk.LoopKernel:
     """The seven-point Laplacian of the inner points; each thread has rows of some planes as in :func:`stencil_2d`.
 
-    A block's threads cover a rectangle of a plane. The L1 cache then holds the rows above and below too, and the L2
-    cache the planes between two blocks.
+    A block's threads cover a rectangle of a plane, so that the L1 cache holds the rows above and below too.
 
     :arg columns: length of the rows, or the number of rows of a plane and their length; see :func:`stencil_2d`. The
         alignment of a row that vectors do not divide depends on both.

@@ -1,7 +1,6 @@
 """The choice of tiles for a matrix product: an estimate of its cycles from the blocks of each multiprocessor.
 
-The costs are device data, measured on one device (``devices/h200.toml``, where they are explained). An estimate for
-another GPU takes its number of multiprocessors, and these costs.
+The costs were measured on one device (``devices/h200.toml``, where they are explained).
 """
 from __future__ import annotations
 
@@ -50,10 +49,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Device:
-    """The costs of matrix products on one device; see the device data.
-
-    :ivar tiles: large ones load least for a product, small ones leave least to the last round of blocks.
-    """
+    """The costs of matrix products on one device; see the device data."""
 
     multiprocessors: int
     launch: int

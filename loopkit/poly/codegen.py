@@ -174,11 +174,7 @@ def _kind(node: isl.AstNode) -> isl.ast_node_type:
 
 @dataclass(frozen=True)
 class _Conversion(Generic[N]):
-    """Converts isl's nodes.
-
-    :ivar loops: the inames of the loops around each leaf, outermost first.
-    :ivar conditions: of leaves that do not run at all points of their loops.
-    """
+    """Converts isl's nodes. Leaves with *conditions* do not run at all points of their *loops*."""
 
     loops: Mapping[str, tuple[str, ...]]
     fresh_name: Callable[[str], str]

@@ -8,9 +8,8 @@ A required computation ends in an error when the budget is used up (:func:`bound
 result only makes code simpler or faster, has a small separate budget and a fallback that is always right
 (:func:`affordable`).
 
-An optional computation may be cut short only because others in its step used up the budget. A result that rests on one
-that was cut short holds for its step and is not kept for later ones (:func:`kept`), so that no result is worse because
-of earlier computations.
+An optional computation may be cut short because others in its step used up the budget. A result that rests on it is
+not kept for later steps (:func:`kept`), so that no result is worse because of earlier computations.
 """
 from __future__ import annotations
 

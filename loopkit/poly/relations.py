@@ -70,11 +70,7 @@ def by_first_difference(pairs: isl.Map, shared: Sequence[SharedLoop], order: Ord
 
 
 def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map:
-    """The *pairs* whose source runs before their sink.
-
-    :arg shared: the loops around both, outermost first.
-    :arg before: in one iteration of these, the source is textually before the sink.
-    """
+    """The *pairs* whose source runs before their sink; *before*: textually, in one iteration of the *shared* loops."""
     *earlier, within = by_first_difference(pairs, shared)
     return coalesced(reduce(isl.Map.union, [*earlier, *([within] if before else [])],
                             isl.Map.empty(pairs.get_space())))
