@@ -25,7 +25,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.kernel.dependence import Dependence, kind_of, writing_ends
 from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import ReductionNode
-from loopkit.kernel.tree import Meeting, Path, meeting
+from loopkit.kernel.tree import Path, meeting
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
@@ -96,10 +96,11 @@ def shared_loops(knl: LoopKernel, source: str, sink: str, loops: Sequence[str]) 
 
 def in_order(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
     """The *pairs* of instances of two statements whose source runs first in the execution order of *knl*."""
-    return _in_order(knl, meeting_of(execution_paths(knl), source, sink), source, sink, pairs)
+    return _in_order(knl, execution_paths(knl), source, sink, pairs)
 
 
-def _in_order(knl: LoopKernel, where: Meeting, source: str, sink: str, pairs: Map) -> Map:
+def _in_order(knl: LoopKernel, paths: Mapping[str, Path], source: str, sink: str, pairs: Map) -> Map:
+    where = meeting_of(paths, source, sink)
     return in_time_order(pairs, shared_loops(knl, source, sink, where.loops), where.before)
 
 
@@ -147,7 +148,7 @@ def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[_Fou
     for (i, a), (j, b) in product(enumerate(accesses), repeat=2):
         where = meeting_of(knl.paths, a.statement, b.statement)
         if (a.is_write or b.is_write) and not commute(a, b) and (where.loops or where.before):
-            ordered = _in_order(knl, where, a.statement, b.statement, same_element(a.relation, b.relation))
+            ordered = _in_order(knl, knl.paths, a.statement, b.statement, same_element(a.relation, b.relation))
             if not ordered.is_empty():
                 yield i, j, kind_of(a.is_write, b.is_write), ordered
 
@@ -162,8 +163,7 @@ def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str
     yield from flows
 
     def ordered(i: int, j: int, kind: str, pairs: Map) -> Iterator[_Found]:
-        a, b = accesses[i].statement, accesses[j].statement
-        found = _in_order(knl, meeting_of(paths, a, b), a, b, pairs)
+        found = _in_order(knl, paths, accesses[i].statement, accesses[j].statement, pairs)
         if not found.is_empty():
             yield i, j, kind, found
     for (i, sink, _, first), (j, other, _, second) in product(flows, repeat=2):
@@ -206,7 +206,7 @@ def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Depe
         yield Dependence("flow", node.accumulator, source, sink, identity_on(domains[source], domains[sink], shared),
                          of_value=True)
     among = identity_on(domains[node.update], domains[node.update], shared)
-    reorderable = knl.operation(node.operation).in_any_order
+    reorderable = knl.operation(node.operation).reorderable
     if not reorderable:
         loops = shared_loops(knl, node.update, node.update, loops_of(knl.paths[node.update]))
         among = in_time_order(among, loops, before=False)
@@ -276,16 +276,7 @@ def needed_inputs(knl: LoopKernel) -> frozenset[str]:
     return frozenset(
         array for array, accesses in accesses_by_array(knl).items()
         if array in knl.array_args and not all(a.is_write for a in accesses)
-        and (affordable(partial(_reads_beyond_writes, accesses), otherwise=False)
-             or affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING)))
-
-
-def _reads_beyond_writes(accesses: Sequence[Access]) -> bool:
-    """Is an element read that no instance writes? This test needs no flow."""
-    written = reduce(Map.union, (a.relation for a in accesses if a.is_write)).range() \
-        if any(a.is_write for a in accesses) else None
-    return any(a.affine and not a.is_write and not (a.domain.is_empty() if written is None
-                                                    else a.relation.range().is_subset(written)) for a in accesses)
+        and affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING))
 
 
 def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:

@@ -6,7 +6,7 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.devices import WARP
+from loopkit.kernel.target import WARP
 from loopkit.library.defaults import THREADS, in_vectors, items_a_thread, known_dtype, vector, vector_of_rows
 
 

@@ -25,7 +25,7 @@ from loopkit.poly import codegen
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import differing
-from loopkit.poly.sets import Set, params_of, plain_hull, range_condition, range_from
+from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull, range_condition, range_from
 
 
 def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
@@ -62,15 +62,12 @@ def _outermost(launch: Launch) -> Level:
     level = Level(knl.value_params, knl.assumptions)
     for x in launch.block_inames:
         low, own = iname_range(knl, x)[0], launch.block_ranges.get(x)
-        if own is not None:
-            level = level.knowing(range_condition(x, *own), x)
-        elif x in launch.block_ranges:
-            span = iname_span(knl, x)
-            level = level.knowing(params_of(span.named(plain_hull(span.set))), x)          # between its ends: no holes
-        else:
-            level = level.knowing(range_from(x, low) if isinstance(low, int) else knl.assumptions, x)
-    for axis in GRID:
-        level = level.knowing(range_from(axis, 0), axis) if axis in launch.extents else level
+        level = level.knowing(range_condition(x, *own) if own is not None else
+                              params_of(InstanceSet((x,), plain_hull(iname_span(knl, x).set)))
+                              if x in launch.block_ranges else
+                              range_from(x, low) if isinstance(low, int) else knl.assumptions, x)
+    for axis in (axis for axis in GRID if axis in launch.extents):
+        level = level.knowing(range_from(axis, 0), axis)
     return level
 
 

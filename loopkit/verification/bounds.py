@@ -9,7 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, integer_names, why_inexact
+from loopkit.analysis.accesses import Access, accesses_by_array, integer_names, is_known, why_inexact
 from loopkit.analysis.shapes import Shape
 from loopkit.errors import BoundsError
 from loopkit.expr.mappers import children, replaced, subexpressions, variables
@@ -17,10 +17,9 @@ from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered, Storage
-from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import outside
 from loopkit.poly.limits import kept
-from loopkit.poly.piecewise import affine_on, is_piecewise, where_holds
+from loopkit.poly.piecewise import is_piecewise, where_holds
 from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet, Set
 from loopkit.verification.report import Check, Finding, refuted, smallest_instance, undecided
@@ -107,7 +106,8 @@ def _stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | N
                                                             ("<=", p.Variable(x) - int(info.max)))]
     points = a.domain.onto((*a.domain.inames, *ranges)).where(*conditions)
     allowed = integers.union(points.inames)
-    return all(_inside(knl, replace(a, domain=where, subscripts=chosen, known=(True,)*len(chosen)), shape, storage)
+    return all(where.is_empty() or (is_known(where, allowed, *chosen) and _outside(
+        knl, replace(a, domain=where, subscripts=chosen, known=(True,)*len(chosen)), shape, storage) is None)
                for where, chosen in _choices(points, tuple(subscripts), allowed))
 
 
@@ -147,14 +147,5 @@ def _choices(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: fr
     for taken, points in ((choice.then, holds), (choice.else_, None if holds is None else where.subtract(holds))):
         yield from _choices(where if points is None else points,
                             tuple(replaced(s, {choice: taken}) for s in subscripts), allowed)
-
-
-def _inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> bool:
-    if a.domain.is_empty():
-        return True
-    try:
-        return affine_on(a.domain, a.subscripts) and _outside(knl, a, shape, storage) is None
-    except NotAffineError:
-        return False
 
 # }}}

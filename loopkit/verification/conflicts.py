@@ -5,10 +5,10 @@ accesses. A conflict without a barrier between its two instances is a race.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
@@ -20,16 +20,15 @@ from loopkit.kernel.dependence import kind_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.lowered import BoundStatement, Launch, Storage
-from loopkit.poly.limits import affordable, kept
+from loopkit.poly.limits import kept
 from loopkit.poly.relations import (
     SharedLoop,
     differing_first_at,
     in_time_order,
-    neighbouring,
     same_element,
     shared_dims,
 )
-from loopkit.poly.sets import Map, plain_hull
+from loopkit.poly.sets import Map
 from loopkit.verification.barriers import TOGETHER, PlacedBarrier, Ways, ways_of
 from loopkit.verification.threads import Threads
 
@@ -38,15 +37,12 @@ from loopkit.verification.threads import Threads
 class Candidate:
     """Two accesses that could conflict, the source being the earlier one, at one level of their shared loops.
 
-    The array of two statements ordered by dep= is ``""``.
-
     :ivar level: the first shared loop, from 0, in which their iterations differ; the number of shared loops: none.
     :ivar block: numbers of the block's barriers that must run between; *warp*: numbers of those of each warp.
     :ivar pattern: identifies the cells and the threads; conflicts of one pattern have the same instances.
     :ivar explicit: the pairs that dep= orders.
     """
 
-    array: str
     source: Access
     sink: Access
     loops: tuple[SharedLoop, ...]
@@ -55,6 +51,11 @@ class Candidate:
     warp: frozenset[int]
     pattern: tuple[object, ...]
     explicit: Map | None = None
+
+    @property
+    def array(self) -> str:
+        """``""`` of two statements ordered by dep=."""
+        return self.source.array
 
     @property
     def at_once(self) -> bool:
@@ -114,8 +115,8 @@ class Conflicts:
         """Pairs of accesses that could conflict in one block, by levels."""
         if self.launch.threads == 1:
             return ()
-        return (*(c for array, own in self.shared.items() for a in own for b in own if _clash(a, b)
-                  for c in self._levels(array, a, b, self._pattern(array, a, b))), *self._requested())
+        return (*(c for own in self.shared.values() for a, b in product(own, repeat=2) if _clash(a, b)
+                  for c in self._levels(a, b, self._pattern(a, b))), *self._requested())
 
     def _requested(self) -> Iterator[Candidate]:
         """The pairs that dep= orders, treated as conflicts without an array."""
@@ -124,13 +125,13 @@ class Conflicts:
             if d.kind == "explicit" and d.source in statements and d.sink in statements:
                 a, b = (Access(s, "", (), is_first, statements[s].statement.domain, known=(), doubt=None)
                         for s, is_first in ((d.source, True), (d.sink, False)))
-                yield from self._levels("", a, b, (-1 - i,), d.relation)
+                yield from self._levels(a, b, (-1 - i,), d.relation)
 
-    def _levels(self, array: str, a: Access, b: Access, pattern: tuple[object, ...], explicit: Map | None = None
+    def _levels(self, a: Access, b: Access, pattern: tuple[object, ...], explicit: Map | None = None
                 ) -> Iterator[Candidate]:
-        way, others = self.relative_way(a.statement, b.statement), self._no_barriers_for(array)
+        way, others = self.relative_way(a.statement, b.statement), self._no_barriers_for(a.array)
         for level, (block, warp) in way.between.items():
-            yield Candidate(array, a, b, way.loops, level, block, warp - others, pattern, explicit)
+            yield Candidate(a, b, way.loops, level, block, warp - others, pattern, explicit)
 
     def _no_barriers_for(self, array: str) -> frozenset[int]:
         """Places that do not order accesses to *array*: warp instructions, unless the array is in warp registers."""
@@ -188,48 +189,31 @@ class Conflicts:
         own = self.shared.get(array, ())
         return self._in_warp_registers(array) and kept(self.memo, ("in warps", array), lambda: all(
             a.relation.range().is_subset(own[0].relation.range())
-            and self._meeting(self._anywhere(array, a, own[0]), beyond_warps=True) is None for a in own))
+            and self._meeting(self._anywhere(a, own[0]), beyond_warps=True) is None for a in own))
 
-    def _anywhere(self, array: str, a: Access, b: Access) -> Candidate:
+    def _anywhere(self, a: Access, b: Access) -> Candidate:
         """Two accesses, in any iterations of their loops."""
-        return Candidate(array, a, b, (), 0, frozenset(), frozenset(), self._pattern(array, a, b))
+        return Candidate(a, b, (), 0, frozenset(), frozenset(), self._pattern(a, b))
 
     def served_by(self, barrier: int) -> Iterator[Candidate]:
         """The conflicts some of which would be races without *barrier*, each kind once."""
         found: set[str] = set()
-        for c in self._separated_by_one.get(barrier, ()):
-            if c.what not in found and self._needs(c, frozenset({barrier})):
+        for c in self.candidates:
+            # no other barrier of the block or the warp must separate it
+            if (c.block or c.warp) == {barrier} and c.what not in found \
+                    and self._left(c, frozenset({barrier})) is not None:
                 found.add(c.what)
                 yield c
-
-    @cached_property
-    def _separated_by_one(self) -> Mapping[int, Sequence[Candidate]]:
-        """The candidates that no other barrier of the block or the warp must separate."""
-        found: dict[int, list[Candidate]] = {}
-        for c in self.candidates:
-            barriers = c.block or c.warp
-            if len(barriers) == 1:
-                found.setdefault(min(barriers), []).append(c)
-        return found
-
-    def _needs(self, c: Candidate, gone: frozenset[int]) -> bool:
-        """Are there conflicting pairs without any barrier between except those of *gone*?
-
-        Most barriers order conflicts between neighbouring iterations, which are looked at first: it is faster.
-        """
-        others = self._others(c, gone)
-        if all(b.runs_only_between(c.source.statement, c.sink.statement, c.level) for b in others):
-            pairs = self.pairs(c, beyond_warps=bool(c.warp - gone))
-            if pairs is None or not others or not neighbouring(pairs, c.loops[c.level]).is_empty():
-                return pairs is not None
-        return self._left(c, gone) is not None
 
     def _left(self, c: Candidate, gone: frozenset[int]) -> Map | None:
         """The conflicting pairs without any barrier between except those of *gone*."""
         pairs = self.pairs(c, beyond_warps=bool(c.warp - gone))
         if pairs is None or c.at_once:
             return pairs
-        for b in self._others(c, gone):
+        left_out = gone | c.block | c.warp | self._no_barriers_for(c.array)
+        for i, b in enumerate(self.ways.barriers):
+            if i in left_out or not b.may_separate(c.source.statement, c.sink.statement, c.level):
+                continue                            # it must run between all of them, or cannot between any
             if pairs.is_empty():
                 return None
             for apart in self._iterations_between(c, b):
@@ -238,12 +222,6 @@ class Conflicts:
                     beyond = self.threads.in_two_warps(self._bound(c.source), self._bound(c.sink), apart)
                 pairs = pairs.subtract(apart if beyond is None else apart.subtract(beyond))
         return None if pairs.is_empty() else pairs
-
-    def _others(self, c: Candidate, gone: frozenset[int]) -> list[PlacedBarrier]:
-        """The barriers that may run between some pairs of *c*, but need not run between all."""
-        left_out = gone | c.block | c.warp | self._no_barriers_for(c.array)
-        return [b for i, b in enumerate(self.ways.barriers)
-                if i not in left_out and b.may_separate(c.source.statement, c.sink.statement, c.level)]
 
     def _iterations_between(self, c: Candidate, b: PlacedBarrier) -> Iterator[Map]:
         """Pairs between which *b* runs, in an iteration that may differ from the source's and the sink's."""
@@ -277,7 +255,7 @@ class Conflicts:
                 continue
             for a, b in combinations_with_replacement(own, 2):
                 if _clash(a, b):
-                    c = self._anywhere(array, a, b)
+                    c = self._anywhere(a, b)
                     apart = partial(self.threads.in_two_blocks, self._bound(a), self._bound(b))
                     pairs = kept(self.memo, ("blocks", c.pattern), partial(self._on_one_cell, c, apart))
                     if pairs is not None and not (left := self._without_later_blocks(c, pairs)).is_empty():
@@ -305,22 +283,17 @@ class Conflicts:
 
         The filter first runs on a polyhedron around each union: usually its result is empty, and so is the exact one.
         """
-        a, b = self._cells(c.array, c.source), self._cells(c.array, c.sink)
-        if a.n_basic_map()*b.n_basic_map() > _FEW:
-            around = same_element(plain_hull(a), plain_hull(b))
-            if affordable(lambda: those(around) is None, otherwise=False, budget=_ROUGH):
-                return None
+        a, b = self._cells(c.source), self._cells(c.sink)
         return those(c.explicit if c.explicit is not None else
                      kept(self.memo, ("one cell", c.pattern), lambda: same_element(a, b)))
 
-    def _cells(self, array: str, a: Access) -> Map:
-        """The cells that each instance accesses."""
-        storage = self.storages.get(array)
+    def _cells(self, a: Access) -> Map:
+        storage = self.storages.get(a.array)
         return a.relation if storage is None else storage.accessed_cells(a)
 
-    def _pattern(self, array: str, a: Access, b: Access) -> tuple[object, ...]:
+    def _pattern(self, a: Access, b: Access) -> tuple[object, ...]:
         """The key of the conflicting pairs of two accesses: their cells and their threads."""
-        storage = self.storages.get(array)
+        storage = self.storages.get(a.array)
         lead = None if storage is None else (storage.lead, storage.lows)
         ends = ((id(x.domain), x.affine, x.subscripts, bound.hardware, bound.auto, bound.alone_on)
                 for x in (a, b) for bound in (self._bound(x),))

@@ -14,7 +14,7 @@ from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Function, Scope, Sync
-from loopkit.errors import VerificationError, Witness
+from loopkit.errors import VerificationError
 from loopkit.instructions.groups import pending
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.groups import Waits
@@ -53,49 +53,41 @@ def _missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
     for c in conflicts.candidates:
         pairs = None if c.at_once else conflicts.unseparated(c)
         if pairs is not None:
-            yield _race(conflicts.kernel, [(c.source, c.sink, pairs)], c.exact, "with no barrier between",
-                        "put a barrier between the two")
+            yield _race(conflicts.kernel, c, pairs, "with no barrier between", "put a barrier between the two")
 
 
 def _at_once(conflicts: Conflicts) -> Iterator[Finding]:
     """Conflicting instances of one statement that run at once, so that no barrier can run between."""
-    seen: set[frozenset[int]] = set()
+    once: dict[frozenset[int], Candidate] = {}
     for c in conflicts.candidates:
-        if not c.at_once or (both := frozenset({id(c.source), id(c.sink)})) in seen:
-            continue
-        seen.add(both)
+        if c.at_once:
+            once.setdefault(frozenset({id(c.source), id(c.sink)}), c)
+    for c in once.values():
         pairs = conflicts.unseparated(c)
         if pairs is not None:
-            yield _race(conflicts.kernel, _either_way(c, pairs), c.exact, "at once",
-                        "keep one of the inames sequential")
+            yield _race(conflicts.kernel, c, pairs, "at once", "keep one of the inames sequential", ordered=False)
 
 
 def _across_blocks(conflicts: Conflicts) -> Iterator[Finding]:
     for c, pairs in conflicts.across_blocks():
-        yield _race(conflicts.kernel, _either_way(c, pairs), c.exact, "in different blocks, which nothing orders",
-                    "keep the iname on the grid sequential, or end the launch between the two")
+        yield _race(conflicts.kernel, c, pairs, "in different blocks, which nothing orders",
+                    "keep the iname on the grid sequential, or end the launch between the two", ordered=False)
 
 
-#: Pairs of instances, from the instances of one access to those of another.
-_Pairs = tuple[Access, Access, Map]
-
-
-def _either_way(c: Candidate, pairs: Map) -> list[_Pairs]:
-    """The pairs in both directions, because neither instance comes first."""
-    return [(c.source, c.sink, pairs), (c.sink, c.source, pairs.reverse())]
-
-
-def _race(knl: LoopKernel, ways: Sequence[_Pairs], exact: bool, how: str, hint: str) -> Finding:
-    a, b, _ = ways[0]
-    ways = [(x, y, bound) for x, y, pairs in ways if (bound := _binding(knl, x, y, pairs)) is not None]
+def _race(knl: LoopKernel, c: Candidate, pairs: Map, how: str, hint: str, *, ordered: bool = True) -> Finding:
+    """The finding for *pairs* of *c*; if they are not *ordered*, either instance may come first."""
+    a, b = c.source, c.sink
+    ways = [(x, y, bound) for x, y, some in ((a, b, pairs), *(() if ordered else ((b, a, pairs.reverse()),)))
+            if (bound := _binding(knl, x, y, some)) is not None]
     if not ways:
         return Finding(Verdict.ASSUMED, f"that threads may access one element of '{a.array}' {how} ({a.statement}, "
                                         f"{b.statement}) is an obligation of the kernel.")
-    if not exact:
+    if not c.exact:
         return undecided(f"whether two threads access one element of '{a.array}' {how} ({a.statement}, "
                          f"{b.statement}): {why_undecided(knl, a.array, a.statement, b.statement)}.")
-    witness = min((smallest_witness(knl, x.array, kind_between(x, y), x.statement, y.statement, pairs)
-                   for x, y, pairs in ways), key=_size)
+    witness = min((smallest_witness(knl, x.array, kind_between(x, y), x.statement, y.statement, some)
+                   for x, y, some in ways), key=lambda w: [tuple(at.values()) for at in (
+                       w.parameters, w.source[1], w.sink[1])])
     what = f"Two threads access one element of '{a.array}'" if a.array else \
         f"'{b.statement}' and '{a.statement}', which dep= orders, run on two threads"
     return refuted(VerificationError(f"{what} {how}.", check="races", witness=witness, hint=hint))
@@ -115,10 +107,6 @@ def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
             *(d.relation.reverse() for d in own if (d.sink, d.source) == (a.statement, b.statement))],
             Map.empty(pairs.get_space())))
     return None if bound.is_empty() else bound
-
-
-def _size(witness: Witness) -> tuple[tuple[int, ...], ...]:
-    return (tuple(witness.parameters.values()), tuple(witness.source[1].values()), tuple(witness.sink[1].values()))
 
 
 # {{{ completion of asynchronous accesses

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import product
 
@@ -32,7 +32,7 @@ from loopkit.poly.relations import (
     smallest_pair,
     subscript_relation,
 )
-from loopkit.poly.sets import Map, Set, conjunction, range_from, universe_params
+from loopkit.poly.sets import Map, Set
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import thread_number
 from loopkit.verification.validation_walk import TOGETHER, Execution, LaunchCheck
@@ -96,9 +96,10 @@ class OrderCheck(LaunchCheck):
             "barrier": shared and not warp,
             "group": completion_of(first.assign.instructions) is Completion.GROUP}.items() if applies]
         rough = self._rough(first, second, pairs) if kinds else None
-        for kind, suspect in () if rough is None else ((k, s) for k in kinds for s in self._suspects(k, *rough)):
-            broken = self._broken(kind, replace(first, condition=first.condition.intersect(suspect)), second, pairs)
-            if broken is not None:
+        if rough is None:
+            return
+        for kind in kinds:
+            if self._suspicious(kind, *rough) and (broken := self._broken(kind, first, second, pairs)) is not None:
                 yield from self._finding(kind, array, first, second, broken)
                 return
 
@@ -111,25 +112,12 @@ class OrderCheck(LaunchCheck):
         some = some.intersect(x.equal(y, self.grid.along("g")))
         return None if some.is_empty() else (x, y, some)
 
-    def _suspects(self, kind: str, x: _Coordinates, y: _Coordinates, rough: Map) -> Iterator[Set]:
-        """Conditions on the first execution under which pairs may be broken; the last is implied by every broken pair.
-
-        Most pairs have none. The first conditions are single sizes, blocks and iterations, which find an existing
-        mismatch fast.
-        """
+    def _suspicious(self, kind: str, x: _Coordinates, y: _Coordinates, rough: Map) -> bool:
+        """May pairs be broken? Most have no counterpart in *rough* that is."""
         where = meeting(x.execution.path, y.execution.path)
         left = self._left(rough, x, y, kind, self._widest) if kind != "order" else \
             out_of_time_order(rough, shared_dims(x.names, y.names, where.loops), where.before)
-        if left is None or left.is_empty():
-            return
-        for low in (0, 5, 40):
-            larger = left
-            for name in self.kernel.value_params:
-                larger = larger.intersect_params(range_from(name, low))
-            if not larger.is_empty():
-                parameters, point, _ = smallest_pair(larger, x.names, y.names)
-                yield conjunction({**parameters, **point})
-        yield universe_params()
+        return left is not None and not left.is_empty()
 
     def _broken(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Map | None:
         """Some of *pairs*, as executions of one block, that run in the wrong order or without a barrier between."""
@@ -142,13 +130,11 @@ class OrderCheck(LaunchCheck):
         return next((left for scope, some in self._by_scope(kind, first, second, run)
                      if (left := self._uniformly(first, second, some, kind, scope)) is not None), None)
 
-    def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> Iterator[Map]:
+    def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> list[Map]:
         """The *pairs* whose cell two threads may access."""
         if any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second)):
-            yield pairs                      # any lane of a warp may load the operands
-            return
-        for i, _ in self._same("l"):
-            yield from apart_along(pairs, i)
+            return [pairs]                      # any lane of a warp may load the operands
+        return [apart for i, _ in self._same("l") for apart in apart_along(pairs, i)]
 
     def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting) -> bool:
         """Is the program's order of two statements on one thread that of the kernel, loop by loop?"""

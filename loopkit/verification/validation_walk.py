@@ -155,7 +155,7 @@ class Facts:
         if isinstance(node, Assign):
             s = self.kernel.statement_by_id[node.statement]
             data = frozenset(data_params(self.kernel, s.domain))
-            if data and data.isdisjoint(*map(variables, s.predicates)):
+            if data and not any(data & variables(e) for e in s.predicates):
                 # bounds that are read from memory, and by no condition: conditions on them are sets too
                 facts = replace(self, known=self.known | data, conditions=())
                 facts = reduce(lambda facts, condition: facts.where(*condition), self.conditions, facts)
