@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Generic, TypeVar, cast
+from collections import ChainMap
+from collections.abc import Mapping
+from typing import TypeVar, cast
 
 V = TypeVar("V")
 
 
-class LazyTable(MutableMapping[str, V], Generic[V]):
+class LazyTable(ChainMap[str, V]):
     """Values by name.
 
     :ivar addresses: ``module:name`` of values, by their names in the table. The first look-up imports the module.
@@ -21,24 +22,10 @@ class LazyTable(MutableMapping[str, V], Generic[V]):
 
     def __init__(self, addresses: Mapping[str, str] | None = None) -> None:
         self.addresses = dict(addresses or {})
-        self._values: dict[str, V] = {}
+        super().__init__({}, cast("dict[str, V]", self.addresses))
 
     def __getitem__(self, name: str) -> V:
-        if name not in self._values:
-            self._values[name] = cast("V", pkgutil.resolve_name(self.addresses[name]))
-        return self._values[name]
-
-    def __setitem__(self, name: str, value: V) -> None:
-        self._values[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({**self.addresses, **self._values})
-
-    def __len__(self) -> int:
-        return len({**self.addresses, **self._values})
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.addresses or name in self._values
+        values = self.maps[0]
+        if name not in values:
+            values[name] = cast("V", pkgutil.resolve_name(self.addresses[name]))
+        return values[name]

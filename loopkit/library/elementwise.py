@@ -72,12 +72,11 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
               tile: int | tuple[int, int] | None = None, threads: tuple[int, int] | None = None) -> lk.LoopKernel:
     """``b[j, i] = a[i, j]``.
 
-    Reading along rows and writing along columns would access 32 pieces of memory for the 32 elements of a warp. A block
-    therefore reads a tile by rows of *a*, and writes it by rows of *b*.
+    A block reads a tile by rows of *a*, and writes it by rows of *b*: a warp then accesses one piece of memory, not 32.
 
-    Memory is written in sectors of 32 bytes. If a row of *b* starts within a sector, two blocks write each sector at
-    the ends of their pieces. *rows* fixes the length of the rows of *b*: pieces then begin at sectors, in each row of
-    *b* at another row of *a*. A block reads a few more rows for this, from the cache, except for elements of one byte.
+    Memory is written in sectors of 32 bytes. If a row of *b* starts within one, two blocks write each sector at the
+    ends of their pieces. *rows* fixes the length of the rows of *b*: pieces then begin at sectors. A block reads a few
+    more rows of *a* for this, from the cache, except for elements of one byte.
 
     :arg rows: of *a*; default: any, given by the arrays of a call.
     :arg tile: rows and columns of a tile, or one number for both; default: 128 by 64 for elements of four bytes or

@@ -22,10 +22,8 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     sums of both bodies. Each body is paired with the bodies of its own tile and of all later tiles.
 
     All lanes of a warp keep the same *bodies* bodies, with a part of their sums in registers, and each lane takes one
-    of the other bodies at a time. The terms of a lane's body are summed over the kept bodies first. One atomic update
-    of *phi* then serves many pairs. The blocks with most work start first, which balances the end of the launch.
-
-    A first launch stores position and charge of each body side by side, so one vector load reads both.
+    of the other bodies at a time, whose terms are summed over the kept bodies first: one atomic update of *phi* serves
+    many pairs. A first launch stores position and charge of each body side by side, so one vector load reads both.
     Atomic updates run in any order, so last bits may differ from run to run. :func:`nbody_direct` is deterministic.
 
     :arg softening: keeps a body's own term finite.
@@ -88,12 +86,11 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
     """The potential of :func:`nbody`, with each pair computed twice and summed in one order: the same bits in each run.
 
     A block copies the bodies tile by tile to shared memory, position and charge of a body side by side. A thread loads
-    each body from there once for all the bodies that it keeps in registers. A problem often has too few bodies for one
-    thread each, so several lanes of a warp share their bodies. Each lane then takes a part of each tile, and shuffles
-    add up the partial sums.
+    each body from there once for all the bodies that it keeps in registers. As there are often too few bodies for one
+    thread each, several lanes share their bodies: each takes a part of each tile, and shuffles add up the sums.
 
-    A block takes only some of the tiles: many more blocks than run at once balance the load of the multiprocessors. A
-    second launch adds up the parts. Blocks and tiles are padded with bodies of zero charge, so no pair has a guard.
+    A block takes only some of the tiles: many blocks balance the load, and a second launch adds up the parts. Blocks
+    and tiles are padded with bodies of zero charge, so no pair has a guard.
 
     :arg softening: keeps a body's own term finite.
     :arg threads: of a block.

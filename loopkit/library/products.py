@@ -14,8 +14,7 @@ from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vecto
 from loopkit.library.tiles import H200, best_plan
 from loopkit.transform.step import require_positive
 
-#: Threads of a warp along the rows and the columns of its tile. Eight by four threads read less shared memory than
-#: sixteen by two.
+#: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
 LANES = (8, 4)
 
 #: Most rows of a product that batched_matmul computes by mma instructions. A larger one would need too many warps.
@@ -30,10 +29,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
            ) -> lk.LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
-    A block computes a tile of *c* from strips of *a* and *b*, copied piece by piece to shared memory. Each warp has a
-    part of the tile, and each of its threads a tile in registers. Vectors of 16 bytes load the strips and read them
-    from shared memory, so nearly all instructions of a thread are products. The loads of the next strips run
-    concurrently. Partial tiles compute like full tiles, with zeros beyond the edge, and store only the elements inside.
+    A block computes a tile of *c* from strips of *a* and *b* in shared memory. Each warp has a part of the tile, and
+    each of its threads a tile in registers. Vectors of 16 bytes load and read the strips, and the loads of the next
+    strips run concurrently. Partial tiles compute with zeros beyond the edge, and store only the elements inside.
 
     If *c* has few tiles, multiprocessors would be idle. With *depth* a block computes only a part of the sums over *k*,
     and a second launch adds up the parts in a fixed order: the same bits in each run.
@@ -41,9 +39,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     If vectors do not divide their rows, strips are loaded element by element. With *whole*, a first launch copies *a*
     and *b*, padded to full tiles, so that all strips are loaded in vectors and without conditions.
 
-    :arg shape: ``n``, ``m`` and ``l`` of ``c[n, m]`` and ``a[n, l]``, if they are known. For float32,
-        :func:`~loopkit.library.tiles.best_plan` then chooses *tile*, *warp*, *depth* and *whole*, and vectors that
-        divide the rows load the strips. The kernel computes products of other shapes too.
+    :arg shape: ``n``, ``m`` and ``l``, if they are known. Vectors that divide the rows then load the strips, and for
+        float32 :func:`~loopkit.library.tiles.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
     :arg multiprocessors: of the GPU, for that choice; default: those of an H200.
     :arg tile: rows and columns of a block's tile of *c*, and the steps of *k* that are copied at once.
     :arg warp: rows and columns of a warp's part of the tile; default: 64 products per thread for elements of four
@@ -92,8 +89,11 @@ def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, 
     warp = warp or ((64, 32) if small else (32, 32))
     if min_blocks is None:
         min_blocks = 2 if warp[0]*warp[1]*dtype.itemsize <= 256*LANES[0]*LANES[1] else 1
-    group = require_positive(_group(tile[0], shape) if group is None else group, "group")
     rows, columns, steps = tile
+    if group is None:                       # at most 8 rows of blocks; groups of equal size if their number is known
+        high = max(-(-shape[0]//rows), 1) if shape else 8
+        group = -(-high//-(-high//8))
+    group = require_positive(group, "group")
     _require_strips(rows, columns, steps)
     items = items_a_thread(dtype)
     along_k, along_j = (vector_of_rows(length, dtype) for length in shape[:0:-1]) if shape and not whole else (items,)*2
@@ -154,10 +154,7 @@ def _product(tile: tuple[int, int, int], depth: int | None, whole: bool, by_rows
 
 
 def _rules(a: str, b: str, *, by_rows: bool) -> tuple[str, str]:
-    """Rules for the operands of a product, with the layout of the strips of *a*, and the product of the two rules.
-
-    :arg a: the beginning of an element of the array; likewise *b*.
-    """
+    """Rules for the operands *a* and *b*, texts of the arrays up to the last axes, and the product of the two rules."""
     rule, use = ("a_rows(row, column)", "a_rows(i, k)") if by_rows else ("a_columns(column, row)", "a_columns(k, i)")
     return f"""
         {rule} := {a}row, column]
@@ -183,23 +180,14 @@ def _added_up(knl: lk.LoopKernel, items: int) -> lk.LoopKernel:
     return lk.add_barrier(knl, "insn", "total.other.init")
 
 
-def _group(rows: int, shape: tuple[int, int, int] | None) -> int:
-    """At most 8 rows of blocks; for a known number of rows, groups of equal size."""
-    if shape is None:
-        return 8
-    blocks = max(-(-shape[0]//rows), 1)
-    return -(-blocks//-(-blocks//8))
-
-
 @checked
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int | None = None,
                    warp: tuple[int, int] | None = None, stages: int | None = None, asynchronous: bool | None = None,
                    mma: bool | None = None) -> lk.LoopKernel:
     """``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])`` for many small square matrices.
 
-    A block computes one product, whose result is one tile of :func:`matmul`. The ratio of products to loads is low, so
-    asynchronous copies move strips of four-byte elements to shared memory, two strips ahead of the one in use. Such a
-    copy keeps the layout of the matrix, and neighbouring threads have neighbouring rows: no two lanes access one bank.
+    A block computes one product, whose result is one tile of :func:`matmul`. Asynchronous copies move strips of
+    four-byte elements to shared memory, two strips ahead of the one in use. They keep the layout of the matrix.
 
     :arg size: of the matrices.
     :arg steps: of *k* that are copied at once; default: 16, or 8 for elements of more than eight bytes.
@@ -245,7 +233,6 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
 
 def _in_parts(knl: lk.LoopKernel, steps: int, warp: tuple[int, int] | None, dtype: np.dtype, by_rows: bool
               ) -> lk.LoopKernel:
-    """A product of *batched_matmul* in the registers of its block's threads."""
     warp = warp or ((64, 32) if dtype.itemsize <= 8 else (32, 16))
     items = items_a_thread(dtype)
     knl = _levels(knl, "i", {"i_warp": None}, warp[0], {"lane": LANES[0], "item": 1 if by_rows else items})
@@ -255,7 +242,6 @@ def _in_parts(knl: lk.LoopKernel, steps: int, warp: tuple[int, int] | None, dtyp
 
 
 def _in_parts_of_boxes(knl: lk.LoopKernel, size: int, steps: int, warp: tuple[int, int] | None) -> lk.LoopKernel:
-    """A product of *batched_matmul* by the matrix multiply-accumulate instructions of its block's warps."""
     _parts(size, steps, "steps")
     warp = warp or _largest_part(size)
     _parts(size, warp[0], "rows")
@@ -268,20 +254,17 @@ def _in_parts_of_boxes(knl: lk.LoopKernel, size: int, steps: int, warp: tuple[in
 
 
 def _in_boxes(size: int, steps: int | None, warp: tuple[int, int] | None) -> bool:
-    """Is the product a multiple of the mma shape and of the given parts, and small enough for its warps?"""
     return (size <= MOST_BY_WARPS and size % 8 == 0 and (steps is None or steps % 4 == 0 == size % steps)
             and (warp is None or all(n % 8 == 0 == size % n for n in warp)))
 
 
 def _require_float64(dtype: np.dtype, mma: bool) -> None:
-    """:raises PreconditionError: *mma* is requested for another dtype than float64."""
     if mma and dtype != np.float64:
         raise lk.PreconditionError(f"Matrix instructions are for float64, not for {dtype}.", subject="mma",
                                    hint="mma=False computes in any dtype")
 
 
 def _require_strips(rows: int, columns: int, steps: int) -> None:
-    """:raises PreconditionError: a strip of *a* or *b* has fewer than two rows or columns."""
     if min(rows, columns, steps) < 2:
         raise lk.PreconditionError(
             f"Of a tile of {rows} by {columns} with {steps} steps a strip has less than two rows or columns.",
@@ -289,7 +272,6 @@ def _require_strips(rows: int, columns: int, steps: int) -> None:
 
 
 def _parts(length: int, part: int, what: str) -> int:
-    """*length* divided by *part*; :raises PreconditionError: the division has a remainder."""
     if require_positive(length, what) % require_positive(part, what):
         raise lk.PreconditionError(f"{length} {what} are no multiple of {part}.", subject=what,
                                    hint=f"let {part} divide them")
@@ -297,10 +279,8 @@ def _parts(length: int, part: int, what: str) -> int:
 
 
 def _largest_part(size: int) -> tuple[int, int]:
-    """Rows and columns, in units of eight, of a warp's part: the fewest warps with at most 32 results per lane.
-
-    Among parts of one size the most square is the best, then one with more rows than columns.
-    """
+    """Rows and columns, in units of eight, of a warp's part: the largest one, then the most square, then the highest,
+    with at most 32 results per lane."""
     sides = [n for n in range(8, size + 1, 8) if size % n == 0]
     return max(((n, m) for n in sides for m in sides if n*m <= 32*WARP),
                key=lambda part: (part[0]*part[1], min(part), part[0]))
@@ -323,11 +303,8 @@ def _by_warps(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int) -> lk.Loo
 
 def _levels(knl: lk.LoopKernel, x: str, outer: Mapping[str, int | None], warp: int, inner: Mapping[str, int],
             along: str = "unr") -> lk.LoopKernel:
-    """Split the iname *x* over *outer*, then over pieces of a warp's tile, each made of *inner*.
-
-    :arg inner: the mma shape (``box``), or lanes (``lane``) and the elements of one load of a lane (``item``).
-    :arg along: the tag of the iname over these elements.
-    """
+    """Split *x* over *outer*, then over pieces of a warp's tile, each made of *inner*: an mma shape (``box``),
+    or lanes (``lane``) and the elements of one load of a lane (``item``), tagged *along*."""
     inner = {level: length for level, length in inner.items() if length > 1}
     pieces = {"reg": _parts(warp, prod(inner.values()), "rows or columns of a warp"), **inner}
     levels = {**outer, **{f"{x}_{level}": length for level, length in pieces.items()}}
@@ -337,11 +314,7 @@ def _levels(knl: lk.LoopKernel, x: str, outer: Mapping[str, int | None], warp: i
 
 def _in_registers(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int, dtype: np.dtype, *, by_rows: bool = False,
                   vectors: tuple[int, int] | None = None) -> lk.LoopKernel:
-    """The tile of a block in the registers of its threads; *blocks* are the inames over blocks.
-
-    :arg by_rows: the strip of *a* is stored without transposition.
-    :arg vectors: elements of *a* and of *b* that a thread loads at once; default: 16 bytes of them.
-    """
+    """The tile of a block in the registers of its threads; *by_rows*: the strip of *a* is stored as it is."""
     knl = lk.split_iname(knl, "k", steps, inner_tag="unr")
     rows, columns = ([f"{x}_{part}" for part in ("warp", "reg", "lane", "item") if f"{x}_{part}" in knl.inames]
                      for x in "ij")

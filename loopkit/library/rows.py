@@ -28,9 +28,8 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
             rows: int | None = None) -> lk.LoopKernel:
     """``y[i, j] = exp(x[i, j] - max(x[i])) / sum(exp(x[i] - max(x[i])))``.
 
-    A block has a row, and each of its threads a strided part of it. *columns* fixes the length of the rows: each
-    element is read once, in aligned vectors of 16 bytes, and stays in a register until the results are written.
-    Without *columns* the row is read three times, twice from the caches.
+    A block has a row, and each of its threads a strided part of it. With *columns* each element is read once, in
+    aligned vectors of 16 bytes, and stays in a register; otherwise three times, twice from the caches.
 
     :arg columns: length of the rows; default: any, given by the arrays of a call.
     :arg threads: of a row; default: such that each thread has a few elements of it.
@@ -62,7 +61,7 @@ def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns:
                     rows)
 
 
-#: Most bytes of a row in a thread for which 32 registers are enough, with the values computed from them.
+#: Most bytes of a row in a thread for which 32 registers are enough.
 FEW = 40
 #: Threads of a block of short rows: the blocks that a multiprocessor holds then fill it.
 SHORT = 128
@@ -90,26 +89,20 @@ def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None
     if columns is None:
         return _read_again(row, dtype, threads or THREADS, rows or 1)
     columns = require_positive(columns, "columns")
-    threads = threads or threads_for(columns, dtype, _loads(row, columns, dtype))
+    threads = threads or threads_for(row, columns, dtype)
     return _kept(row, dtype, columns, threads, rows or (-(-SHORT//threads) if threads <= WARP else 1))
 
 
-def _loads(row: Row, columns: int, dtype: np.dtype) -> int:
-    """The approximate number of loads per thread.
+def threads_for(row: Row, columns: int, dtype: np.dtype) -> int:
+    """The threads of a row: the power of two nearest to some loads of 16 bytes per thread.
 
     If vectors do not divide the rows, the first and the last load of a thread have conditions. The weights are then
-    not aligned with the rows and are loaded one by one, which needs more concurrent loads.
+    loaded one by one, which needs more concurrent loads. With two loads the number is rounded up, so that a full
+    multiprocessor has 64 kB of concurrent loads. Fewer threads wait less for each other: above 512 threads, each first
+    gets up to 128 bytes. A row of at least 32 vectors gets at least a warp. Each thread has at least one vector of some
+    row, so that a block has whole warps.
     """
-    return 2 if columns % items_a_thread(dtype) == 0 else 9 if row.weights else 5
-
-
-def threads_for(columns: int, dtype: np.dtype, loads: int) -> int:
-    """The threads of a row: the power of two nearest to *loads* loads of 16 bytes per thread.
-
-    With two loads the number is rounded up, so that a full multiprocessor has 64 kB of concurrent loads. Fewer threads
-    wait less for each other: above 512 threads, each thread first gets up to 128 bytes. A row of at least 32 vectors
-    gets at least a warp. Each thread has at least one vector of some row, so that a block has whole warps.
-    """
+    loads = 2 if columns % items_a_thread(dtype) == 0 else 9 if row.weights else 5
     wanted = -(-columns // (loads*items_a_thread(dtype)))
     above = 1 << (wanted - 1).bit_length()
     few = wanted < above if loads == 2 else 4*wanted < 3*above
@@ -141,9 +134,8 @@ def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> lk.LoopKe
 def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> lk.LoopKernel:
     """Thread t keeps the vectors ``threads*u + t`` of the row; ``v`` counts the elements of a vector."""
     back = _back(columns, dtype, threads)
-    column = back.column(threads)
+    column, items = back.column(threads), back.items
     x = {"x": "kept[u, t, v]", "e": "term[u, t, v]", "j": column, "over": "[u, t, v]"}
-    items = back.items
     own = (back.vectors(threads), threads, items)
     n, m = p.Variable("n"), p.Variable("m")
     domain = f"{{[i, u, t, v]: 0<=i<n and 0<=t<{threads} and 0<=v<{items} and 0<=u and 0<={column}<m}}"
@@ -198,18 +190,13 @@ class Back:
 
 
 def _back(columns: int, dtype: np.dtype, threads: int) -> Back:
-    """The start of the cache line with the row's first element.
-
-    Each load of a warp then reads whole lines; otherwise it would read parts of one line more. If this costs a thread
-    one more vector, the start is only aligned to a vector.
-    """
+    """The start of the cache line with the row's first element, or of its vector if a thread then has one fewer."""
     items = items_a_thread(dtype)
     line, vector = (Back(columns, items, multiple) for multiple in (max(LINE // dtype.itemsize, items), items))
     return vector if line.vectors(threads) > vector.vectors(threads) else line
 
 
 def _over_blocks(knl: lk.LoopKernel, rows: int) -> lk.LoopKernel:
-    """Map *rows* rows to a block: its threads are those of a row times *rows*."""
     if rows == 1:
         return lk.tag_inames(knl, {"i": "g.0"})
     return lk.split_iname(knl, "i", rows, outer_tag="g.0", inner_tag="l.1")

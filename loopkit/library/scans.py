@@ -22,18 +22,16 @@ _REGISTER = 4
 def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | None = None) -> lk.LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``, in one launch: each block keeps its tile while it waits for others.
 
-    A block stores the sum of its tile behind an inter-block flag as soon as it is computed
-    (:func:`~loopkit.add_block_flags`). The last of each 33 blocks stores the sum of its group, and the last of each 33
-    groups the sum of all elements so far. A block therefore adds up at most 32 sums of its group, 32 sums of groups,
-    and one sum of all earlier elements, one per lane.
+    A block stores its tile's sum behind an inter-block flag (:func:`~loopkit.add_block_flags`), the last of each 33
+    blocks that of its group, and the last of each 33 groups that of all elements so far. A block therefore adds up at
+    most 32 sums of its group, 32 sums of groups, and one sum of all earlier elements, one per lane.
 
     The method is decoupled look-back (Merrill and Garland, Single-pass Parallel Prefix Scan, 2016) with a fixed order
     of the additions, so every run gives the same bits: the original adds up the sums available at the moment.
 
     :arg threads: of a block, a multiple of 32.
-    :arg rows: of 512 bytes per warp. They stay in registers: more rows mean more concurrent loads in fewer concurrent
-        blocks; fewer rows mean more blocks that wait for each other. Default: 16, or 12 for elements of 8 bytes or
-        more, whose sums take two registers; five blocks then fit on a multiprocessor.
+    :arg rows: of 512 bytes per warp, in registers: more rows mean more concurrent loads in fewer concurrent blocks.
+        Default: 16, or 12 for elements of 8 bytes or more; five blocks then fit on a multiprocessor.
     :raises PreconditionError: *threads* is not a multiple of 32, or *rows* is less than 1.
 
     >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
@@ -64,7 +62,6 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | N
 
 
 def _look_back(warps: int, rows: int, items: int) -> tuple[list[str], str]:
-    """Domains and text for tiles of *warps* parts of *rows* rows, with *items* elements of a row per lane."""
     row, groups = WARP*items, GROUP*GROUP
     # the subscript of a lane's first element in a row
     place = f"{warps*rows*row}*b + {rows*row}*w + {row}*u + {items}*l"
@@ -197,7 +194,9 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
     if columns is not None:
         items = items_a_thread(known)
         back = before_row("b", require_positive(columns, "columns"), items)
-        row = replace(row, items=items, threads=threads or _threads_of_row(columns, items), back=back)
+        # whole warps for the vectors of a row
+        most, warps = THREADS if columns % items == 0 else THREADS//2, -(-longest_row(columns, items) // (items*WARP))
+        row = replace(row, items=items, threads=threads or min(most, WARP*warps), back=back)
     knl = lk.make_kernel(["{[b]: 0<=b<n}", *row.domains], row.text, row.arrays, name="row_scan")
     knl = lk.add_dtypes(knl, {"x,y": known})
     if columns is not None:
@@ -208,18 +207,11 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
     return row.realized(lk.split_iname(lk.tag_inames(knl, row.tags), "b", 4, outer_tag="g.0", inner_tag="l.1"))
 
 
-def _threads_of_row(columns: int, items: int) -> int:
-    """The threads of a block that has a row of *columns* elements, in vectors of *items*; a multiple of a warp."""
-    vectors = -(-longest_row(columns, items) // items)
-    return min(THREADS if columns % items == 0 else THREADS//2, WARP * -(-vectors // WARP))
-
-
 @dataclass(frozen=True)
 class Tiled:
     """The work of the block *b*: prefix sums from *start* to *end*, tile by tile.
 
-    In a tile *r* thread *i* has *items* neighbouring elements in registers. A scan over the threads' sums, plus the sum
-    of the earlier tiles, gives the prefix of the thread's first element.
+    In a tile *r* thread *i* has *items* neighbouring elements in registers.
 
     :ivar row: the subscripts before the place of an element, as text.
     :ivar before: text of the prefix of the first element.
@@ -298,7 +290,7 @@ class Tiled:
         return {"i": "l.0", "v": vector(self.items), "w": "unr", **({"z": "unr"} if self.back else {})}
 
     def realized(self, knl: lk.LoopKernel) -> lk.LoopKernel:
-        """*knl* with its sums as scans: over the elements of a thread, the threads, and the tiles."""
+        """*knl* with its sums as scans."""
         for iname, sweep in (("k", "w"), ("h", "i"), ("o", "r")):
             knl = lk.realize_scan(knl, iname, sweep)
         # no thread reads the elements of another, and a tile reads only the sum of the last one

@@ -13,8 +13,7 @@ from loopkit.kernel.target import WARP
 from loopkit.library.defaults import THREADS, known_dtype
 from loopkit.transform.step import require_positive
 
-#: Concurrent loads per thread if the length of its share is unknown. Elements of *x* are gathered from scattered
-#: places, so the latency of many loads must overlap.
+#: Concurrent loads per thread if the length of its share is unknown: elements of *x* are gathered.
 GATHERED = 4
 
 
@@ -24,10 +23,8 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
     """``y[i]``, the sum of ``val[k]*x[col[k]]`` over ``rowptr[i] <= k < rowptr[i+1]``.
 
     Several threads share a row, so that they read a piece of it at once; shuffles add up their parts. Each thread loads
-    up to 8 elements of its share concurrently, because each costs the latency of two loads: of its column and of *x*.
-
-    If some rows are much longer than others, all threads wait for those of the long rows. With *pieces* a first launch
-    adds up pieces of the long rows, one warp per piece, and the second launch takes these sums.
+    up to 8 elements of its share concurrently. If some rows are much longer than others, all threads wait for them:
+    with *pieces* a first launch adds up pieces of the long rows, one warp per piece, and the second takes these sums.
 
     :arg row_length: mean number of elements per row; with *pieces*, of the rows that are not long.
     :arg lanes: threads that share a row, at most a warp; default: a power of two of about *row_length* / 2, which gives
@@ -121,7 +118,7 @@ def _whole(dtype: np.dtype) -> lk.LoopKernel:
 
 
 def _in_pieces(dtype: np.dtype, threads: int) -> lk.LoopKernel:
-    """The product with cut rows, whose first launch is mapped: it does not depend on the length of the other rows."""
+    """The product with cut rows, with its first launch mapped."""
     known = (p.Variable("n_pieces"),)
     knl = lk.make_kernel(
         ["{[q]: 0<=q<n_pieces}", "{[e]: 0<=e<size}", "{[i]: 0<=i<n}", "{[k]: 0<=k<own}", "{[p]: begin<=p<finish}"],

@@ -26,12 +26,10 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
 
     One instruction loads 16 bytes of a row for a thread, whose *rows* rows are unrolled into one piece of code that
     loads each element once. All but two of the neighbours along a row are in the thread's own registers; the two come
-    from the L1 cache. Two blocks read the rows between them, but memory supplies these once: 2 rows of 16 bytes, in and
-    out, of 270000 concurrent threads are 17 MB and fit into the L2 cache.
+    from the L1 cache, and the rows that two blocks share from the L2 cache.
 
-    Long rows that vectors do not divide start at arbitrary addresses. Their columns are counted from the first aligned
-    element of the first of a thread's rows. From row to row the columns then move on by the row's length modulo a
-    vector, so that vectors of neighbouring rows are exactly above each other.
+    The columns of long rows that vectors do not divide are counted from the first aligned element of the first of a
+    thread's rows, and move on from row to row so that vectors of neighbouring rows are exactly above each other.
 
     :arg columns: length of the rows, if it is known; default: a multiple of a vector of 16 bytes. Calls with other rows
         run a text without vectors. A length of 64 or more that is no such multiple is an assumption: the rows of a call
@@ -73,8 +71,7 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
                min_blocks: int | None = None) -> lk.LoopKernel:
     """The seven-point Laplacian of the inner points; each thread has rows of some planes as in :func:`stencil_2d`.
 
-    A block's threads cover a rectangle of a plane. The L1 cache then holds the rows above and below too, and the L2
-    cache the planes between two blocks.
+    A block's threads cover a rectangle of a plane, so that the L1 cache holds the rows above and below too.
 
     :arg columns: length of the rows, or the number of rows of a plane and their length; see :func:`stencil_2d`. The
         alignment of a row that vectors do not divide depends on both.
@@ -115,9 +112,9 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
            threads: tuple[int, int] = (2*WARP, 4)) -> lk.LoopKernel:
     """*sweeps* of Jacobi's method: each takes the mean of the four neighbours of every inner point; the rim stays.
 
-    Memory bandwidth bounds a single sweep. Here a block computes a tile of the last sweep from a larger tile of the
-    sweep before, and so on down to the first sweep, which reads the grid: each sweep has two rows and two columns fewer
-    than the one before. Blocks compute the overlap twice. The values are those of single sweeps to the last bit.
+    A block computes a tile of the last sweep from a larger tile of the sweep before, and so on down to the first sweep,
+    which reads the grid: each has two rows and two columns fewer than the one before. The values are those of single
+    sweeps to the last bit.
 
     :arg rows: that a thread computes of each sweep; default: 64 bytes of a column.
     :arg threads: of a block, along a row and across the rows; the first sweep has a point for each of their *rows*.
@@ -172,10 +169,8 @@ def _sweeps(sweeps: int) -> lk.LoopKernel:
 
 
 def _items(columns: int | None, dtype: np.dtype, anywhere: bool = True) -> tuple[int, int]:
-    """The elements of a row that a thread has at once, and the remainder of *columns* modulo a vector of 16 bytes.
-
-    If vectors leave one, and rows are short or must not start *anywhere*, the elements are as many as divide the rows.
-    """
+    """The elements of a row that a thread has at once, and the remainder of *columns* modulo a vector of 16 bytes: none
+    if rows are short or must not start *anywhere*, as the elements then divide the rows."""
     items = items_a_thread(dtype)
     if columns is None or columns % items == 0:
         return items, 0
@@ -183,15 +178,14 @@ def _items(columns: int | None, dtype: np.dtype, anywhere: bool = True) -> tuple
 
 
 def _promised(columns: str, rest: int, items: int) -> str | None:
-    """The assumption on the length of rows that vectors do not divide, for aligned vectors."""
     return f"{columns} % {items} = {rest} and {columns} >= {LEAST_COLUMNS}" if rest else None
 
 
 def _start(steps: Mapping[str, tuple[int, int]], items: int) -> str:
     """The offset by which columns are skewed, so that vectors begin at a multiple of *items*.
 
-    *steps* gives for each iname the elements that each iteration starts further behind such a multiple, and the number
-    of iterations of a piece. Within a piece, columns move on by the difference to the nearest multiple of a vector.
+    *steps* gives for each iname the elements by which each iteration starts further behind, and the number of
+    iterations of a piece. Within a piece, columns move on by the difference to the nearest multiple of a vector.
     """
     pieces = [f"{rest*count}*{x}_outer" for x, (rest, count) in steps.items() if rest]
     inside = [f"{rest if 2*rest <= items else rest - items}*{x}_inner" for x, (rest, _) in steps.items() if rest]

@@ -69,8 +69,8 @@ def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int = 256, threads: t
                items: int = 4) -> lk.LoopKernel:
     """``s[j]``, the sum of column *j* of *x*: sums over *rows* rows each, and their sum in a second launch.
 
-    Neighbouring threads have neighbouring columns, so that a warp reads a piece of a row. A matrix has too few columns
-    to occupy all threads of a GPU, so several blocks share a column, and so do threads of a block.
+    A warp reads a piece of a row. As there are too few columns to occupy all threads of a GPU, several blocks share a
+    column, and so do threads of a block.
 
     :arg rows: that a block adds up.
     :arg threads: of a block, along a row and across the rows.
@@ -111,10 +111,9 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
               items: int = 2, copies: int | None = None) -> lk.LoopKernel:
     """``counts[k]``, the number of ``x[i]`` that equal the integer *k*; values outside ``0 <= k < bins`` do not count.
 
-    Each block counts its elements in shared memory by atomic updates, and finally adds these counts to the result.
-    Lanes wait for each other if they update one bin or one memory bank. A block therefore has several copies of the
-    bins, with the copies of a bin side by side: with one copy per lane, each lane has a bank of its own.
-    In each step all blocks together read one piece of memory, *items* vectors of 16 bytes per thread.
+    Each block counts its elements in shared memory by atomic updates, and finally adds these counts to the result. It
+    has several copies of the bins, those of a bin side by side: with one per lane, each lane has a bank of its own. In
+    each step all blocks together read one piece of memory, *items* vectors of 16 bytes per thread.
 
     :arg dtype: of *x*; an integer dtype.
     :arg blocks: of the launch; default: as many as run at once, four for each multiprocessor of an H200.
@@ -168,7 +167,7 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
 
 
 def _rows(dtype: np.dtype, bins: int) -> tuple[int, str]:
-    """The number of rows of the copies, and the row that counts ``x[...]``; the last row may count all other values."""
+    """The number of rows of the copies, and the row that counts ``x[...]``: the last for other values."""
     info = np.iinfo(dtype)
     conditions = ["x[{0}] >= 0"]*(info.min < 0) + [f"x[{{0}}] < {bins}"]*(info.max >= bins)
     return (bins + 1, f"if({' and '.join(conditions)}, x[{{0}}], {bins})") if conditions else (bins, "x[{0}]")

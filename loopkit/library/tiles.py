@@ -1,7 +1,6 @@
 """The choice of tiles for a matrix product: an estimate of its cycles from the blocks of each multiprocessor.
 
-The costs are device data, measured on one device (``devices/h200.toml``, where they are explained). An estimate for
-another GPU takes its number of multiprocessors, and these costs.
+The costs were measured on one device (``devices/h200.toml``, where they are explained).
 """
 from __future__ import annotations
 
@@ -50,10 +49,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Device:
-    """The costs of matrix products on one device; see the device data.
-
-    :ivar tiles: large ones load least for a product, small ones leave least to the last round of blocks.
-    """
+    """The costs of matrix products on one device; see the device data."""
 
     multiprocessors: int
     launch: int
@@ -81,9 +77,6 @@ class Plan:
 def best_plan(shape: tuple[int, int, int], multiprocessors: int = H200.multiprocessors) -> Plan:
     """The plan that takes fewest cycles for the product ``c[n, m]`` of ``a[n, l]`` and ``b[l, m]``.
 
-    The estimate depends on the remainder of the number of blocks, on the part of the tiles beyond the edges, and on
-    the blocks that hide each other's latency.
-
     :arg shape: the lengths ``n, m, l``.
     :raises PreconditionError: a length is no positive integer.
 
@@ -101,7 +94,6 @@ def best_plan(shape: tuple[int, int, int], multiprocessors: int = H200.multiproc
 
 
 def _plans(tile: Tile, shape: tuple[int, int, int], multiprocessors: int) -> Iterator[Plan]:
-    """With one part of the sums, and with more as long as a part has some strips."""
     n, m, steps = shape
     rows, columns, strip = tile.tile
     strips = _rounds(steps, strip)

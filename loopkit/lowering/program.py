@@ -25,7 +25,7 @@ from loopkit.poly import codegen
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import differing
-from loopkit.poly.sets import Set, interval_of, range_condition, range_from
+from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull, range_condition, range_from
 
 
 def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
@@ -63,7 +63,8 @@ def _outermost(launch: Launch) -> Level:
     for x in launch.block_inames:
         low, own = iname_range(knl, x)[0], launch.block_ranges.get(x)
         level = level.knowing(range_condition(x, *own) if own is not None else
-                              interval_of(iname_span(knl, x)) if x in launch.block_ranges else
+                              params_of(InstanceSet((x,), plain_hull(iname_span(knl, x).set)))
+                              if x in launch.block_ranges else
                               range_from(x, low) if isinstance(low, int) else knl.assumptions, x)
     for axis in (axis for axis in GRID if axis in launch.extents):
         level = level.knowing(range_from(axis, 0), axis)

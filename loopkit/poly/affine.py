@@ -94,8 +94,6 @@ def affine_difference(a: Expression, b: Expression) -> int | None:
     return to_int(difference.get_constant_val()) if difference is not None and difference.is_cst() else None
 
 
-# {{{ AST expressions from isl
-
 @p.expr_dataclass()
 class TruncatedQuotient(p.FloorDiv):
     """``a // b`` for which isl has shown that C's ``/`` is right: the operands are not negative."""
@@ -164,10 +162,6 @@ def _flat(node: type[p.Min | p.Max | p.LogicalAnd | p.LogicalOr], args: Sequence
           ) -> tuple[Expression, ...]:
     return tuple(part for arg in args for part in (arg.children if isinstance(arg, node) else (arg,)))
 
-# }}}
-
-
-# {{{ arithmetic
 
 def add(*terms: Expression) -> Expression:
     """The sum of *terms* with like terms collected and the constant last: ``16*i + j - 1``."""
@@ -230,10 +224,6 @@ def arithmetic(expr: Expression) -> ArithmeticExpression:
     """*expr*, a number or a node and not a tuple, with the type that pymbolic's arithmetic nodes take."""
     return cast(ArithmeticExpression, expr)
 
-# }}}
-
-
-# {{{ forms from isl
 
 _T = isl.ast_expr_op_type
 _OPERATIONS: Mapping[isl.ast_expr_op_type, Callable[..., Expression]] = {
@@ -274,5 +264,3 @@ def from_aff(value: isl.Aff, dims: Sequence[str] = ()) -> Expression:
 def to_int(value: isl.Val) -> int:
     """*value*, an integer of isl."""
     return int(value.to_python())
-
-# }}}

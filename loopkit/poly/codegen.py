@@ -88,7 +88,10 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     is_bounded = all(d.set.is_bounded() for d in wide.values())
     ast = affordable(lambda: _ast(tree, domains, context), otherwise=None, budget=LOOPS) if is_bounded \
         else _ast(tree, domains, context)
-    if ast is not None and not (any(has_unknowns(d.set) for d in domains.values()) and _lacks_loops(ast)):
+    # with strides, a coordinate of some leaf may be a form without its loop's variable
+    if ast is not None and (not any(has_unknowns(d.set) for d in domains.values()) or all(
+            _mentions(call.get_op_arg(1 + k), f"{_ITERATOR}{k}")
+            for call in _calls(ast) for k in range(call.get_op_n_arg() - 1))):
         return _Conversion(loops, fresh_name, context, builder, {}).nodes(ast)
     if not is_bounded:
         raise InternalError(f"The loops around {', '.join(domains)} have strides that isl cannot make loops of.")
@@ -109,12 +112,6 @@ def _ast(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set) -
 
 #: The first part of the names of isl's loop variables, which no kernel has.
 _ITERATOR = "_loop"
-
-
-def _lacks_loops(node: isl.AstNode) -> bool:
-    """Is a coordinate of some leaf a form without its loop's variable?"""
-    return any(not _mentions(call.get_op_arg(1 + k), f"{_ITERATOR}{k}")
-               for call in _calls(node) for k in range(call.get_op_n_arg() - 1))
 
 
 def _choice(builder: Builder[N], condition: Expression | None, then: Callable[[], list[N]],
@@ -166,8 +163,6 @@ def leaves(tree: CodeTree) -> list[str]:
             return [leaf]
 
 
-# {{{ from isl
-
 _AST = isl.ast_node_type
 # by name, as islpy's stub lacks members that are a Python keyword plus "_"
 _FOR, _IF = isl.ast_node_type["for_"], isl.ast_node_type["if_"]
@@ -179,11 +174,7 @@ def _kind(node: isl.AstNode) -> isl.ast_node_type:
 
 @dataclass(frozen=True)
 class _Conversion(Generic[N]):
-    """Converts isl's nodes.
-
-    :ivar loops: the inames of the loops around each leaf, outermost first.
-    :ivar conditions: of leaves that do not run at all points of their loops.
-    """
+    """Converts isl's nodes. Leaves with *conditions* do not run at all points of their *loops*."""
 
     loops: Mapping[str, tuple[str, ...]]
     fresh_name: Callable[[str], str]
@@ -281,5 +272,3 @@ def _identifier(expr: isl.AstExpr) -> str:
 
 def _named(expr: isl.AstExpr, names: Mapping[str, Expression]) -> Expression:
     return cast(Expression, substitute(from_ast_expr(expr), names))     # pymbolic's type is Any
-
-# }}}

@@ -10,11 +10,11 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import (
     DIM,
-    NotAffineError,
     add,
     floor_div,
     from_aff,
     from_pw_aff,
+    if_affine,
     multiply,
     subtract,
     to_int,
@@ -47,29 +47,20 @@ def restricted(domain: InstanceSet, inames: Collection[str]) -> InstanceSet:
     ``{[i,k]: 0<=i<n and 0<=k<l}`` becomes ``0<=i<n`` for ``i``, without a condition on ``l``: a sum over no ``k`` is
     0, and the statement that stores it runs anyway. If ``k`` depends on ``i``, the result is the projection.
     """
-    kept = [x for x in domain.inames if x in inames]
-    return domain if len(kept) == len(domain.inames) else _without_independent(domain, kept).onto(kept)
+    kept, pieces = [x for x in domain.inames if x in inames], domain.set.get_basic_sets()
+    if len(kept) < len(domain.inames) and len(pieces) == 1 and not pieces[0].dim(DIM.div):
+        [basic] = pieces
+        groups = [{i for i in range(len(domain.inames)) if c.involves_dims(DIM.set, i, 1)}
+                  for c in basic.get_constraints()]
+        tied = {i for i, x in enumerate(domain.inames) if x in kept}
+        for _ in groups:                     # the longest chain of them
+            tied.update(*(group for group in groups if group & tied))
+        for i in range(len(domain.inames)):
+            if i not in tied:
+                basic = basic.drop_constraints_involving_dims(DIM.set, i, 1)
+        domain = domain.named(isl.Set.from_basic_set(basic))
+    return domain.onto(kept)
 
-
-def _without_independent(domain: InstanceSet, kept: Collection[str]) -> InstanceSet:
-    """Drop the constraints of those dimensions that no constraint ties, even through others, to *kept*."""
-    if domain.set.n_basic_set() != 1:
-        return domain
-    [basic] = domain.set.get_basic_sets()
-    if basic.dim(DIM.div):
-        return domain
-    groups = [{i for i in range(len(domain.inames)) if c.involves_dims(DIM.set, i, 1)}
-              for c in basic.get_constraints()]
-    reached = {i for i, x in enumerate(domain.inames) if x in kept}
-    for _ in groups:                         # the longest chain of them
-        reached.update(*(group for group in groups if group & reached))
-    for i in range(len(domain.inames)):
-        if i not in reached:
-            basic = basic.drop_constraints_involving_dims(DIM.set, i, 1)
-    return domain.named(isl.Set.from_basic_set(basic))
-
-
-# {{{ one-to-one affine maps, parts of loops
 
 def solutions(old: tuple[str, ...], new: tuple[str, ...], zeros: Sequence[Expression]) -> isl.Map:
     """``{ [old] -> [new] : each of zeros is 0 }``; :raises NotAffineError: one of *zeros* is not quasi-affine."""
@@ -136,10 +127,6 @@ def parted(points: InstanceSet, first: int, last: int) -> tuple[InstanceSet, Ins
                        for part in (before, behind.intersect(early), behind.intersect(late)))
     return one, two, three
 
-# }}}
-
-
-# {{{ tiles
 
 def padded_to_tiles(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
     """*domain* with all points of each tile in which it has a point: *length* values of *iname*, counted from 0."""
@@ -147,28 +134,19 @@ def padded_to_tiles(domain: InstanceSet, iname: str, length: int) -> InstanceSet
     tile = cells(domain.inames, (*(p.Variable(x) for x in others), floor_div(p.Variable(iname), length)))
     whole = domain.named(coalesced(domain.apply(same_element(tile, tile), domain.inames).set))
 
-    def plainest() -> InstanceSet:
-        plain = _between_ends(domain, iname, length, others)
-        if plain is not None and plain.is_equal(whole):
-            return domain if plain.is_equal(domain) else plain
-        return whole
-    return affordable(plainest, otherwise=whole)
-
-
-def _between_ends(domain: InstanceSet, iname: str, length: int, others: list[str]) -> InstanceSet | None:
-    """The tiles from the first point to the last along *iname*, if their bounds depend on parameters only."""
-    values = domain.onto((iname,))
-    low = values.constant_range(iname)[0]
-    if low is None or values.is_empty():
-        return None
-    try:
+    def between_ends() -> InstanceSet | None:
+        """All tiles from the first point to the last, if their bounds depend on parameters only."""
+        values = domain.onto((iname,))
+        low = values.constant_range(iname)[0]
+        if low is None or values.is_empty():
+            return None
         top = from_pw_aff(coalesced(values.set.dim_max(0)))
         end = top // length * length + length if isinstance(top, int) else \
             multiply(length, floor_div(add(top, length), length))
-        return restricted(domain, others).onto(domain.inames).where(
+        plain = restricted(domain, others).onto(domain.inames).where(
             (">=", add(p.Variable(iname), -(low // length * length))), ("<", subtract(p.Variable(iname), end)))
-    except NotAffineError:
-        return None
+        return None if not plain.is_equal(whole) else domain if plain.is_equal(domain) else plain
+    return affordable(lambda: if_affine(between_ends), otherwise=None) or whole
 
 
 def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> Expression | None:
@@ -212,5 +190,3 @@ def full_box_condition(points: Set, inames: Sequence[str], box: Mapping[str, tup
                 *(multiply(c, least.get(x, p.Variable(x))) for x, c in coefficients.items()),
                 to_int(constraint.get_constant_val())), ()).params())
     return reduce(Set.intersect, conditions) if conditions else None
-
-# }}}

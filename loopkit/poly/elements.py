@@ -117,20 +117,18 @@ def missed(relations: Sequence[isl.Map], shape: Sequence[Expression | None], ass
 def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set:
     """The elements that *relations* access within an array of *shape*: all or none of it if isl can show that."""
     reached = reduce(isl.Set.union, (relation.range() for relation in relations))
+
+    def all_or_none() -> isl.Set:
+        """The whole array at the sizes at which *reached* is not empty, if that is equal to it; else *reached*."""
+        gaps = missed(relations, shape, assumptions)
+        without = isl.Set.empty(assumptions.get_space()) if gaps is None else gaps.params()
+        if not without.is_disjoint(reached.params()):
+            return reached
+        return _box(reached.get_space(), shape).intersect_params(coalesced(assumptions.subtract(without)))
     if reached.n_basic_set() > 1 or has_unknowns(reached):
         with suppress(NotAffineError):
-            return affordable(lambda: _all_or_none(relations, reached, shape, assumptions), otherwise=reached)
+            return affordable(all_or_none, otherwise=reached)
     return reached
-
-
-def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence[Expression | None],
-                 assumptions: isl.Set) -> isl.Set:
-    """The whole array at the sizes at which *reached* is not empty, if that is equal to it; else *reached*."""
-    gaps = missed(relations, shape, assumptions)
-    without = isl.Set.empty(assumptions.get_space()) if gaps is None else gaps.params()
-    if not without.is_disjoint(reached.params()):
-        return reached
-    return _box(reached.get_space(), shape).intersect_params(coalesced(assumptions.subtract(without)))
 
 
 def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression | None],
@@ -155,8 +153,6 @@ def _less_than(box: isl.Set, axis: int, extent: Expression | None) -> isl.Set:
     bound = piecewise(extent, tuple(f"_{i}" for i in range(box.dim(DIM.set))))
     return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(box.get_space()), DIM.set, axis).lt_set(bound)
 
-
-# {{{ footprints
 
 @dataclass(frozen=True)
 class BoxAxis:
@@ -245,5 +241,3 @@ def _one_side(points: isl.Set, ends: Callable[[isl.Map], isl.Map], order: isl.Ma
         return coalesced(found.move_dims(DIM.out, 0, DIM.in_, 0, outer).range().apply(order))
     fewer = affordable(from_ends, otherwise=every)
     return fewer if fewer.n_basic_set() < every.n_basic_set() else every
-
-# }}}

@@ -49,12 +49,8 @@ def extent_from(points: InstanceSet, low: Expression, context: isl.Set) -> Expre
     top = points.set.dim_max(0)
     # the least value itself makes shorter forms than its expression
     least = not isinstance(low, int) and low == first_value(points, context)
-    before = points.set.dim_min(0) if least else _of_params(low)
-    return _count(from_pw_aff(coalesced(top.sub(before).add(_of_params(1))), context), context)
-
-
-def _of_params(value: Expression) -> isl.PwAff:
-    return piecewise(value, ()).project_domain_on_params()
+    before = points.set.dim_min(0) if least else piecewise(low, ()).project_domain_on_params()
+    return _count(from_pw_aff(coalesced(top.sub(before).add_constant_val(1)), context), context)
 
 
 def couples(params: isl.Set, names: Collection[str]) -> bool:
@@ -101,8 +97,6 @@ def _choice(condition: Expression, then: Expression, otherwise: Expression) -> E
                 return p.Max((then, otherwise))
     return p.If(condition, then, otherwise)
 
-
-# {{{ sums with quotients
 
 @dataclass(frozen=True)
 class _Quotient:
@@ -206,5 +200,3 @@ def _linear(expr: Expression) -> tuple[dict[str, int], int] | None:
             case _:
                 return None
     return coefficients, constant
-
-# }}}

@@ -20,13 +20,13 @@ class TimedAccess:
 
     :ivar relation: instances to elements, restricted to the statement's domain.
     :ivar must: a must-write: it replaces the earlier value, whatever the data.
-    :ivar time: one entry for each level: a constant position, or the index of an iname of the statement.
+    :ivar time: ``("at", position)`` or ``("loop", dimension)`` for each level.
     """
 
     relation: isl.Map
     is_write: bool
     must: bool
-    time: tuple[tuple[str, int], ...]      # ("at", position) or ("loop", dimension)
+    time: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)

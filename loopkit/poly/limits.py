@@ -8,9 +8,8 @@ A required computation ends in an error when the budget is used up (:func:`bound
 result only makes code simpler or faster, has a small separate budget and a fallback that is always right
 (:func:`affordable`).
 
-An optional computation may be cut short only because others in its step used up the budget. A result that rests on one
-that was cut short holds for its step and is not kept for later ones (:func:`kept`), so that no result is worse because
-of earlier computations.
+An optional computation may be cut short because others in its step used up the budget. A result that rests on it is
+not kept for later steps (:func:`kept`), so that no result is worse because of earlier computations.
 """
 from __future__ import annotations
 
@@ -39,10 +38,9 @@ class _Running(threading.local):
     """The bounded step that runs in this thread.
 
     :ivar optional: operations left for its optional computations.
-    :ivar counted: the number of operations that isl had counted, or fewer.
+    :ivar counted: the operations that isl had counted, or fewer.
     :ivar cut_short: since its last reset, others had used up the budget of an optional computation.
-    :ivar passing: results that rest on such a computation, by their memo, which does not have them, and their key in
-        it.
+    :ivar passing: results that rest on such a computation, by the memo that does not have them, and their key in it.
     """
 
     step: str | None = None
@@ -82,8 +80,7 @@ A = TypeVar("A")
 def affordable(compute: Callable[[], A], *, otherwise: A, budget: int = OPTIONAL) -> A:
     """The result of the optional computation *compute*, or *otherwise* if isl gives up or fails.
 
-    For results that only make code simpler or faster: a simpler condition, fewer pieces, a version for full tiles. The
-    cost does not count against the enclosing step's budget. The optional computations of one step share
+    The cost does not count against the enclosing step's budget. The optional computations of one step share
     :data:`ALL_OPTIONAL` operations, and fall back once these are used up.
 
     :arg otherwise: a result that is always right.
@@ -132,8 +129,8 @@ def affordable(compute: Callable[[], A], *, otherwise: A, budget: int = OPTIONAL
 def _used() -> int:
     """The number of operations that isl has counted, or up to a :data:`_PRECISION`-th of :data:`BUDGET` more.
 
-    isl does not report it, but refuses an operation at its limit. So the limit is moved until isl refuses: first up
-    from the last known number, in steps that double, as most computations are short.
+    isl does not report it, but refuses an operation at its limit. So the limit is moved until isl refuses, first in
+    steps that double.
     """
     context = isl.DEFAULT_CONTEXT
     limit = context.get_max_operations()
@@ -157,8 +154,6 @@ def _used() -> int:
 #: Parts of the budget to which :func:`_used` is right: each further bit costs an exception.
 _PRECISION = 20_000
 
-
-# {{{ results that are kept
 
 _MISSING: Any = object()
 
@@ -195,13 +190,10 @@ def kept_results(function: Callable[..., A]) -> Callable[..., A]:
 
     @wraps(function)
     def cached(*args: Hashable) -> A:
-        if len(memo) >= _RESULTS:
+        if len(memo) >= 4096:
             memo.clear()
         return kept(memo, args, lambda: function(*args))
     return cached
-
-
-_RESULTS = 4096
 
 
 class _HasMemo(Protocol):
@@ -221,8 +213,6 @@ def kept_by_kernel(function: Callable[Concatenate[K, P], A]) -> Callable[Concate
     def cached(knl: K, /, *args: P.args, **options: P.kwargs) -> A:
         return kept(knl.memo, (name, *args, *options.items()), lambda: function(knl, *args, **options))
     return cached
-
-# }}}
 
 
 T = TypeVar("T", isl.Set, isl.Map, isl.PwAff, isl.PwMultiAff)

@@ -40,14 +40,11 @@ def piecewise(expr: Expression, dims: tuple[str, ...]) -> isl.PwAff:
     match expr:
         case p.Variable() | int():
             return isl.PwAff.from_aff(to_aff(expr, dims))
-        case p.Sum(children=children):
-            return reduce(isl.PwAff.add, [piecewise(arithmetic(c), dims) for c in children])
+        case p.Sum(children=children) | p.Min(children=children) | p.Max(children=children):
+            join = {p.Sum: isl.PwAff.add, p.Min: isl.PwAff.min, p.Max: isl.PwAff.max}[type(expr)]
+            return reduce(join, [piecewise(arithmetic(c), dims) for c in children])
         case p.Product(children=children):
             return reduce(_product, [piecewise(arithmetic(c), dims) for c in children])
-        case p.Min(children=children):
-            return reduce(isl.PwAff.min, [piecewise(c, dims) for c in children])
-        case p.Max(children=children):
-            return reduce(isl.PwAff.max, [piecewise(c, dims) for c in children])
         case p.FloorDiv(numerator=a, denominator=b) | p.Remainder(numerator=a, denominator=b):
             return _divided(expr, piecewise(a, dims), piecewise(b, dims))
         case p.If(condition=condition, then=then, else_=else_):
@@ -156,8 +153,6 @@ def constrained(domain: InstanceSet, conditions: Sequence[Expression]) -> Instan
     return domain.named(coalesced(points) if points.n_basic_set() > 1 else points)
 
 
-# {{{ coordinates
-
 def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:
     """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once; others may have cases."""
     known = tuple(c for c in coordinates if c is not None)
@@ -183,10 +178,6 @@ def smaller_coordinates(source_inames: tuple[str, ...], source: Sequence[Express
     order = isl.Map.lex_lt(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(source)))
     return first.apply_range(order).apply_range(second.reverse())
 
-# }}}
-
-
-# {{{ forms that are affine for each value of another form
 
 #: The greatest number of values of a form that are enumerated; isl's cost for the union grows with its square.
 MOST_VALUES = 32
@@ -199,12 +190,9 @@ def subscripts_on(domain: InstanceSet, subscripts: tuple[Expression, ...]) -> is
 
     :raises NotAffineError: a subscript is neither.
     """
-    try:
-        return subscript_relation(domain.inames, subscripts)
-    except NotAffineError:
-        if not subscripts:
-            raise
-    return reduce(isl.Map.flat_range_product, (_subscript_on(domain, s) for s in subscripts))
+    relation = if_affine(lambda: subscript_relation(domain.inames, subscripts))
+    return relation if relation is not None else reduce(
+        isl.Map.flat_range_product, (_subscript_on(domain, s) for s in subscripts))
 
 
 def affine_on(domain: InstanceSet, subscripts: tuple[Expression, ...]) -> bool:
@@ -252,10 +240,9 @@ def _subscript_on(domain: InstanceSet, subscript: Expression) -> isl.Map:
 
 def _by_value(domain: InstanceSet, subscript: Expression, most: int) -> list[isl.Map]:
     """``{ [inames] -> [subscript] }`` in at most *most* parts, in each of which the factors but one have one value."""
-    try:
-        return [isl.Map.from_pw_aff(piecewise(subscript, domain.inames))]
-    except NotAffineError:
-        pass
+    whole = if_affine(lambda: [isl.Map.from_pw_aff(piecewise(subscript, domain.inames))])
+    if whole is not None:
+        return whole
     for factor in _factors(subscript):
         values = _values(domain, factor)
         if values is not None and len(values) <= most:
@@ -316,5 +303,3 @@ def _with_value(expr: Expression, form: Expression, value: int) -> Expression:
             case _:
                 return e
     return walk(expr)
-
-# }}}

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import islpy as isl
@@ -14,25 +13,15 @@ from loopkit.poly.relations import at_point
 from loopkit.poly.sets import InstanceSet, constant_range, fix_params, lexmin_point, params_of, params_text
 
 
-@dataclass(frozen=True)
-class _Constraint:
-    """``sum(coefficient * parameter) + constant`` is zero (*equality*), or at least zero."""
+def _test_of(constraint: isl.Constraint) -> tuple[Callable[[Mapping[str, int]], bool], str]:
+    """Whether parameter values satisfy *constraint*, and its text."""
+    terms = [(str(x), to_int(c)) for x, c in constraint.get_coefficients_by_name(DIM.param).items() if x != 1]
+    constant, equality = to_int(constraint.get_constant_val()), constraint.is_equality()
 
-    terms: tuple[tuple[str, int], ...]
-    constant: int
-    equality: bool
-    text: str
-
-    @classmethod
-    def of(cls, constraint: isl.Constraint) -> _Constraint:
-        terms = constraint.get_coefficients_by_name(DIM.param).items()
-        return cls(tuple((str(x), to_int(value)) for x, value in terms if x != 1),
-                   to_int(constraint.get_constant_val()), bool(constraint.is_equality()),
-                   params_text(isl.BasicSet.from_constraint(constraint).to_set()))
-
-    def holds(self, values: Mapping[str, int]) -> bool:
-        total = self.constant + sum(coefficient * values[name] for name, coefficient in self.terms)
-        return total == 0 if self.equality else total >= 0
+    def satisfied(values: Mapping[str, int]) -> bool:
+        total = constant + sum(coefficient * values[name] for name, coefficient in terms)
+        return total == 0 if equality else total >= 0
+    return satisfied, params_text(isl.BasicSet.from_constraint(constraint).to_set())
 
 
 def holds(params: isl.Set, values: Mapping[str, int]) -> bool:
@@ -55,8 +44,8 @@ def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:
     points = coalesced(params).drop_unused_params()
     parts = points.get_basic_sets()
     if len(parts) == 1 and not parts[0].dim(DIM.div):
-        constraints = list(map(_Constraint.of, parts[0].get_constraints()))
-        return lambda values: next((c.text for c in constraints if not c.holds(values)), None)
+        tests = list(map(_test_of, parts[0].get_constraints()))
+        return lambda values: next((text for satisfied, text in tests if not satisfied(values)), None)
     whole = params_text(points)
 
     def check(values: Mapping[str, int]) -> str | None:
@@ -73,8 +62,6 @@ def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> 
     ends = [constant_range(fixed, dim) for dim in dims]
     return tuple(None if low is None or high is None else high - low + 1 for low, high in ends)
 
-
-# {{{ points one by one
 
 def all_points(points: InstanceSet, values: Mapping[str, int], most: int) -> list[tuple[int, ...]] | None:
     """The points at the parameter *values*, in order; ``None``: more than *most*, or a parameter has no value."""
@@ -113,5 +100,3 @@ def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequenc
 def image(relation: isl.Map, point: Sequence[int], inames: Sequence[str]) -> InstanceSet:
     """The points that *relation* pairs with one *point*."""
     return InstanceSet(tuple(inames), at_point(relation, DIM.in_, point).range())
-
-# }}}

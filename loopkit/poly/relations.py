@@ -23,8 +23,6 @@ Order = Callable[[isl.Map, isl.dim_type, int, isl.dim_type, int], isl.Map]
 SmallestPair = tuple[dict[str, int], dict[str, int], dict[str, int]]
 
 
-# {{{ access relations
-
 @lru_cache(maxsize=65536)
 def subscript_relation(inames: tuple[str, ...], subscripts: tuple[Expression, ...]) -> isl.Map:
     """``{ [inames] -> [subscripts] }``; :raises NotAffineError: a subscript is not quasi-affine."""
@@ -60,16 +58,11 @@ def identity_on(source: InstanceSet, sink: InstanceSet, shared: Sequence[str]) -
         return same_element(sources, second)
     return same_element(sources, sinks)
 
-# }}}
-
-
-# {{{ time
 
 def by_first_difference(pairs: isl.Map, shared: Sequence[SharedLoop], order: Order = isl.Map.order_lt
                         ) -> Iterator[isl.Map]:
-    """For each of the *shared* loops, outermost first: the *pairs* that agree in those around it and whose source is
-    earlier in it, or in another *order*. The last entry: the pairs within one iteration of all.
-    """
+    """For each of the *shared* loops: the *pairs* that agree in those around it and whose source is earlier in it (or
+    in another *order*); last, the pairs within one iteration of all."""
     for a, b in shared:
         yield order(pairs, DIM.in_, a, DIM.out, b)
         pairs = pairs.equate(DIM.in_, a, DIM.out, b)
@@ -77,11 +70,7 @@ def by_first_difference(pairs: isl.Map, shared: Sequence[SharedLoop], order: Ord
 
 
 def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map:
-    """The *pairs* whose source runs before their sink.
-
-    :arg shared: the loops around both, outermost first.
-    :arg before: in one iteration of these, the source is textually before the sink.
-    """
+    """The *pairs* whose source runs before their sink; *before*: textually, in one iteration of the *shared* loops."""
     *earlier, within = by_first_difference(pairs, shared)
     return coalesced(reduce(isl.Map.union, [*earlier, *([within] if before else [])],
                             isl.Map.empty(pairs.get_space())))
@@ -119,8 +108,6 @@ def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[s
     for (a, _), name in sorted(zip(shared, names, strict=True), key=lambda item: -item[0][0]):
         pairs = to_param(pairs, a, name, DIM.in_)
     return pairs
-
-# }}}
 
 
 def reindexing(new: tuple[str, ...], values: tuple[Expression, ...], conditions: isl.Set) -> isl.Map:

@@ -32,8 +32,6 @@ class InstanceSet:
         if (0 if self.set.is_params() else self.set.dim(DIM.set)) != len(self.inames):
             raise ValueError(f"{self.set} has not the dimensions {self.inames}")
 
-    # {{{ construction
-
     @staticmethod
     @lru_cache(maxsize=4096)
     def parse(text: str) -> InstanceSet:
@@ -51,10 +49,6 @@ class InstanceSet:
     def named(self, points: isl.Set) -> InstanceSet:
         """*points* with this set's inames."""
         return InstanceSet(self.inames, points)
-
-    # }}}
-
-    # {{{ what it is
 
     @cached_property
     def params(self) -> tuple[str, ...]:
@@ -77,10 +71,6 @@ class InstanceSet:
 
     def is_equal(self, other: InstanceSet) -> bool:
         return self.inames == other.inames and bool(self.set.is_equal(other.set))
-
-    # }}}
-
-    # {{{ operations
 
     def intersect(self, other: InstanceSet) -> InstanceSet:
         """The points in both; *other* may have a subset of the inames, in any order."""
@@ -152,8 +142,6 @@ class InstanceSet:
         """The smallest and largest value of *iname* over all parameters, where they are bounded."""
         return constant_range(self.set, self.inames.index(iname))
 
-    # }}}
-
 
 def depends_on(points: InstanceSet, params: Collection[str]) -> bool:
     """Do the parameters *params* decide which points there are, beyond whether there are any?"""
@@ -180,11 +168,6 @@ def runs_first(first: InstanceSet, second: InstanceSet, iname: str) -> bool:
     for i in range(len(others)):
         pairs = pairs.equate(DIM.in_, i, DIM.out, i)
     return bool(pairs.order_lt(DIM.in_, len(others), DIM.out, len(others)).is_empty())
-
-
-def interval_of(points: InstanceSet) -> isl.Set:
-    """A parameter called like the one iname, between the least and the greatest of *points*: no holes."""
-    return params_of(points.named(plain_hull(points.set)))
 
 
 def with_dim_names(points: isl.Set, names: Sequence[str]) -> isl.Set:
@@ -305,18 +288,13 @@ def points_in_order(points: isl.Set, inames: Sequence[str], parameters: Sequence
             if i < len(names) and not low.is_int():
                 some = flat.lower_bound_val(DIM.set, i, 0)
                 low = flat.dim_max_val(i) if some.is_empty() else some.dim_min_val(i)
-            flat, value = _fixed_at(flat, i, low)
-            values.append(value)
+            if not low.is_int():
+                low = flat.sample_point().get_coordinate_val(DIM.set, i)
+            flat = without_empty_pieces(flat.fix_val(DIM.set, i, low))
+            values.append(to_int(low))
         yield dict(zip(names, values, strict=False)), dict(zip(inames, values[len(names):], strict=True))
         order = isl.Map.lex_gt(points.get_space())
         points = points.intersect(flat.apply(order.reverse()))
-
-
-def _fixed_at(points: isl.Set, dim: int, value: isl.Val) -> tuple[isl.Set, int]:
-    """*points* at one value of a dimension; some value of theirs where *value* is none."""
-    if not value.is_int():
-        value = points.sample_point().get_coordinate_val(DIM.set, dim)
-    return without_empty_pieces(points.fix_val(DIM.set, dim, value)), to_int(value)
 
 
 def fix_params(points: T, values: Mapping[str, int]) -> T:
@@ -344,8 +322,6 @@ def _parsed(text: str) -> isl.Set:
         lines = str(err).splitlines() or ["isl refuses this text"]
         raise ValueError(next((x.strip() for x in lines if ":" in x and "isl_" not in x), lines[0])) from None
 
-
-# {{{ pieces
 
 def in_few_pieces(points: isl.Set) -> isl.Set:
     """*points* with pieces joined; if there are many, with equalities detected first, by which isl joins more."""
@@ -383,5 +359,3 @@ def has_unknowns(points: isl.Set) -> bool:
 
 #: Pieces that are joined as they are: knowing their equalities changes how extents are written.
 _FEW = 8
-
-# }}}
