@@ -29,11 +29,7 @@ from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates, smaller_coordinates
-from loopkit.poly.relations import (
-    in_one_iteration,
-    joined_by_chains,
-    out_of_time_order,
-)
+from loopkit.poly.relations import differing, in_one_iteration, joined_by_chains, out_of_time_order
 from loopkit.poly.sets import InstanceSet, Map, in_plain_bounds
 
 #: The inames on each axis of the grid or of the block, outermost first.
@@ -76,6 +72,8 @@ def across_blocks(knl: LoopKernel, d: Dependence, kind: type[InameTag] = GroupTa
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
     apart, places = not_to_later_blocks(knl, d), _places_on(knl, source, sink, axes)
+    if places is not None and all(isinstance(e, p.Variable) for pair in places for e in pair):
+        return differing(apart, [(a.index(x.name), b.index(y.name)) for x, y in places])
     if places is not None:                  # else any two may be in different blocks
         apart = apart.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
