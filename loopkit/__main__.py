@@ -71,10 +71,8 @@ def _gpu(ordinal: int) -> str:
 def _listed(title: str, lines: Iterable[str], otherwise: str) -> Iterator[str]:
     """*lines* under *title*; the first one is used."""
     found = list(lines)
-    for i, line in enumerate(found):
+    for i, line in enumerate(found or [otherwise]):
         yield f"{title if i == 0 else '':12} {line}{' <- used' if i == 0 and len(found) > 1 else ''}"
-    if not found:
-        yield f"{title:12} {otherwise}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,7 +16,7 @@ from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.values_preserved import without
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.ast.nodes import Completion
-from loopkit.errors import StorageError, UndecidedError, instance_text
+from loopkit.errors import StorageError, UndecidedError, instance_text, values_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.relations import other_instance, same_element, smallest_pair
@@ -44,7 +44,7 @@ def require_one_write(knl: LoopKernel, name: str) -> None:
         if point is not None:
             raise StorageError(
                 f"{instance_text(read.statement, point[1])} would wait for an element of '{name}' that no statement "
-                f"writes{_with(point[0])}.", subject=name, hint="write each element that is read")
+                f"writes{values_text(point[0], ' (with {})')}.", subject=name, hint="write each element that is read")
     flow = relations_of(knl, name, "flow")
     for a, b in product(writes, reads):
         early = without(same_element(a.relation, b.relation), flow, (a.statement, b.statement))
@@ -65,8 +65,8 @@ def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int,
             params, source, sink = smallest_pair(apart, a.inames, b.inames, parameters_of(knl))
             raise StorageError(
                 f"Readers of '{name}' wait for blocks that started before them, but {instance_text(a.id, source)} "
-                f"runs in no such block for {instance_text(b.id, sink)}{_with(params)}.", subject=name,
-                hint="write it in a block before the reader's, or let a launch end between the two")
+                f"runs in no such block for {instance_text(b.id, sink)}{values_text(params, ' (with {})')}.",
+                subject=name, hint="write it in a block before the reader's, or let a launch end between the two")
     raise StorageError(f"Readers of '{name}' wait within one launch, and its statements are in several, or in a loop "
                        "of the host.", subject=name, hint="without add_block_flags a launch ends between the two")
 
@@ -96,12 +96,9 @@ def _require_none(knl: LoopKernel, a: Access, b: Access, pairs: Map, what: str, 
     if not pairs.is_empty():
         params, first, second = smallest_pair(pairs, a.domain.inames, b.domain.inames, parameters_of(knl))
         texts = instance_text(a.statement, first), instance_text(b.statement, second)
-        raise StorageError(f"Readers of '{a.array}' wait for one value, but {what.format(*texts)}{_with(params)}.",
+        raise StorageError(f"Readers of '{a.array}' wait for one value, but {what.format(*texts)}"
+                           f"{values_text(params, ' (with {})')}.",
                            subject=a.array, hint=hint)
-
-
-def _with(params: dict[str, int]) -> str:
-    return f" (with {', '.join(f'{k} = {v}' for k, v in params.items())})" if params else ""
 
 
 def between_blocks_in(knl: LoopKernel, statements: Sequence[str]) -> Iterator[str]:

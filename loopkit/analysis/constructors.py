@@ -198,7 +198,11 @@ def _refined(knl: LoopKernel, found: Iterable[Dependence]) -> tuple[Dependence, 
         joined[key] = replace(d, relation=joined[key].relation.union(d.relation)) if key in joined else d
     result = [d for d in every if not _is_vague(d)]
     for d in joined.values():
-        result += _narrowed(knl, d)
+        pairs = [(a, b) for a, b in reference_pairs(knl, d) if not commute(a, b)]
+        for a, b in pairs:
+            own = d.relation.intersect(same_element(a.relation, b.relation))
+            result += [] if own.is_empty() else [replace(d, relation=own, exact=a.exact and b.exact)]
+        result += [] if pairs else [d]                      # a step has replaced the references
     return tuple(_without_hidden(knl, result, {d.array for d in vague if d.of_value}))
 
 
@@ -211,17 +215,6 @@ def reference_pairs(knl: LoopKernel, d: Dependence) -> list[tuple[Access, Access
     sources, sinks = (accesses_to(knl, s, d.array, is_write=is_write)
                       for s, is_write in zip((d.source, d.sink), writing_ends(d.kind), strict=True))
     return list(product(sources, sinks))
-
-
-def _narrowed(knl: LoopKernel, d: Dependence) -> Iterator[Dependence]:
-    """A dependence for each pair of references that may access one element."""
-    pairs = [(a, b) for a, b in reference_pairs(knl, d) if not commute(a, b)]
-    if not pairs:                           # a step has replaced the references
-        yield d
-    for a, b in pairs:
-        own = d.relation.intersect(same_element(a.relation, b.relation))
-        if not own.is_empty():
-            yield replace(d, relation=own, exact=a.exact and b.exact)
 
 
 def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection[str]) -> Iterator[Dependence]:

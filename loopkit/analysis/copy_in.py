@@ -185,10 +185,8 @@ def _aligned(new: Expression, old: Expression, points: tuple[InstanceSet, Instan
         yield new, old
         return
     ours, theirs = children(new), children(old)
-    if isinstance(new, p.Variable):
-        if new != old or new.name in knl.value_params.union(points[0].inames):
-            yield None
-        elif new.name in knl.temporaries or new.name in knl.array_args:
+    if isinstance(new, p.Variable) and new == old:
+        if new.name in knl.temporaries or new.name in knl.array_args:
             yield _Reference(new.name, (), ())
     elif not alike(new, old):
         if ours or type(new) is not type(old) or new != old:        # two numbers may be equal

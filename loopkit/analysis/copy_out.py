@@ -138,8 +138,6 @@ def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: st
                     f"{step}: whether each read of '{temporary}' gets the same value afterwards")
 
 
-# {{{ of an argument: within one tile
-
 def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str) -> None:
     """Refuse *after* if its users of *buffer* may leave something else in the argument *array* than in *before*.
 
@@ -186,10 +184,6 @@ def _wrong_flow(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
     yield from taken.other_values(joined(wanted), relations_of(taken.after, taken.buffer, "flow"),
                                   doubt_of(taken.before, *users))
 
-# }}}
-
-
-# {{{ of an argument: between tiles, and with other statements
 
 def _unbound(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
     """Refusals of pairs of accesses, one of them a write, whose order no dependence keeps after the step."""
@@ -215,10 +209,6 @@ def _unbound(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
                 for a in (*copies_in, *([copy_out] if is_write else []))] if own else [End(statement, is_write)]
     yield from taken.unbound(ends, known)
 
-# }}}
-
-
-# {{{ of atomic updates
 
 def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str) -> None:
     """Refuse *after* if its atomic updates of *buffer* may leave something else in *array* than they do in *before*.
@@ -268,10 +258,7 @@ def _collects(taken: _Step, copy_in: Statement) -> bool:
 
 def _lifted(taken: _Step, knl: LoopKernel, s: Statement, cell: Expression, element: Expression
             ) -> tuple[Map, Map, Map]:
-    """Relations from the instances of *s* with a further coordinate, within the array, for each unknown subscript.
-
-    They give the instances, (tile, *cell* of the buffer), and (tile, *element* of the array).
-    """
+    """From *s* with a coordinate for each unknown subscript: to instances, (tile, *cell*) and (tile, *element*)."""
     def affine(e: Expression) -> bool:
         return is_quasi_affine(e, s.inames, knl.value_params)
     shape = array_shapes(knl)[taken.array]
@@ -292,5 +279,3 @@ def _lifted(taken: _Step, knl: LoopKernel, s: Statement, cell: Expression, eleme
 
 def _subscripts(e: Expression) -> tuple[Expression, ...]:
     return e.index_tuple if isinstance(e, p.Subscript) else ()
-
-# }}}

@@ -194,7 +194,7 @@ def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Depe
         yield Dependence("flow", node.accumulator, source, sink, identity_on(domains[source], domains[sink], shared),
                          of_value=True)
     among = identity_on(domains[node.update], domains[node.update], shared)
-    reorderable = knl.operation(node.operation).in_any_order
+    reorderable = knl.operation(node.operation).reorderable
     if not reorderable:
         loops = shared_loops(knl, node.update, node.update, loops_of(knl.paths[node.update]))
         among = in_time_order(among, loops, before=False)

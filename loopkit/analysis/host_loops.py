@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from loopkit.analysis.accesses import data_params, origin
 from loopkit.analysis.dependences import shared_loops
-from loopkit.analysis.order import execution_paths, loops_of, meeting_of
+from loopkit.analysis.order import execution_paths, loops_of, loops_to, meeting_of
 from loopkit.errors import ScheduleError
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
@@ -76,5 +76,4 @@ def why_not_on_host(knl: LoopKernel, loop: Path) -> str | None:
 
 def _loops(knl: LoopKernel, statement: str, loops: Sequence[str]) -> list[Path]:
     """The paths to *loops*, the outermost ones around *statement*."""
-    path = execution_paths(knl)[statement]
-    return [path[:i + 1] for i, step in enumerate(path) if step.iname is not None][:len(loops)]
+    return [*loops_to(execution_paths(knl)[statement]).values()][:len(loops)]

@@ -43,6 +43,11 @@ def loops_of(path: Path) -> tuple[str, ...]:
     return tuple(step.iname for step in path if step.iname is not None)
 
 
+def loops_to(path: Path) -> dict[str, Path]:
+    """The path to each loop on *path*, by iname, outermost first."""
+    return {step.iname: path[:i + 1] for i, step in enumerate(path) if step.iname is not None}
+
+
 @dataclass(frozen=True)
 class Moves:
     """The changes of the loops around the statements of two kernels.
@@ -81,28 +86,17 @@ def moves(before: LoopKernel, after: LoopKernel) -> Moves:
         return Moves()
     old, new = execution_paths(before), execution_paths(after)
     inner = {x for knl in (before, after) for x, tag in knl.tags.items() if is_innermost(tag)}
-    common = [s for s in old if s in new]
     sunk: dict[tuple[str, str], None] = {}
     order: tuple[str, ...] = ()
-    for s in common:
-        loops = [x for x in loops_of(old[s]) if x not in inner]
-        now = {x: place for place, x in enumerate(loops_of(new[s]))}
-        pairs = [(x, y) for x, y in combinations(loops, 2) if x in now and y in now and now[x] > now[y]]
+    became: dict[Path, Path] = {}
+    distributed: dict[str, str] = {}
+    for s in [s for s in old if s in new]:
+        now = loops_to(new[s])
+        loops = {x: place for x, place in loops_to(old[s]).items() if x in now and x not in inner}
+        pairs = [(x, y) for x, y in combinations(loops, 2) if len(now[x]) > len(now[y])]
         sunk.update(dict.fromkeys(pairs))
         order = order or tuple(x for x in now if any(x in pair for pair in pairs))
-    return Moves(tuple(sunk), order, _distributed(old, new, common, inner))
-
-
-def _distributed(old: Mapping[str, Path], new: Mapping[str, Path], common: list[str], inner: set[str]
-                 ) -> dict[str, str]:
-    """The inames whose loop became several loops, each with the first statement of the second one."""
-    became: dict[Path, Path] = {}
-    found: dict[str, str] = {}
-    for s in common:
-        places = {step.iname: new[s][:i + 1] for i, step in enumerate(new[s])}
-        for i, step in enumerate(old[s]):
-            x = step.iname
-            if x is not None and x in places and x not in inner and \
-                    became.setdefault(old[s][:i + 1], places[x]) != places[x]:
-                found.setdefault(x, s)
-    return found
+        for x, place in loops.items():
+            if became.setdefault(place, now[x]) != now[x]:
+                distributed.setdefault(x, s)
+    return Moves(tuple(sunk), order, distributed)

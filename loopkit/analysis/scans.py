@@ -16,9 +16,8 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, leaves, nodes_in
 from loopkit.poly.affine import add
-from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.relations import apart_along, identity_on, only_dims, other_instance, reindexing, smallest_pair
-from loopkit.poly.sets import InstanceSet, Map, lexmin_point
+from loopkit.poly.sets import InstanceSet, lexmin_point
 
 
 @dataclass(frozen=True)
@@ -74,14 +73,6 @@ def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
     shift = _shift(knl, node, _newest(knl, node, sums, terms, sweep), sweep)
     _require_same_values(knl, update, sweep)
     return Scan(node, sweep, iname, shift, rows)
-
-
-def operands(knl: LoopKernel, scan: Scan, offset: int) -> Map:
-    """From the update instances of *scan* to those of its sweep: each operand ``j`` to ``sweep = j - offset``."""
-    init, update = knl.statement_by_id[scan.node.init], knl.statement_by_id[scan.node.update]
-    old = [p.Variable(scan.iname), *map(p.Variable, scan.rows)]
-    new = [add(p.Variable(scan.sweep), offset), *map(p.Variable, scan.rows)]
-    return equal_coordinates(update.inames, old, init.inames, new)
 
 
 def require_alone(knl: LoopKernel, scan: Scan) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Region, Scope, Sync
 from loopkit.ast.walk import as_block, child_nodes, expressions_of, nodes_in
 from loopkit.errors import InternalError
-from loopkit.expr.mappers import elements_of, variables
+from loopkit.expr.mappers import array_of, elements_of, variables
 
 
 def require_well_formed(function: Function, outside: Collection[str], divergent: Collection[str]) -> None:
@@ -112,7 +111,6 @@ class _Checker:
                     raise self._fault(f"'{min(missing)}' has no value in '{e}'")
 
     def _executes(self, instruction: Instruction, region: Region, scope: _NameScope) -> bool:
-        """Check that *instruction* can execute *region*."""
         self._require_all(instruction, scope.uniform and not scope.in_region)
         foreign = set(instruction.foreign_elements(region, self.thread_axes))
         for inner in nodes_in(region.body):
@@ -129,9 +127,9 @@ class _Checker:
     def _own_elements(self, assign: Assign, foreign: Collection[Expression] = ()) -> None:
         """Check that all elements in warp registers but the *foreign* ones are the thread's own."""
         for e in (e for part in (assign.target, assign.value) for e in elements_of(part, self.thread_axes)):
-            assert isinstance(e.aggregate, p.Variable)
-            index = e.index_tuple[-self.thread_axes[e.aggregate.name]:]
-            if e not in foreign and self.own.setdefault(e.aggregate.name, index) != index:
+            name = array_of(e)
+            index = e.index_tuple[-self.thread_axes[name]:]
+            if e not in foreign and self.own.setdefault(name, index) != index:
                 raise self._fault(f"'{e}' is read from another lane without an instruction that does so")
 
     def _fault(self, what: str) -> InternalError:

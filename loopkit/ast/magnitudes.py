@@ -37,11 +37,9 @@ class MagnitudeBound:
             return limit if room >= 0 else 0
         return max(int(room/factor), 0)
 
-    def times(self, factor: Fraction) -> MagnitudeBound:
-        return MagnitudeBound(self.constant*factor, tuple((x, f*factor) for x, f in self.factors))
-
-    def plus(self, constant: int) -> MagnitudeBound:
-        return MagnitudeBound(self.constant + constant, self.factors)
+    def scaled(self, factor: Fraction, constant: int = 0) -> MagnitudeBound:
+        """*factor* times the bound, plus *constant*."""
+        return MagnitudeBound(self.constant*factor + constant, tuple((x, f*factor) for x, f in self.factors))
 
 
 def _joined(parts: list[MagnitudeBound], join: Callable[[Iterable[Fraction]], Fraction | int]) -> MagnitudeBound:
@@ -63,11 +61,9 @@ class AddressBound:
     beyond: int
 
     def at(self, values: Mapping[str, int]) -> int:
-        """The bound at the sizes *values*."""
         return prod(_largest(e, values) + self.beyond for e in self.extents)
 
     def size_limit(self, limit: int) -> int:
-        """A number such that the bound is below *limit* if all sizes are smaller; 0: there is none."""
         names = frozenset().union(*map(variables, self.extents))
         below = limit
         while below and self.at(dict.fromkeys(names, below)) >= limit:
@@ -88,12 +84,10 @@ def _largest(extent: Expression, values: Mapping[str, int]) -> int:
             return sum(_largest(e, values) for e in parts)
         case p.FloorDiv(numerator=numerator) | p.Remainder(numerator=numerator):
             return _largest(numerator, values) + 1
-        case p.If(then=then, else_=otherwise):
-            return max(_largest(then, values), _largest(otherwise, values))
-        case p.Min(children=parts) | p.Max(children=parts):
-            return max(_largest(e, values) for e in parts)
         case _:
-            raise TypeError(f"{extent} is not an extent")
+            assert isinstance(extent, p.If | p.Min | p.Max), f"{extent} is not an extent"
+            cases = (extent.then, extent.else_) if isinstance(extent, p.If) else extent.children
+            return max(_largest(e, values) for e in cases)
 
 
 def magnitude_bounds(program: Program, sizes: Iterable[str]) -> frozenset[MagnitudeBound]:
@@ -128,7 +122,7 @@ class _BoundCollector:
             if isinstance(node, For):
                 ends = _joined(list(map(self.value, parts[:2])), max)
                 self.known[node.iname] = ends
-                self.found.add(ends.plus(node.step))             # the loop variable passes its last value
+                self.found.add(ends.scaled(Fraction(1), node.step))     # the loop variable passes its last value
                 parts = parts[2:]
             bounds = list(map(self.value, parts))
             if isinstance(node, Define):
@@ -151,7 +145,7 @@ class _BoundCollector:
             case p.Product(children=factors):
                 return self._product(factors)
             case p.FloorDiv(numerator=numerator, denominator=int() as divisor):
-                return self.value(numerator).times(Fraction(1, abs(divisor))).plus(1)
+                return self.value(numerator).scaled(Fraction(1, abs(divisor)), 1)
             case p.Remainder(numerator=numerator, denominator=int() as divisor):
                 self.value(numerator)
                 return MagnitudeBound(Fraction(abs(divisor)))
@@ -171,6 +165,6 @@ class _BoundCollector:
         if not others:
             return MagnitudeBound(constant)
         if len(others) == 1:
-            return others[0].times(constant)
+            return others[0].scaled(constant)
         self.found.update(others)
         return MagnitudeBound()     # a product of sizes is an address, bounded by the arrays' lengths, or has 64 bits

@@ -69,24 +69,19 @@ def with_regions_apart(block: Block) -> Block:
 
     A target may print regions one after another in one scope.
     """
-    own = _defined(block)
+    def defined(block: Block) -> set[str]:
+        return {node.name for node in block.children if isinstance(node, Define)}
+    own = defined(block)
 
     def apart(node: Node) -> Node:
-        nonlocal own
         if isinstance(node, Block):
             return with_regions_apart(node)
         if not isinstance(node, Region):
             return map_child_nodes(node, apart)
-        defined = _defined(node.body)
-        hides = not defined.isdisjoint(own)
-        own |= defined
+        hides = not own.isdisjoint(defined(node.body))
+        own.update(defined(node.body))
         return replace(node, body=Block((node.body,))) if hides else node
     return map_child_nodes(block, apart)
-
-
-def _defined(block: Block) -> frozenset[str]:
-    """The constants that *block* itself defines."""
-    return frozenset(node.name for node in block.children if isinstance(node, Define))
 
 
 def without_unused_names(block: Block) -> Block:
@@ -183,18 +178,16 @@ def unrolled_loops(node: Node, values: Names | None = None, kept: frozenset[str]
     :arg kept: variables of loops that are not replaced.
     """
     known = values or {}
-
-    def inner(child: Node) -> Block:
-        return as_block(unrolled_loops(child, known, kept))
+    if isinstance(node, For) and node.unroll and isinstance(node.start, int) and isinstance(node.stop, int) \
+            and node.iname not in kept:
+        return Block(tuple(unrolled_loops(node.body, {**known, node.iname: i}, kept)
+                           for i in range(node.start, node.stop, node.step)))
+    node = map_child_nodes(node, lambda child: unrolled_loops(child, known, kept))
     match node:
-        case For(unroll=True, start=int() as start, stop=int() as stop) if node.iname not in kept:
-            return Block(tuple(unrolled_loops(node.body, {**known, node.iname: i}, kept)
-                               for i in range(start, stop, node.step)))
         case For():
-            return replace(node, start=_put(node.start, known), stop=_put(node.stop, known), body=inner(node.body))
+            return replace(node, start=_put(node.start, known), stop=_put(node.stop, known))
         case If():
-            return replace(node, condition=_put(node.condition, known), then=inner(node.then),
-                           otherwise=None if node.otherwise is None else inner(node.otherwise))
+            return replace(node, condition=_put(node.condition, known))
         case Assign():
             target = _put(node.target, known)
             assert isinstance(target, p.Variable | p.Subscript)
@@ -203,7 +196,7 @@ def unrolled_loops(node: Node, values: Names | None = None, kept: frozenset[str]
         case Define():
             return Define(node.name, add(_put(node.value, known)))
         case Region() | Block() | Sync() | Call():
-            return map_child_nodes(node, lambda child: unrolled_loops(child, known, kept))
+            return node
 
 
 def _put(expr: Expression, values: Names) -> Expression:

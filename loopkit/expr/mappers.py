@@ -103,6 +103,13 @@ def elements_of(expr: Expression, arrays: Collection[str]) -> Iterator[p.Subscri
             and e.aggregate.name in arrays)
 
 
+def array_of(element: Expression) -> str:
+    """The name of the array of *element*, or of a scalar."""
+    array = element.aggregate if isinstance(element, p.Subscript) else element
+    assert isinstance(array, p.Variable)
+    return array.name
+
+
 @lru_cache(maxsize=16384)
 def variables(expr: Expression) -> frozenset[str]:
     """The free names of *expr*: arrays, scalars and inames; a reduction binds its inames, functions do not count."""

@@ -78,15 +78,12 @@ class Operation:
     :ivar name: its name in the language.
     :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``; for a user's
         operation, an expression.
+    :cvar reorderable: operands may be combined in any order and grouping.
     """
 
     name: str
     combine: str
-
-    @property
-    def in_any_order(self) -> bool:
-        """May operands be combined in any order and grouping?"""
-        return True
+    reorderable = True
 
     def neutral_of(self, dtype: np.dtype) -> object:
         """The neutral element as a numpy scalar of *dtype*."""
@@ -110,11 +107,6 @@ REDUCTIONS = {op.name: op for op in (
 
 
 # pymbolic's types keep truth values out of arithmetic; the kernel language allows them there, as C and numpy do
-
-def sum_of(*terms: Expression) -> p.Sum:
-    """``a + b + ...``, as one node."""
-    return p.Sum(cast("tuple[ArithmeticExpression, ...]", terms))
-
 
 def product_of(*factors: Expression) -> p.Product:
     """``a * b * ...``, as one node."""

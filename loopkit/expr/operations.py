@@ -5,7 +5,7 @@ import itertools
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,6 @@ class ReductionOperation(Operation):
         show that the operation is not reorderable.
     """
 
-    name: str
-    combine: str
     neutral: complex = 0
     reorderable: bool = False
 
@@ -77,13 +75,9 @@ class ReductionOperation(Operation):
     def __hash__(self) -> int:
         return hash(self._key())
 
-    @property
-    def in_any_order(self) -> bool:
-        return self.reorderable
-
-    @property
+    @cached_property
     def expression(self) -> Expression:
-        return _parsed(self.name, self.combine)
+        return parse_expression(self.combine, what=f"the reduction '{self.name}'")
 
     def neutral_of(self, dtype: np.dtype) -> object:
         """:raises PreconditionError: *dtype* has no such number."""
@@ -121,11 +115,6 @@ def _comparable(number: complex) -> tuple[object, ...]:
     """A key that is equal for equal numbers: all NaNs are equal here, and zeros of two signs differ."""
     parts = (number, 0) if isinstance(number, int) else (complex(number).real, complex(number).imag)
     return tuple("nan" if x != x else (x, x == 0 and math.copysign(1, x)) for x in parts)
-
-
-@lru_cache(maxsize=256)
-def _parsed(name: str, combine: str) -> Expression:
-    return parse_expression(combine, what=f"the reduction '{name}'")
 
 
 def _require_reorderable(operation: ReductionOperation) -> None:

@@ -20,7 +20,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import UnknownNameError
 from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS, LITERAL_SUFFIXES, named_dtype
-from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast, negated, onto
+from loopkit.expr.nodes import COMBINED, REDUCTIONS, Reduction, TypeCast, negated, onto
 from loopkit.expr.tokens import KEYWORDS, Cursor, Source, tokenize
 
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER = range(1, 9)
@@ -49,7 +49,6 @@ _MOST_DEPTH = 100
 _MOST_DIGITS = 1000
 _NUMBER = re.compile(r"(0x\w*|[\d.]+(?:e[-+]?\d+)?)_?(\w*)", re.ASCII | re.IGNORECASE)
 _VALUES = {"true": True, "false": False, "True": True, "False": False}
-_MINMAX = {"min": p.Min, "max": p.Max}
 
 _CHOICE = "a choice is written if(condition, a, b)"
 _LOGIC = "conditions are joined by and, or, not"
@@ -296,10 +295,10 @@ class ExpressionParser(Cursor):
         if inames:
             self._bind(inames, first, uses, bound)
             return Reduction(operation, inames, arguments[-1])
-        if operation in _MINMAX and not needed:
+        if operation in ("min", "max") and not needed:
             if len(arguments) < 2:
                 raise self.error(f"two values, or an iname and an expression, for {operation}", at=at)
-            return _MINMAX[operation](tuple(arguments))
+            return COMBINED[operation](tuple(arguments))
         if bare is not None and bare not in self.known.inames:
             raise self._unknown("iname", bare, self.known.inames, first)
         raise self.error(f"an iname and an expression: {operation}(k, expression)", at=first)

@@ -59,14 +59,9 @@ def tokenize(source: Source) -> list[Token]:
     """The tokens of *source*, without line ends in brackets; :raises ParseError: its brackets do not match."""
     tokens: list[Token] = []
     opened: list[Token] = []
-    match, at, text = _TOKEN.match, 0, source.text
-    while True:
-        found = match(text, at)
-        assert found is not None
-        kind = found.lastgroup
-        assert kind is not None
-        start, at = found.span(kind)
-        token = Token(kind, text[start:at], start)
+    for found in _TOKEN.finditer(source.text):
+        kind = found.lastgroup or "other"
+        token = Token(kind, found[kind], found.start(kind))
         if kind == "end":
             break
         if kind == "newline":

@@ -83,7 +83,6 @@ def _one(printer: Printer, node: Assign, _: Instruction, signs: Signs) -> list[s
 
 
 def _call(target: str, source: str, size: int) -> str:
-    """The copy of *size* bytes."""
     return f"copy_async<{size}>(&{target}, &{source});"
 
 

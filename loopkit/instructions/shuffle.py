@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Assign, Block, Function, If, Instruction, Region, Scope
 from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import InternalError
-from loopkit.expr.mappers import elements_of, replaced
+from loopkit.expr.mappers import array_of, elements_of, replaced
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import add, affine_difference, floor_div, multiply
 
@@ -127,7 +127,7 @@ class Lanes:
         """
         shuffle, (node, read) = region.instruction, read_of_other_lane(region, self.arrays)
         assert isinstance(shuffle, Shuffle)
-        array = self.arrays[_name(read)]
+        array = self.arrays[array_of(read)]
         other = self.others[array.name]
         lead = "".join(f"[{i}]" for i in read.index_tuple[:-array.thread_axes])
         value = self._read(f"{array.name}{lead}", array.dtype, shuffle)
@@ -152,20 +152,14 @@ class Lanes:
 def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype], str]) -> Lanes:
     """The arrays of *function* that are in warp registers."""
     arrays = {a.name: a for a in function.arrays if a.thread_axes}
-    variables = frozenset(_name(read_of_other_lane(node, arrays)[1]) for node in nodes_in(function.body)
+    variables = frozenset(array_of(read_of_other_lane(node, arrays)[1]) for node in nodes_in(function.body)
                           if isinstance(node, Region) and _apart(node))
     return Lanes(arrays, {name: knl.fresh_name(f"{name}_other") for name in arrays}, variables, type_name)
-
-
-def _name(element: p.Subscript) -> str:
-    assert isinstance(element.aggregate, p.Variable)
-    return element.aggregate.name
 
 
 def _apart(region: Region) -> bool:
     """Must lanes read that must not write? Then a guard is between the two."""
     return isinstance(region.instruction, Shuffle) and not (
         region.instruction.spare or isinstance(region.body.children[0], Assign))
-
 
 # }}}

@@ -14,7 +14,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Assumed, Block, For, If, Instruction
 from loopkit.ast.signs import Signs
-from loopkit.expr.mappers import children, conjunction, conjuncts, map_children, substitute, variables
+from loopkit.expr.mappers import array_of, children, conjunction, conjuncts, map_children, substitute, variables
 from loopkit.expr.text import to_text
 from loopkit.instructions.base import InstructionText, Printer, if_else
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
@@ -47,8 +47,7 @@ class Vector:
 
     @property
     def array(self) -> str:
-        assert isinstance(self.element.aggregate, p.Variable)
-        return self.element.aggregate.name
+        return array_of(self.element)
 
     def at(self, iname: str, value: Expression) -> p.Subscript:
         """The element at the iteration *value* of the loop over *iname*."""
@@ -126,7 +125,7 @@ def for_all(condition: Expression, loop: For) -> Expression:
         growth = _slack_rise(part, loop.iname)
         elements = every if growth is None else every[:1] if growth > 0 else every[-1:]
         result.update((_at(part, loop.iname, x), None) for x in elements)
-    return conjunction(result)
+    return conjunction(tuple(result))
 
 
 def _slack_rise(condition: Expression, iname: str) -> int | None:

@@ -27,10 +27,7 @@ MOST = 100_000
 
 @dataclass(frozen=True)
 class Instance:
-    """One instance of a statement.
-
-    :ivar point: the values of the statement's inames, in their order.
-    """
+    """One instance of a statement; *point* has the values of the statement's inames, in their order."""
 
     statement: str
     point: tuple[int, ...]
@@ -60,11 +57,7 @@ BoundValue = Callable[[Statement, Instance], int]
 # {{{ all instances
 
 def instances(knl: LoopKernel, sizes: Mapping[str, int], bound_value: BoundValue) -> list[Instance]:
-    """All instances of *knl*, statement by statement.
-
-    :arg bound_value: gives the value of a bound that is read from memory.
-    :raises PreconditionError: there are too many to run one by one.
-    """
+    """All instances of *knl*; *bound_value* gives bounds from memory; :raises PreconditionError: there are too many."""
     found: list[Instance] = []
     for s in knl.statements:
         if data_params(knl, s.domain):

@@ -90,10 +90,8 @@ class Interpreter:
     a random one.
 
     :ivar knl: all dtypes are known.
-    :ivar scalars: the value arguments.
     :ivar lost: two instances between which no value of a temporary passes.
-    :ivar cells: the accessed elements of arguments.
-    :ivar accesses: the accesses of each instance that ran.
+    :ivar cells: the accessed elements of arguments; *accesses*: those of each instance that ran.
     """
 
     knl: LoopKernel
@@ -206,10 +204,7 @@ class Interpreter:
 
 
 def bound_value(interpreter: Interpreter, s: Statement, instance: Instance) -> int:
-    """The value that *instance* writes into a temporary bound, before anything else ran.
-
-    :raises PreconditionError: it is computed from data that the kernel itself writes.
-    """
+    """The value of a temporary bound, before all else ran; :raises PreconditionError: the kernel writes its data."""
     knl = interpreter.knl
     own = [a.array for a in accesses_of(knl, s) if not a.is_write and a.array in knl.written_names]
     if own or s.predicates:

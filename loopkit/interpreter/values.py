@@ -43,11 +43,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Evaluator:
-    """The values of expressions.
-
-    :ivar types: the types of all names.
-    :ivar read: gives a value from memory.
-    """
+    """The values of expressions, for the *types* of all names; *read* gives a value from memory."""
 
     types: Mapping[str, Type]
     read: Read
@@ -55,11 +51,7 @@ class Evaluator:
     _indices: dict[int, tuple[Expression, Expression]] = field(default_factory=dict, init=False, repr=False)
 
     def of(self, expr: Expression, names: Mapping[str, Any]) -> Any:
-        """The value of *expr*: a numpy scalar, or a Python number if the type is weak.
-
-        :arg names: the values of the inames and value arguments.
-        :raises PreconditionError: a node that the interpreter does not support.
-        """
+        """The value of *expr*, a Python number if its type is weak; :raises PreconditionError: there is none."""
         with np.errstate(all="ignore"):
             return self._value(expr, names)
 
@@ -120,10 +112,9 @@ class Evaluator:
         return self._typed(expr, function_value(name, *values))
 
     def _index(self, subscript: Expression) -> Expression:
-        known = self._indices.get(id(subscript))
-        if known is None:
-            known = self._indices[id(subscript)] = (subscript, as_index(subscript, self._type, INT64))
-        return known[1]
+        if id(subscript) not in self._indices:
+            self._indices[id(subscript)] = subscript, as_index(subscript, self._type, INT64)
+        return self._indices[id(subscript)][1]
 
     def _type(self, expr: Expression) -> Type:
         known = self._known.get(id(expr))

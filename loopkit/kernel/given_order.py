@@ -5,7 +5,7 @@ Steps without a reordering purpose keep that part.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from loopkit.kernel.tags import InameTag, is_innermost, is_parallel
@@ -75,16 +75,11 @@ def _chains(pairs: Iterable[NestedPair]) -> tuple[Chain, ...]:
     covered: set[NestedPair] = set()
     for pair in pairs:
         if pair not in covered:
-            found.append(_extended(pair, inames, pairs))
-            covered.update(_pairs(found[-1:]))
+            chain: Chain = pair
+            for x in inames:
+                at = next((i for i in range(len(chain) + 1) if all((y, x) in pairs for y in chain[:i])
+                           and all((x, y) in pairs for y in chain[i:])), None)
+                chain = chain if at is None else (*chain[:at], x, *chain[at:])
+            found.append(chain)
+            covered.update(_pairs([chain]))
     return tuple(found)
-
-
-def _extended(chain: Chain, inames: Iterable[str], pairs: Collection[NestedPair]) -> Chain:
-    """*chain* with each of *inames* that *pairs* order with all of it."""
-    for x in inames:
-        at = next((i for i in range(len(chain) + 1) if all((y, x) in pairs for y in chain[:i])
-                   and all((x, y) in pairs for y in chain[i:])), None)
-        if at is not None:
-            chain = (*chain[:at], x, *chain[at:])
-    return chain

@@ -96,7 +96,7 @@ class LoopKernel:
         require_once(leaves(self.tree))
         object.__setattr__(self, "derivation", derived)
 
-    # {{{ looking things up
+    # Looking things up
 
     @cached_property
     def statement_by_id(self) -> Mapping[str, Statement]:
@@ -153,8 +153,6 @@ class LoopKernel:
         taken = {*self.all_names, *also_taken, *self.statement_by_id}
         return next(x for x in chain((base,), (f"{base}_{i}" for i in count())) if x not in taken)
 
-    # }}}
-
     def with_history(self, history: History, given_order: tuple[Chain, ...]) -> LoopKernel:
         """The same kernel with another history: both share the results of analyses."""
         result = replace(self, derived=self.derivation, history=history, given_order=given_order)
@@ -168,7 +166,7 @@ class LoopKernel:
             known = None if self.derivation is None else ENTRY_POINTS["dependences"](self)
         return {**state, "derivation": known, "memo": {}}
 
-    # {{{ equality: the meaning of the kernel, not its history
+    # Equality: the meaning of the kernel, not its history
 
     def _key(self) -> tuple[object, ...]:
         return (self.name, self.arguments, self.tree, tuple(self.temporaries.items()),
@@ -186,9 +184,7 @@ class LoopKernel:
     def __hash__(self) -> int:
         return hash((self.name, self.tree, tuple(s.id for s in self.statements)))
 
-    # }}}
-
-    # {{{ the interface for users, with loopy's names
+    # The interface for users, with loopy's names
 
     @property
     def domains(self) -> tuple[InstanceSet, ...]:
@@ -242,9 +238,7 @@ class LoopKernel:
         """
         return frozenset(self.inames)
 
-    # }}}
-
-    # {{{ plugged in from higher layers
+    # Plugged in from higher layers
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Run the kernel; :func:`loopkit.compile` documents the arguments and results."""
@@ -270,17 +264,11 @@ class LoopKernel:
         with bounded(f"printing kernel '{self.name}'"):
             return "\n".join(d.text for d in self.domains)
 
-    # }}}
-
-
-#: The number of names that an error lists.
-_FEW = 8
-
 
 def unknown(kind: str, name: object, known: Iterable[str], *, where: str = "the kernel") -> UnknownNameError:
     """The error for an unknown *name* of any type, with the similar names, or all names if there are few."""
     names = list(dict.fromkeys(known))
     close = difflib.get_close_matches(str(name), names, n=2)
-    few = not close and 0 < len(names) <= _FEW
+    few = not close and 0 < len(names) <= 8
     return UnknownNameError(kind, str(name), close, where=where,
                             hint=f"there {'is only' if len(names) == 1 else 'are'} {', '.join(names)}" if few else None)

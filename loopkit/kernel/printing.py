@@ -99,7 +99,7 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
         yield from (f"  {line}" for line in lines)
 
 
-# {{{ data
+# Data
 
 def _title(knl: LoopKernel) -> str:
     start, sizes = f"KERNEL {knl.name}(", _sizes(knl)
@@ -141,10 +141,8 @@ def _operation(o: ReductionOperation) -> str:
     order = "in any order" if o.reorderable else "in order"
     return f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, {order}"
 
-# }}}
 
-
-# {{{ domains
+# Domains
 
 def _domains(knl: LoopKernel) -> tuple[list[InstanceSet], dict[int, str]]:
     """The distinct instance sets in the order of first use, without those implied by another one.
@@ -185,10 +183,8 @@ def _beyond(domain: InstanceSet, context: InstanceSet) -> str:
     equal = [item.strip() for item in point.strip().strip("[]").split(",") if "=" in item]
     return _PRODUCT.sub(r"\1*\2", " and ".join([*equal, *([condition.strip()] if condition.strip() else [])]))
 
-# }}}
 
-
-# {{{ statements
+# Statements
 
 _NEUTRAL: Mapping[str, Expression] = {"sum": 0, "product": 1, "min": p.Variable("inf"), "max": p.Variable("-inf"),
                                       "any": False, "all": True}
@@ -327,5 +323,3 @@ class _Printer:
             if names:
                 yield f"{option}={':'.join(names)}"
         yield from (title for i in s.instructions for title in i.titles)
-
-# }}}

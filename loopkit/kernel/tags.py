@@ -1,33 +1,26 @@
-"""Iname tags: how the instances along an iname are executed. A new tag is one frozen class."""
+"""Iname tags: how the instances along an iname are executed. A new tag is one frozen class and its name in TAGS."""
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 
 @dataclass(frozen=True)
 class InameTag:
-    """Base of all tags; ``str(tag)`` is its name in the language."""
-
-    name: ClassVar[str]
+    """Base of all tags; ``str(tag)`` is its name in the language, the first in :data:`TAGS`."""
 
     def __str__(self) -> str:
-        return self.name
+        return next(name for name, tag in TAGS.items() if tag == self)
 
 
 @dataclass(frozen=True)
 class ForTag(InameTag):
     """A sequential loop, also where another choice could be made for it."""
 
-    name = "for"
-
 
 @dataclass(frozen=True)
 class UnrollTag(InameTag):
     """A loop of constant trip count under ``#pragma unroll``."""
-
-    name = "unr"
 
 
 @dataclass(frozen=True)
@@ -35,9 +28,6 @@ class IlpTag(InameTag):
     """``ilp`` (``ilp.unr``) and ``ilp.seq``: each statement runs all its instances before the next statement."""
 
     unroll: bool = True
-
-    def __str__(self) -> str:
-        return "ilp" if self.unroll else "ilp.seq"
 
 
 @dataclass(frozen=True)
@@ -47,8 +37,6 @@ class VecTag(InameTag):
     The instances of a statement along the iname run at once: all reads are before all writes.
     """
 
-    name = "vec"
-
 
 @dataclass(frozen=True)
 class MmaTag(InameTag):
@@ -57,17 +45,12 @@ class MmaTag(InameTag):
     The iname is the reduction iname of the product, or counts the rows of one thread.
     """
 
-    name = "mma"
-
 
 @dataclass(frozen=True)
 class GroupTag(InameTag):
     """``g.N``: along axis *axis* of the grid of blocks."""
 
     axis: int
-
-    def __str__(self) -> str:
-        return f"g.{self.axis}"
 
 
 @dataclass(frozen=True)
@@ -76,15 +59,10 @@ class LocalTag(InameTag):
 
     axis: int
 
-    def __str__(self) -> str:
-        return f"l.{self.axis}"
-
 
 @dataclass(frozen=True)
 class AutoLocalTag(InameTag):
     """Over the block's threads; lowering chooses the thread distribution."""
-
-    name = "l.auto"
 
 
 #: The tags by name.

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from operator import is_
 
 from loopkit.ast.nodes import Instruction, Scope, sync_title
 from loopkit.errors import InternalError
+from loopkit.kernel.statement import Statement
 
 
 @dataclass(frozen=True)
@@ -193,3 +194,24 @@ def meeting(first: Path, second: Path) -> Meeting:
         if a.iname is not None:
             loops.append(a.iname)
     return Meeting(tuple(loops), False)
+
+
+def loops_in(tree: Tree) -> Iterator[Loop]:
+    """The loops of *tree*, each before those inside it."""
+    return (node for node in nodes_in(tree) if isinstance(node, Loop))
+
+
+def parts_of(body: Tree) -> tuple[Tree, ...]:
+    """The nodes in sequence in the *body* of a loop."""
+    return body.children if isinstance(body, Seq) else (body,)
+
+
+def restricted(tree: Tree, statements: Collection[str]) -> Tree:
+    """*tree* with *statements* alone; an empty sequence if it has none of them."""
+    return without(tree, frozenset(leaves(tree)).difference(statements))
+
+
+def in_order_of(tree: Tree, statements: Iterable[Statement]) -> tuple[Statement, ...]:
+    """*statements* in the textual order of *tree*."""
+    at = {s: i for i, s in enumerate(leaves(tree))}
+    return tuple(sorted(statements, key=lambda s: at[s.id]))

@@ -24,15 +24,10 @@ from loopkit.language.program import ForBlock, ParsedProgram, assignments, walk
 Datum = GlobalArg | ValueArg | TemporaryVariable | str
 
 
-@dataclass(frozen=True)
-class Declared:
-    """The declarations and bare names of ``kernel_data``, in order, by name.
-
-    :ivar rest_at: the position in *items* of the arguments that only the text has; ``None``: there must be none.
-    """
-
-    items: Mapping[str, Datum]
-    rest_at: int | None
+#: The declarations and bare names of ``kernel_data``, in order, by name; :data:`_REST` stands among them for the
+#: arguments that only the text has. Without it there must be none.
+Declared = Mapping[str, Datum]
+_REST = "..."
 
 
 def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterable[TemporaryVariable]) -> Declared:
@@ -41,14 +36,13 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
     :raises PreconditionError: an item is none of the kinds allowed, or its dtype is.
     :raises NameConflictError: a name is reserved or declared twice.
     """
-    given = ["..."] if kernel_data is None else name_list(kernel_data) if isinstance(kernel_data, str) else kernel_data
+    given = [_REST] if kernel_data is None else name_list(kernel_data) if isinstance(kernel_data, str) else kernel_data
     items: dict[str, Datum] = {}
-    rest_at: int | None = None
     for datum in [*given, *temporaries]:
-        if datum is ... or datum == "...":
-            if rest_at is not None:
-                raise PreconditionError("kernel_data says '...' twice.", subject="...")
-            rest_at = len(items)
+        if datum is ... or datum == _REST:
+            if _REST in items:
+                raise PreconditionError("kernel_data says '...' twice.", subject=_REST)
+            items[_REST] = _REST
             continue
         if not isinstance(datum, GlobalArg | ValueArg | TemporaryVariable | str):
             raise PreconditionError(f"kernel_data holds {datum!r}.", subject=repr(datum), hint=(
@@ -58,7 +52,7 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
         for name in map(str.strip, (datum if isinstance(datum, str) else datum.name).split(",")):
             require_free(name, items, "The argument")
             items[name] = name if isinstance(datum, str) else _normal(replace(datum, name=name))
-    return Declared(items, rest_at)
+    return items
 
 
 def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
@@ -128,7 +122,7 @@ def _ranked(rank: int) -> str:
 
 def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, TemporaryVariable]:
     """The temporaries, declared in kernel_data or by ``<>``; :raises ParseError: a name has two declarations."""
-    found = {name: d for name, d in declared.items.items() if isinstance(d, TemporaryVariable)}
+    found = {name: d for name, d in declared.items() if isinstance(d, TemporaryVariable)}
     for node in assignments(program.body):
         if node.temporary is None:
             continue
@@ -136,7 +130,7 @@ def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, Te
         dtype = named_dtype(node.temporary) if node.temporary else None
         known = found.get(name)
         if known is None:
-            if isinstance(declared.items.get(name), GlobalArg | ValueArg):
+            if isinstance(declared.get(name), GlobalArg | ValueArg):
                 raise program.source.error(node.start, f"'{name}' is an argument in kernel_data.", "a new name")
             found[name] = TemporaryVariable(name, dtype, () if isinstance(node.assignee, p.Variable) else None)
         elif dtype is not None:
@@ -150,14 +144,14 @@ def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, Te
 def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str, TemporaryVariable],
             domains: Domains) -> tuple[tuple[Argument, ...], dict[str, TemporaryVariable]]:
     """The kernel's arguments in order, and its temporaries; :raises ParseError: text and declarations differ."""
-    inames = domains.order.keys()
+    inames = domains.parents.keys()
     for rule in program.rules:
-        require_free(rule.rule.name, {*inames, *temporaries, *declared.items, *domains.params},
+        require_free(rule.rule.name, {*inames, *temporaries, *declared, *domains.params},
                      "The substitution rule", called=True)
-    for name in (*declared.items, *temporaries):
+    for name in (*declared, *temporaries):
         if name in inames:
             raise NameConflictError(f"'{name}' is an iname and cannot be an argument or a temporary.", subject=name)
-    shapes = {name for d in declared.items.values() if isinstance(d, GlobalArg | TemporaryVariable)
+    shapes = {name for d in declared.values() if isinstance(d, GlobalArg | TemporaryVariable)
               for axis in d.shape or () for name in variables(axis)}
     found = _Uses(program.source, declared, _ranks(program, inames, domains.inline_inames),
                   {node.written: node.start for node in reversed(assignments(program.body))},
@@ -184,7 +178,7 @@ class _Uses:
 
     def require_roles(self, inames: Collection[str]) -> None:
         """:raises ParseError: an iname or a size parameter is written, or a value argument, or it is subscripted."""
-        values = [name for name, d in self.declared.items.items() if isinstance(d, ValueArg)]
+        values = [name for name, d in self.declared.items() if isinstance(d, ValueArg)]
         self._require_scalars("size parameter", self.sizes)
         for what, known, hint in (("iname", inames, None),
                                   ("value argument", values, "<> {}_new = ... declares a temporary"),
@@ -202,20 +196,21 @@ class _Uses:
 
     def arguments(self, temporaries: Collection[str]) -> tuple[Argument, ...]:
         """The declared arguments, and among them the others of the text."""
-        items, rest_at = self.declared.items, self.declared.rest_at
-        known = {*items, *temporaries}
+        known = {*self.declared, *temporaries}
         rest = [name for name in sorted({*self.ranks, *self.sizes}) if name not in known]
-        strangers = [name for name in rest if name not in self.sizes] if rest_at is None else ()
+        strangers = [name for name in rest if name not in self.sizes] if _REST not in known else ()
         for name in strangers:
             close = difflib.get_close_matches(name, known, n=2)
             raise UnknownNameError("argument", name, close,
                                    where=f"the kernel (line {self.source.line_of(self.ranks[name].start)})",
                                    hint=None if close else "end kernel_data with '...' to have it found")
-        listed = [None if isinstance(d, TemporaryVariable) else self._derived(d) if isinstance(d, str) else
-                  self._argument(d) for d in items.values()]
-        at = len(listed) if rest_at is None else rest_at
-        listed[at:at] = map(self._derived, rest)
-        return tuple(argument for argument in listed if argument is not None)
+        found: list[Argument] = []
+        for d in {**self.declared, _REST: _REST}.values():
+            if isinstance(d, str):
+                found += map(self._derived, rest if d == _REST else [d])
+            elif not isinstance(d, TemporaryVariable):
+                found.append(self._argument(d))
+        return tuple(found)
 
     def _derived(self, name: str) -> Argument:
         """The argument *name* with the properties that follow from the text."""

@@ -57,7 +57,7 @@ def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules:
     """
     parts = list(_PartCollector(rules, temporaries).parts(program.body, _NONE, _NONE, ()))
     writers = {name: [part for part in parts if part.written == name] for name in temporaries}
-    gained = _largest(parts, writers, frozenset(rules.domains.order))
+    gained = _largest(parts, writers, frozenset(rules.domains.parents))
     for part in parts:
         if clash := gained[part] if part.opened else gained[part] & part.reducing:
             raise _two_readings(program.source, part, min(clash), writers, gained)

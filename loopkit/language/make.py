@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
+from loopkit.expr.mappers import has_reduction
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
@@ -75,7 +76,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
         read = read_domains(texts)
         declared = read_declarations(kernel_data, temporaries)
         operations = _operations(reductions, read)
-        program = parse_program(source, read.order.keys(), lambda text, start: read.add_inline(source, text, start),
+        program = parse_program(source, read.parents.keys(), lambda text, start: read.add_inline(source, text, start),
                                 operations.keys())
         if not program.body:
             raise source.error(0, "The instructions hold no statement.", "a statement")
@@ -98,7 +99,7 @@ def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> d
     """The user's reductions by name; :raises NameConflictError: a name is taken."""
     result: dict[str, ReductionOperation] = {}
     for operation in reductions:
-        require_free(operation.name, {*result, *domains.order, *domains.params}, "The reduction", called=True)
+        require_free(operation.name, {*result, *domains.parents, *domains.params}, "The reduction", called=True)
         result[operation.name] = operation
     return result
 
@@ -108,12 +109,12 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     temporaries = find_temporaries(program, declared)
     rules = read_rules(program, domains)
     arguments, known = resolve(program, declared, temporaries, domains)
-    names = {*(a.name for a in arguments), *temporaries, *rules.kept, *rules.reducing, name}
+    names = {*(a.name for a in arguments), *temporaries, *rules.known, name}
     for operation in operations:
         require_free(operation, names, "The reduction")
     maker = StatementMaker(
         domains, _affine_names(domains, arguments, temporaries),
-        {*names, *domains.order, *domains.inline_inames, *operations}, number_statements(program), rules,
+        {*names, *domains.parents, *domains.inline_inames, *operations}, number_statements(program), rules,
         inames_of_parts(program, temporaries, rules))
     tree = maker.make(program.body)
     kernel = LoopKernel(
@@ -122,10 +123,10 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
         reductions=maker.reductions, operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),
-        substitutions={rule_name: r.rule for rule_name, r in rules.kept.items()},
+        substitutions={rule_name: r for rule_name, r in rules.known.items() if not has_reduction(r.expr)},
         assumptions=universe_params() if assumptions is None else read_assumptions(
             assumptions, [a.name for a in arguments if isinstance(a, ValueArg)]), options=options, history=history)
-    shaped = {name for name, d in declared.items.items() if isinstance(d, TemporaryVariable) and d.shape is not None}
+    shaped = {name for name, d in declared.items() if isinstance(d, TemporaryVariable) and d.shape is not None}
     require_one_meaning(kernel, maker.opened, maker.final)
     return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))
@@ -136,4 +137,4 @@ def _affine_names(domains: Domains, arguments: Iterable[Argument],
     """The inames, and the value arguments that are integers: sizes, and arguments with an integer dtype."""
     integers = {a.name for a in arguments if isinstance(a, ValueArg) and a.dtype is not None
                 and np.dtype(a.dtype).kind in "iu"}
-    return frozenset({*domains.order, *domains.inline_inames, *domains.params, *integers}).difference(temporaries)
+    return frozenset({*domains.parents, *domains.inline_inames, *domains.params, *integers}).difference(temporaries)

@@ -20,14 +20,13 @@ from loopkit.language.program import ParsedProgram, Rule
 class Rules:
     """The substitution rules, and the inames that expressions mention through them.
 
-    :ivar kept: the rules that the kernel has too.
-    :ivar reducing: the rules with a reduction. It needs separate statements, which a rule cannot have.
+    :ivar known: the rules, with the calls of reducing ones expanded: a reduction needs separate statements, which a
+        rule of the kernel cannot have.
     """
 
     source: Source
     domains: Domains
-    kept: dict[str, Rule] = field(default_factory=dict)
-    reducing: dict[str, Rule] = field(default_factory=dict)
+    known: dict[str, SubstitutionRule] = field(default_factory=dict)
     _inames: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def add(self, rule: Rule) -> None:
@@ -38,8 +37,7 @@ class Rules:
             raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
                                     "bounds in parameters and inames")
         body = self.expanded(rule.rule.expr, rule.start, only_reducing=True)
-        rule = replace(rule, rule=SubstitutionRule(name, arguments, body))
-        (self.reducing if has_reduction(body) else self.kept)[name] = rule
+        self.known[name] = SubstitutionRule(name, arguments, body)
         self._inames[name] = self.free_inames(body).difference(arguments)
 
     def expanded(self, expr: Expression, start: int, *, only_reducing: bool = False) -> Expression:
@@ -47,7 +45,7 @@ class Rules:
 
         :raises ParseError: an argument mentions an iname that the body's reduction binds.
         """
-        rules = self.reducing if only_reducing else {**self.kept, **self.reducing}
+        rules = {name: rule for name, rule in self.known.items() if has_reduction(rule.expr) or not only_reducing}
         if not rules:
             return expr
 
@@ -55,7 +53,7 @@ class Rules:
             e = map_children(e, walk)
             if not (isinstance(e, p.Call) and isinstance(e.function, p.Variable) and e.function.name in rules):
                 return e
-            rule = rules[e.function.name].rule
+            rule = rules[e.function.name]
             captured = bound_inames(rule.expr) & frozenset().union(*map(variables, e.parameters))
             if captured:
                 iname = min(captured)
@@ -67,7 +65,7 @@ class Rules:
 
     def free_inames(self, expr: Expression) -> frozenset[str]:
         """The inames that *expr* mentions outside of reductions over them, and that its reductions' domains need."""
-        order = self.domains.order
+        order = self.domains.parents
         if not has_reduction(expr) and self._inames.keys().isdisjoint(called(expr)):
             return variables(expr).intersection(order)
         match expr:
@@ -99,7 +97,7 @@ def read_rules(program: ParsedProgram, domains: Domains) -> Rules:
         chain = [*cycle[at:], *cycle[:at + 1]]
         raise program.source.error(by_name[chain[0]].start, f"The substitution rule '{chain[0]}' calls itself "
                                    f"({' -> '.join(chain)}).", "a rule that ends") from None
-    return replace(rules, kept={name: rules.kept[name] for name in by_name if name in rules.kept})
+    return replace(rules, known={name: rules.known[name] for name in by_name})
 
 
 def bound_inames(expr: Expression) -> frozenset[str]:

@@ -145,8 +145,8 @@ class StatementMaker:
 
     def _require_inames(self, tokens: Sequence[Token]) -> None:
         for token in tokens:
-            if token.text not in self.domains.order:
-                raise unknown("iname", token.text, self.domains.order,
+            if token.text not in self.domains.parents:
+                raise unknown("iname", token.text, self.domains.parents,
                               where=f"the kernel (line {self.source.line_of(token.start)})")
 
     def _for(self, node: ForBlock, context: Context) -> Item:

@@ -1,10 +1,10 @@
 """Ready pipelines: kernels written as formulas and mapped to a GPU by public transformations, to use and to read."""
 from __future__ import annotations
 
-from loopkit.library.counts import histogram as histogram
 from loopkit.library.elementwise import add as add
 from loopkit.library.elementwise import axpy as axpy
 from loopkit.library.elementwise import copy as copy
+from loopkit.library.elementwise import transpose as transpose
 from loopkit.library.pairs import nbody as nbody
 from loopkit.library.pairs import nbody_direct as nbody_direct
 from loopkit.library.products import batched_matmul as batched_matmul
@@ -21,5 +21,5 @@ from loopkit.library.stencils import stencil_2d as stencil_2d
 from loopkit.library.stencils import stencil_3d as stencil_3d
 from loopkit.library.sums import column_sum as column_sum
 from loopkit.library.sums import full_sum as full_sum
+from loopkit.library.sums import histogram as histogram
 from loopkit.library.sums import row_sum as row_sum
-from loopkit.library.transposition import transpose as transpose

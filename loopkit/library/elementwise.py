@@ -1,12 +1,17 @@
-"""Elementwise kernels: copy, axpy, add."""
+"""Kernels that use each element once: copy, axpy, add, and the transposition through a tile in shared memory."""
 from __future__ import annotations
+
+from math import gcd
 
 import numpy as np
 import numpy.typing as npt
+import pymbolic.primitives as p
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.library.defaults import THREADS, items_a_thread, known_dtype
+from loopkit.kernel.target import WARP
+from loopkit.library.defaults import SECTOR, THREADS, items_a_thread, known_dtype
+from loopkit.transform.step import require_positive
 
 
 @checked
@@ -60,3 +65,68 @@ def _elementwise(name: str, statement: str, names: str, dtype: npt.DTypeLike, th
         return lk.split_iname(knl, "i", threads, outer_tag="g.0", inner_tag="l.0")
     return lk.split_levels(knl, "i", {"i_outer": None, "i_item": items, "i_thread": threads},
                            tags={"i_outer": "g.0", "i_item": "unr", "i_thread": "l.0"})
+
+
+@checked
+def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
+              tile: int | tuple[int, int] | None = None, threads: tuple[int, int] | None = None) -> lk.LoopKernel:
+    """``b[j, i] = a[i, j]``.
+
+    Reading along rows and writing along columns would access 32 pieces of memory for the 32 elements of a warp. A block
+    therefore reads a tile by rows of *a*, and writes it by rows of *b*.
+
+    Memory is written in sectors of 32 bytes. If a row of *b* starts within a sector, two blocks write each sector at
+    the ends of their pieces. *rows* fixes the length of the rows of *b*: pieces then begin at sectors, in each row of
+    *b* at another row of *a*. A block reads a few more rows for this, from the cache, except for elements of one byte.
+
+    :arg rows: of *a*; default: any, given by the arrays of a call.
+    :arg tile: rows and columns of a tile, or one number for both; default: 128 by 64 for elements of four bytes or
+        less, with *rows* 64 by 128 (except for one byte), and 64 by 64 for larger elements. More rows make longer
+        pieces of writes; more columns make longer pieces of reads.
+    :arg threads: of a block, along the rows and across them; default: 32 by 32, or 32 by 16 for elements of less than
+        four bytes.
+
+    >>> knl = lk.library.transpose()
+    >>> print(lk.lower(knl, stop="storage"))
+    shared float32 a_fetch[128][65]
+    >>> knl(a=np.arange(6, dtype=np.float32).reshape(2, 3)).b
+    array([[0., 3.],
+           [1., 4.],
+           [2., 5.]], dtype=float32)
+    """
+    known = known_dtype(dtype)
+    along, across = threads or (WARP, 32 if known.itemsize >= 4 else 16)
+    a = lk.GlobalArg("a", shape=(p.Variable("n"), p.Variable("m")))
+    knl = lk.make_kernel("{[j, i]: 0<=j<m and 0<=i<n}", "b[j, i] = a[i, j]", [a, "..."], name="transpose")
+    knl = lk.add_dtypes(knl, {"a,b": known})
+    if tile is None:
+        tile = (64, 64) if known.itemsize > 4 else (128, 64) if rows is None or known.itemsize == 1 else (64, 128)
+    height, width = tile if isinstance(tile, tuple) else (tile, tile)
+    if rows is not None:
+        knl = lk.fix_parameters(knl, n=require_positive(rows, "rows"))
+        # the number of loads, not memory bandwidth, bounds one-byte elements, and a larger box has more loads
+        if known.itemsize > 1:
+            # rows of b are counted from the sector in which each begins
+            sector = max(SECTOR // known.itemsize, 1)
+            behind = rows % sector
+            knl = lk.skew(knl, "i", f"{behind}*j % {sector}" if behind > 1 else f"j % {sector}") if behind else knl
+    # a block has a tile; consecutive blocks write pieces of the same rows, so that memory gets long rows
+    knl = lk.split_iname(knl, "i", height, outer_tag="g.0")
+    knl = lk.split_iname(knl, "j", width, outer_tag="g.1")
+    # a block reads its tile by rows of a, with as many warps side by side as a row has pieces; if the pieces of b begin
+    # at different rows, it reads the box around them and one more row, so that no load has a condition
+    beside = gcd(across, -(-width // along))
+    knl = lk.add_prefetch(knl, "a", ["i_inner", "j_inner"], default_tag=None, fetch_bounding_box=True,
+                          box_multiples=(across // beside, along*beside))
+    knl = lk.split_levels(knl, "a_dim_1", {"a_round": None, "a_warp": beside, "a_lane": along},
+                          tags={"a_round": "unr", "a_warp": "l.1", "a_lane": "l.0"})
+    knl = lk.split_iname(knl, "a_dim_0", across // beside, inner_tag="l.1", outer_tag="unr")
+    # a block writes its tile by rows of b
+    knl = lk.split_iname(knl, "i_inner", along, inner_tag="l.0", outer_tag="unr")
+    knl = lk.split_iname(knl, "j_inner", across, inner_tag="l.1", outer_tag="unr")
+    # consecutive writes go to one row
+    knl = lk.prioritize_loops(knl, ("j_inner_outer", "i_inner_outer"))
+    # a warp then reads a column of the tile: with one more cell per row, its elements are in different banks
+    knl = lk.add_padding(knl, "a_fetch", 0, by=1)
+    # evicting results first writes them early and consecutively
+    return lk.set_cache_policy(knl, "a", "evict_last")

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.devices import WARP
+from loopkit.kernel.target import WARP
 from loopkit.library.defaults import known_dtype
 from loopkit.transform.step import require_positive
 

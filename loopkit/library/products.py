@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.devices import WARP
+from loopkit.kernel.target import WARP
 from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vector_of_rows
 from loopkit.library.tiles import H200, best_plan
 from loopkit.transform.step import require_positive

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.devices import WARP
+from loopkit.kernel.target import WARP
 from loopkit.library.defaults import MOST_THREADS, THREADS, before_row, items_a_thread, known_dtype, longest_row, vector
 from loopkit.transform.step import require_positive
 

@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.devices import WARP
+from loopkit.kernel.target import WARP
 from loopkit.library.defaults import THREADS, known_dtype
 from loopkit.transform.step import require_positive
 

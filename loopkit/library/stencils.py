@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.devices import WARP
+from loopkit.kernel.target import WARP
 from loopkit.library.defaults import in_vectors, items_a_thread, known_dtype, vector_of_rows
 
 #: Bytes of a column that a thread computes in shared memory; several blocks of such threads share a multiprocessor.

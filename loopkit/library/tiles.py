@@ -63,15 +63,9 @@ class Device:
     tiles: tuple[Tile, ...]
 
 
-def device(name: str) -> Device:
-    """The device called *name*, from its data file."""
-    data = tomllib.loads(files("loopkit.library").joinpath(f"devices/{name}.toml").read_text(encoding="utf-8"))
-    tiles = tuple(Tile(tuple(t.pop("tile")), tuple(t.pop("warp")), t.pop("min_blocks"), Costs(**t))
-                  for t in data.pop("tile"))
-    return Device(**data, tiles=tiles)
-
-
-H200 = device("h200")
+_DATA = tomllib.loads(files("loopkit.library").joinpath("devices/h200.toml").read_text(encoding="utf-8"))
+H200 = Device(tiles=tuple(Tile(tuple(t.pop("tile")), tuple(t.pop("warp")), t.pop("min_blocks"), Costs(**t))
+                          for t in _DATA.pop("tile")), **_DATA)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from loopkit.errors import IllegalTransformError
 from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
-from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, paths, seq
+from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, seq
 from loopkit.lowering.groups import Event, steps_in_common, with_groups
 from loopkit.lowering.hazards import Hazard, at_once, hazards, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
@@ -23,7 +23,6 @@ from loopkit.lowering.schedule import separated_by
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import by_first_difference, differing_first_at, in_one_iteration, only_dims
 from loopkit.poly.sets import InstanceSet, Map, as_points
-from loopkit.transform.trees import parts_of
 
 
 def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:

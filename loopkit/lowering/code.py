@@ -117,13 +117,11 @@ class Coder:
 
     def _opaque(self, tree: Tree, level: Level) -> Callable[[Level], Node] | None:
         """A function that builds *tree* on its own, for one point of the loops around it; ``None``: isl builds it."""
-        if level.in_region:
-            return self._opaque_in_region(tree, level)
         if isinstance(tree, Barrier):
             return lambda _: Sync(tree.serves, tree.scope, tree.instructions)
-        return partial(self._region, tree) if isinstance(tree, Leaf) or not has_barrier(tree) else None
+        if not level.in_region:
+            return partial(self._region, tree) if isinstance(tree, Leaf) or not has_barrier(tree) else None
 
-    def _opaque_in_region(self, tree: Tree, level: Level) -> Callable[[Level], Node] | None:
         def in_versions(build: Callable[[Level], Node]) -> Callable[[Level], Node]:
             return partial(self._in_versions, tuple(leaves(tree)), build)
 
@@ -161,6 +159,7 @@ class Coder:
             name = f"P{len(parts)}"
             parts[name] = domain, lambda values: with_values(build(level.inside(domain)), values)
             return name
+        assert not isinstance(tree, Barrier)
         match tree:
             case Loop(iname, body):
                 self._require_uniform(tree, level)
@@ -178,8 +177,6 @@ class Coder:
                                  self._statements(tuple(leaves(Seq(own))), level, parts) for own in groups])
             case Leaf(statement):
                 return self._statements((statement,), level, parts)
-            case _:
-                raise AssertionError(tree)
 
     def _sides(self, loop: Loop, inside: Level) -> list[tuple[Tree, Level]]:
         """The body of *loop*, once for full tiles and once for the others where the condition splits the loop."""

@@ -16,12 +16,13 @@ from loopkit.lowering.lowered import HostLoop, HostNode, Lowered, Storage
 from loopkit.lowering.pipeline import lowered_as_typed, placed_once
 from loopkit.lowering.storage import each_storage
 from loopkit.lowering.types import infer_types
-from loopkit.poly.limits import affordable, bounded, kept
+from loopkit.poly.limits import affordable, bounded, kept_by_kernel
 
 #: Operations of isl for one answer, half a second as a rule; kernels of the library take a tenth.
 BUDGET = 400_000
 
 
+@kept_by_kernel
 def cost_of(knl: LoopKernel) -> Cost:
     """The cells of the temporaries, the launches and the host's loops of *knl*, as far as they are known.
 
@@ -32,10 +33,6 @@ def cost_of(knl: LoopKernel) -> Cost:
     >>> print(cost_of(knl).cells["acc_k"])
     1 element a thread
     """
-    return kept(knl.memo, "cost", lambda: _cost_of(knl))
-
-
-def _cost_of(knl: LoopKernel) -> Cost:
     def cells_of(storage: Storage) -> Cells:
         known = inferred or knl.temporaries[storage.name].dtype is not None
         return Cells(storage.space, storage.shape, storage.dtype.itemsize if known else None)

@@ -6,9 +6,10 @@ is as long as ``l.0``, it is ``l.0``.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from itertools import accumulate
 from math import prod
+from operator import mul
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -27,70 +28,59 @@ from loopkit.poly.sets import Set, range_condition
 MOST_UNROLLED = 32
 
 
-@dataclass(frozen=True)
-class _Dim:
-    iname: str
-    low: int
-    extent: int
-
-
 def spread_over_threads(launch: Launch, bound: BoundStatement, context: Set, statement: Callable[[Set], Node]) -> Node:
     """Code that runs *statement* once for each point of its box, each by one thread.
 
     :arg statement: gives the guarded statement, from what is known of the box's inames.
     """
     knl = launch.kernel
-    dims = [_dim(knl, bound, x) for x in fastest_last(knl, bound.statement.expression, bound.auto)]
-    for d in dims:
-        context = context.intersect(range_condition(d.iname, d.low, d.low + d.extent - 1))
+    box = {x: _values(knl, bound, x) for x in fastest_last(knl, bound.statement.expression, bound.auto)}
+    for x, values in box.items():
+        context = context.intersect(range_condition(x, values.start, values.stop - 1))
     body = statement(context)
     # the statement's own inames have their axes; the box is distributed over the others
     taken = {axis for x in bound.hardware for axis in variables(launch.coordinates[x])}
-    axes = [(axis, extent) for axis, extent in zip(BLOCK, launch.block, strict=True) if axis not in taken]
+    axes = {axis: extent for axis, extent in zip(BLOCK, launch.block, strict=True) if axis not in taken}
     here: list[Node] = []
-    last = dims[-1]
-    if axes and axes[0][0] == "l.0" and last.extent == axes[0][1]:
-        here.append(Define(last.iname, add(_thread_id(axes[0]), last.low)))
-        axes, dims = axes[1:], dims[:-1]
-    threads = prod(extent for _, extent in axes)
-    return _rounds(dims, threads, _thread_id(*axes), Block((*here, body)), bound.statement.id.replace(".", "_"), knl)
+    last = [*box][-1]
+    if axes.get("l.0") == len(box[last]):
+        here.append(Define(last, add(_thread_id({"l.0": axes.pop("l.0")}), box.pop(last).start)))
+    threads = prod(axes.values())
+    return _rounds(box, threads, _thread_id(axes), Block((*here, body)), bound.statement.id.replace(".", "_"), knl)
 
 
-def _dim(knl: LoopKernel, bound: BoundStatement, iname: str) -> _Dim:
+def _values(knl: LoopKernel, bound: BoundStatement, iname: str) -> range:
     low, high = constant_range(knl, bound.statement.domain, iname)
     if low is None or high is None:
         raise PreconditionError(f"'{iname}' has no constant range, which the tag 'l.auto' needs.", subject=iname,
                                 hint="split the iname, or fix the parameter")
-    return _Dim(iname, low, high - low + 1)
+    return range(low, high + 1)
 
 
-def _thread_id(*axes: tuple[str, int]) -> Expression:
-    """The number of a thread along *axes*, the first fastest."""
-    result: Expression = 0
-    stride = 1
-    for axis, extent in axes:
-        if extent > 1:
-            result = add(multiply(stride, p.Variable(axis)), result)
-        stride *= extent
-    return result
+def _thread_id(axes: Mapping[str, int]) -> Expression:
+    """The number of a thread along *axes* with their extents, the first fastest."""
+    strides = accumulate(axes.values(), mul, initial=1)
+    return add(*reversed([multiply(stride, p.Variable(axis))
+                          for (axis, n), stride in zip(axes.items(), strides, strict=False) if n > 1]))
 
 
-def _rounds(dims: Sequence[_Dim], threads: int, thread: Expression, body: Block, name: str,
-            knl: LoopKernel) -> Node:
-    """*body* for each point of *dims*, distributed over *threads* threads; this thread has the number *thread*."""
-    if not dims:
+def _rounds(box: Mapping[str, range], threads: int, thread: Expression, body: Block, name: str, knl: LoopKernel
+            ) -> Node:
+    """*body* for each point of *box*, distributed over *threads* threads; this thread has the number *thread*."""
+    if not box:
         return body if threads == 1 else If(p.Comparison(thread, "==", 0), body)
-    points = prod(d.extent for d in dims)
+    points = prod(map(len, box.values()))
     count = -(-points // threads)
     counter = knl.fresh_name(f"{name}_round")
     number = thread if count == 1 else add(multiply(threads, p.Variable(counter)), thread)
-    if len(dims) == 1:
-        named: list[Node] = [Define(dims[0].iname, add(number, dims[0].low))]
-        number, digits = add(p.Variable(dims[0].iname), -dims[0].low), []
+    if len(box) == 1:
+        (x, values), = box.items()
+        named: list[Node] = [Define(x, add(number, values.start))]
+        number, digits = add(p.Variable(x), -values.start), []
     else:
         point = knl.fresh_name(f"{name}_point")
         named, number = [Define(point, number)], p.Variable(point)
-        digits = _digits(dims, number)
+        digits = _digits(box, number)
     inner = Block((*digits, *body.children))
     if count * threads != points:
         inner = Block((If(p.Comparison(number, "<", points), inner),))
@@ -98,11 +88,11 @@ def _rounds(dims: Sequence[_Dim], threads: int, thread: Expression, body: Block,
     return inner if count == 1 else For(counter, 0, count, 1, inner, unroll=count <= MOST_UNROLLED)
 
 
-def _digits(dims: Sequence[_Dim], number: Expression) -> list[Node]:
+def _digits(box: Mapping[str, range], number: Expression) -> list[Node]:
     """Each coordinate of a box as a digit of the number of its point, the last one fastest."""
     result: list[Node] = []
-    for d in reversed(dims[1:]):
-        result.append(Define(d.iname, add(remainder(number, d.extent), d.low)))
-        number = floor_div(number, d.extent)
-    result.append(Define(dims[0].iname, add(number, dims[0].low)))
+    for x, values in reversed([*box.items()]):
+        last = len(result) == len(box) - 1
+        result.append(Define(x, add(number if last else remainder(number, len(values)), values.start)))
+        number = floor_div(number, len(values))
     return result[::-1]

@@ -18,14 +18,13 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.expr.mappers import subexpressions
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
-from loopkit.kernel.tree import LoopPlace, leaves, loop_place
+from loopkit.kernel.tree import LoopPlace, leaves, loop_place, loops_in
 from loopkit.lowering.guard_folding import Ranges, points_where
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, subtract
 from loopkit.poly.domains import full_box_condition
 from loopkit.poly.extents import couples
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, param_range, params_of, universe_params
-from loopkit.transform.trees import loops_in
 
 #: The budget of isl for a version for full tiles.
 VERSION = 2_000_000
@@ -101,19 +100,18 @@ def edges_are_small(launch: Launch) -> bool:
 
     A second version of all of it only saves the guards of a few loads and stores.
     """
-    lengths = {s: _length(launch.kernel, bound) for s, bound in launch.statements.items()}
+    knl = launch.kernel
+    # the number of copies of each statement in the text of a thread
+    lengths = {s: prod(high - low + 1 for x in bound.domain.inames if _is_in_tile(knl, x)
+                       for low, high in [constant_range(knl, bound.statement.domain, x)]
+                       if low is not None and high is not None)
+               for s, bound in launch.statements.items()}
     every = sum(lengths.values())
     if every <= LONG:
         return False
     other = sum(lengths[s] for s, bound in launch.statements.items()
                 if next(_conditions(launch, bound, bound.domain.inames), None) is not None)
     return other > 0 and every - other > max(LONG, other)
-
-
-def _length(knl: LoopKernel, bound: BoundStatement) -> int:
-    """The number of copies of a statement in the text of a thread."""
-    ranges = [constant_range(knl, bound.statement.domain, x) for x in bound.domain.inames if _is_in_tile(knl, x)]
-    return prod(1 if low is None or high is None else high - low + 1 for low, high in ranges)
 
 
 def full_tile_here(launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:

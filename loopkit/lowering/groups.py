@@ -30,6 +30,7 @@ from loopkit.kernel.tree import (
     has_barrier,
     leaves,
     loop_place,
+    loops_in,
     meeting,
     paths,
     placed_nodes,
@@ -41,7 +42,6 @@ from loopkit.lowering.lowered import Launch
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import in_one_iteration, in_time_order, only_dims, shared_dims
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points
-from loopkit.transform.trees import loops_in
 
 #: The largest number of groups that a wait leaves pending.
 MOST_PENDING = 31
@@ -74,8 +74,7 @@ class Event:
 
 def steps_in_common(first: Path, second: Path) -> int:
     """The number of steps that two paths share."""
-    apart = (i for i, (x, y) in enumerate(zip(first, second, strict=False)) if x != y)
-    return next(apart, min(len(first), len(second)))
+    return len([*takewhile(lambda steps: steps[0] == steps[1], zip(first, second, strict=False))])
 
 
 # {{{ groups, counted

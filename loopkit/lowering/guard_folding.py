@@ -15,7 +15,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import For, If, Node
 from loopkit.ast.walk import map_child_nodes
 from loopkit.expr.dtypes import Type, type_of
-from loopkit.expr.mappers import map_children, subexpressions, variables
+from loopkit.expr.mappers import conjunction, conjuncts, map_children, subexpressions, variables
 from loopkit.poly.affine import NotAffineError, add
 from loopkit.poly.piecewise import is_affine_condition, params_where, where_holds
 from loopkit.poly.sets import InstanceSet, Set, range_condition
@@ -60,26 +60,19 @@ def points_where(points: InstanceSet, condition: Expression, names: frozenset[st
 
 
 def with_limited_conditions(node: Node, ranges: Ranges, context: Set, about: Callable[[Expression], bool]) -> Node:
-    """*node*, inside loops that are unrolled over *ranges*, with conditions limited to the iterations in which they
-    can fail.
+    """*node*, in loops unrolled over *ranges*, with conditions limited to the iterations in which they can fail.
 
-    :arg context: the conditions that hold around *node*.
-    :arg about: is a condition limited?
+    :arg context: the conditions that hold around *node*; *about*: is a condition limited?
     """
     match node:
         case If():
-            found = tuple(_part(c, ranges, context) if about(c) else c for c in parts_of(node.condition))
-            node = replace(node, condition=found[0] if len(found) == 1 else p.LogicalAnd(found))
+            found = (_part(c, ranges, context) if about(c) else c for c in conjuncts(node.condition))
+            node = replace(node, condition=conjunction(found))
         case For(start=int() as start, stop=int() as stop):
             context = context.intersect(range_condition(node.iname, start, stop - 1))
         case _:
             pass
     return map_child_nodes(node, lambda child: with_limited_conditions(child, ranges, context, about))
-
-
-def parts_of(condition: Expression) -> tuple[Expression, ...]:
-    """The conditions that all hold where *condition* does."""
-    return condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
 
 
 def _part(part: Expression, ranges: Ranges, context: Set) -> Expression:

@@ -43,11 +43,7 @@ BLOCK = ("l.0", "l.1", "l.2")
 
 @dataclass(frozen=True)
 class LaunchBody:
-    """The part of the order that one launch runs.
-
-    :ivar tree: its sequential loops.
-    :ivar hosts: the inames of the host's loops around it, outermost first.
-    """
+    """The sequential loops that one launch runs, and the inames of the host's loops around it, outermost first."""
 
     tree: Tree
     hosts: tuple[str, ...] = ()
@@ -279,10 +275,7 @@ class Launch:
 
     @property
     def block(self) -> tuple[int, int, int]:
-        x, y, z = (self.extents.get(axis, 1) for axis in BLOCK)
-        assert isinstance(x, int)
-        assert isinstance(y, int)
-        assert isinstance(z, int)
+        x, y, z = (n for axis in BLOCK if isinstance(n := self.extents.get(axis, 1), int))
         return x, y, z
 
     @property

@@ -83,9 +83,7 @@ class _Finder:
     reasons: dict[str, str] = field(default_factory=dict)
 
     def node(self, node: Node, names: Names, uniform: frozenset[str]) -> Node:
-        """*node*, where *names* are the constants in scope, and *uniform* the expressions with one value for all
-        threads of a block.
-        """
+        """*node*, where *names* are the constants in scope, and all threads of a block agree in the names *uniform*."""
         match node:
             case For() if node.iname in self.inames:
                 return self._nest(node, names)

@@ -5,8 +5,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
-from loopkit.analysis.accesses import accesses_by_array, require_operands
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, require_operands
+from loopkit.analysis.constructors import reindexed
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.host_loops import require_barriers_in_place
 from loopkit.analysis.shapes import array_shapes
@@ -20,10 +22,9 @@ from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import LocalTag, is_parallel
 from loopkit.kernel.target import GPU, Machine, Target, resolve_target
-from loopkit.kernel.tree import leaves, paths
+from loopkit.kernel.tree import leaves, loops_in, without
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
-from loopkit.lowering.dead import without_dead_statements
 from loopkit.lowering.lowered import BLOCK, FINISHED, Launch, Lowered, Stage, Storage
 from loopkit.lowering.mma import with_mma
 from loopkit.lowering.program import generate_loops, host_order, unrolled
@@ -42,6 +43,28 @@ def _types(low: Lowered) -> Lowered:
     typed = infer_types(low.kernel)
     require_operands(typed)
     return replace(low, kernel=typed, shapes=shapes)
+
+
+def _dead_statements(low: Lowered) -> Lowered:
+    """*low* without statements that have no instance, and without writes to temporaries that no other one reads."""
+    knl = low.kernel
+    while True:
+        # updates alone do not make an array live
+        read = frozenset(a.array for s in knl.statements for a in accesses_of(knl, s)
+                         if not a.is_write and a.array != s.written)
+        dead = frozenset(s.id for s in knl.statements if analysis_domain(knl, s).is_empty()
+                         or (s.written in knl.temporaries and s.written not in read))
+        if not dead:
+            return replace(low, kernel=knl)
+        tree = without(knl.tree, dead)
+        alive = frozenset(leaves(tree))
+        reductions = {name: replace(node, updates=tuple(s for s in node.updates if s in alive))
+                      for name, node in knl.reductions.items() if {node.init, node.final} <= alive}
+        knl = reindexed(
+            knl, dict.fromkeys(knl.statement_by_id.keys() - alive, ()),
+            statements=tuple(s for s in knl.statements if s.id in alive), tree=tree,
+            temporaries={k: t for k, t in knl.temporaries.items() if k in read},
+            reductions={name: node for name, node in reductions.items() if node.updates})
 
 
 def _apart(low: Lowered, more: frozenset[Pair]) -> Lowered:
@@ -124,9 +147,8 @@ def _check_schedule(low: Lowered) -> None:
     """Each statement is in one launch, and no loop of a launch is parallel."""
     trees = [part.tree for part in low.scheduled.launches]
     _require_once("the launches", (s for tree in trees for s in leaves(tree)), low.kernel.statement_by_id)
-    for step in (step for tree in trees for way in paths(tree).values() for step in way):
-        _require(step.iname is None or not is_parallel(low.kernel.tags.get(step.iname)),
-                 f"the loop over '{step.iname}' is parallel")
+    for loop in chain.from_iterable(map(loops_in, trees)):
+        _require(not is_parallel(low.kernel.tags.get(loop.iname)), f"the loop over '{loop.iname}' is parallel")
 
 
 def _check_storage(low: Lowered) -> None:
@@ -173,8 +195,7 @@ def _check_program(low: Lowered) -> None:
 #: All stages, in order.
 STAGES: tuple[Stage, ...] = (
     Stage("types", "kernel", _types, _check_types),
-    Stage("dead_statements", "kernel", lambda low: replace(low, kernel=without_dead_statements(low.kernel)),
-          _check_types),
+    Stage("dead_statements", "kernel", _dead_statements, _check_types),
     Stage("auto", "kernel", lambda low: replace(low, kernel=without_idle_auto(low.kernel)), _check_types),
     Stage("reductions", "kernel", lambda low: replace(low, kernel=write_out_reductions(low.kernel, low.machine.warp)),
           _check_reductions),

@@ -62,14 +62,11 @@ def _outermost(launch: Launch) -> Level:
     level = Level(knl.value_params, knl.assumptions)
     for x in launch.block_inames:
         low, own = iname_range(knl, x)[0], launch.block_ranges.get(x)
-        if own is not None:
-            level = level.knowing(range_condition(x, *own), x)
-        elif x in launch.block_ranges:
-            level = level.knowing(interval_of(iname_span(knl, x)), x)
-        else:
-            level = level.knowing(range_from(x, low) if isinstance(low, int) else knl.assumptions, x)
-    for axis in GRID:
-        level = level.knowing(range_from(axis, 0), axis) if axis in launch.extents else level
+        level = level.knowing(range_condition(x, *own) if own is not None else
+                              interval_of(iname_span(knl, x)) if x in launch.block_ranges else
+                              range_from(x, low) if isinstance(low, int) else knl.assumptions, x)
+    for axis in (axis for axis in GRID if axis in launch.extents):
+        level = level.knowing(range_from(axis, 0), axis)
     return level
 
 

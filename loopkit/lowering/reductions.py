@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 
 import pymbolic.primitives as p
@@ -24,22 +23,19 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.constructors import Image, between_images, with_dependences
 from loopkit.analysis.legality import iname_range
 from loopkit.analysis.ranges import constant_range
-from loopkit.analysis.scans import Scan, operands, scan_along
+from loopkit.analysis.scans import Scan, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.shuffle import Shuffle
-from loopkit.kernel.data import AddressSpace, TemporaryVariable
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
-from loopkit.kernel.tags import AutoLocalTag, LocalTag
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, seq
+from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag
+from loopkit.kernel.tree import Leaf, Tree, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.lowering.shuffles import OverThreads, Written, combined, in_order_of_threads, no_shuffles, written_out
 from loopkit.poly.affine import add, floor_div, remainder, subtract
-from loopkit.poly.sets import Map
 from loopkit.transform.expansion import contracted
-from loopkit.transform.reindex import substituted
-from loopkit.transform.scan import in_order
+from loopkit.transform.scan import in_order, moved_operands
 
 
 def write_out_reductions(knl: LoopKernel, warp: int) -> LoopKernel:
@@ -114,8 +110,7 @@ def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[
 # {{{ scans
 
 def _scan_written_out(knl: LoopKernel, node: ReductionNode, warp: int) -> LoopKernel:
-    """*knl* with *node*, which is a scan, computed by the threads of its sweep; sequentially, if the sweep has no
-    threads any more.
+    """*knl* with the scan *node* computed by the threads of its sweep; sequentially, if the sweep has none any more.
 
     :raises PreconditionError: steps behind ``realize_scan`` made something else of it.
     """
@@ -134,9 +129,7 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
     # an operand stays in the thread of its own number, as far as one more shuffle brings it on from there
     offset = 0 if scan.shift == -1 else scan.shift
-    moved = operands(knl, scan, offset)
-    combined = substituted(replace(update, domain=update.domain.apply(moved, init.inames)),
-                           {scan.iname: add(p.Variable(scan.sweep), offset)})
+    moved, combined = moved_operands(knl, scan, offset)
     rows = init.domain.onto(scan.rows)
     # an operand may belong to a thread that has no result
     low, high = constant_range(knl, init.domain.union(combined.domain), scan.sweep)
@@ -145,8 +138,12 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     sweep = p.Variable(scan.sweep)
     everywhere = rows.onto(init.inames).where((">=", add(sweep, -low)), ("<", add(sweep, -high - 1)))
     taking_part = {init.id: replace(init, domain=everywhere), update.id: combined}
-    base = with_dependences(knl, partial(_of_operands, node, moved), tree=_without_loop(knl.tree, scan),
-                          statements=tuple(taking_part.get(s.id, s) for s in knl.statements))
+    base = with_dependences(
+        # each operand now flows to the thread that combines it
+        knl, lambda found, _: between_images((d for d in found if d.array != node.accumulator),
+                                             {update.id: [Image(update.id, moved)]}),
+        tree=rewrite_over(knl.tree, scan.iname, lambda loop: Leaf(update.id) if update.id in leaves(loop) else loop),
+        statements=tuple(taking_part.get(s.id, s) for s in knl.statements))
     threads = OverThreads(base, node, (scan.sweep,), high - low + 1, rows, everywhere, warp)
     written = _Writer(threads, scan.shift == -1, init.expression, no_shuffles(threads)).written()
     new = {update.id: [combined, *written.statements], final.id: [written.with_result(final, node.accumulator)]}
@@ -165,25 +162,9 @@ def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKerne
     return knl
 
 
-def _without_loop(tree: Tree, scan: Scan) -> Tree:
-    def one(old: Tree) -> Tree:
-        inside = isinstance(old, Loop) and old.iname == scan.iname and scan.node.update in leaves(old)
-        return Leaf(scan.node.update) if inside else old
-    return rewrite(tree, one)
-
-
-def _of_operands(node: ReductionNode, moved: Map, found: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
-    """The dependences without those of the accumulator: each operand now flows to the thread that combines it."""
-    return between_images((d for d in found if d.array != node.accumulator), {node.update: [Image(node.update, moved)]})
-
-
 @dataclass(frozen=True)
 class _Writer:
-    """Writes the statements of one scan.
-
-    :ivar exclusive: the result of a thread does not have its own operand.
-    :ivar why: why the threads do not shuffle; ``""``: they do.
-    """
+    """Writes a scan's statements; *exclusive*: without a thread's own operand; *why* the threads do not shuffle."""
 
     threads: OverThreads
     exclusive: bool
@@ -196,28 +177,42 @@ class _Writer:
         return self.threads.length if self.why else min(self.threads.length, self.threads.warp)
 
     def written(self) -> Written:
-        threads, node, fresh = self.threads, self.threads.node, self.threads.kernel.fresh_name
+        threads, node, lane, size = self.threads, self.threads.node, self.threads.lane, self.threads.warp
+        knl, fresh = threads.kernel, threads.kernel.fresh_name
         own = fresh(f"{node.accumulator}_{'shared' if self.why else 'warp'}")
         # a thread's value at first, and after each step
         names = [own, *(fresh(f"{own}_{k + 1}") for k in range((self.together - 1).bit_length() + self.exclusive))]
         steps = [(threads.store(own), None), *self._steps(names)]
-        statements, trees = tuple(s for s, _ in steps), tuple(Leaf(s.id, how) for s, how in steps)
-        held = threads.element(names[-1], threads.lane)
-        among = "" if threads.length <= threads.warp else f" of {threads.warp}"
+        statements = [s for s, _ in steps]
+        trees: list[Tree] = [Leaf(s.id, how) for s, how in steps]
+        among = "" if threads.length <= size else f" of {size}"
         note = f"scanned in shared memory: {self.why}" if self.why else f"scanned by shuffles in warps{among}"
         space = AddressSpace.SHARED if self.why else AddressSpace.WARP
-        temporaries = tuple(threads.array(x, threads.length, space, note if x == own and threads.length > 1 else "")
-                            for x in names)
+        temporaries = [threads.array(x, threads.length, space, note if x == own and threads.length > 1 else "")
+                       for x in names]
         # unlike a warp register, it may be needed in a later launch
         result = threads.scalar(fresh(f"{node.accumulator}_all"))
-        if self.together == threads.length:
-            both = Statement(f"{node.name}.result", p.Variable(result.name), held, threads.everywhere)
-            return Written((*statements, both), (*trees, Leaf(both.id)), (*temporaries, result),
-                           p.Variable(result.name))
-        whole = threads.element(names[-2], threads.lane) if self.exclusive else held
-        more = self._of_warps(whole, held, result)
-        return replace(more, statements=(*statements, *more.statements), trees=(*trees, *more.trees),
-                       temporaries=(*temporaries, *more.temporaries))
+        value: Expression = threads.element(names[-1], lane)
+        tags: dict[str, InameTag] = {}
+        if self.together < threads.length:
+            # the last lane of each warp stores the warp's result; every thread combines those of earlier warps
+            warps = -(-threads.length // size)
+            before = threads.scalar(fresh(f"{node.accumulator}_before"))
+            shared = threads.array(fresh(f"{node.accumulator}_shared"), warps - 1, AddressSpace.SHARED)
+            last = threads.everywhere.where(("==", add(remainder(lane, size), 1 - size)),
+                                            ("<", add(lane, -(warps - 1)*size)))
+            put = Statement(f"{node.name}.put", threads.element(shared.name, floor_div(lane, size)),
+                            threads.element(names[-2], lane) if self.exclusive else value, last)
+            first = Statement(f"{node.name}.first", p.Variable(before.name), self.neutral, threads.everywhere)
+            rest, order, tags = threads.over_warps(before.name, shared.name, range(warps - 1), threads.everywhere,
+                                                   before=True)
+            statements += [put, first, rest]
+            trees += [Leaf(put.id), Leaf(first.id), order]
+            temporaries += [shared, before]
+            value = knl.operation(node.operation).apply(p.Variable(before.name), value)
+        statements.append(Statement(f"{node.name}.result", p.Variable(result.name), value, threads.everywhere))
+        trees.append(Leaf(statements[-1].id))
+        return Written(tuple(statements), tuple(trees), (*temporaries, result), p.Variable(result.name), tags)
 
     def _steps(self, names: list[str]) -> Iterator[tuple[Statement, Shuffle | None]]:
         """``next[t] = held[t - s] op held[t]`` for s = 1, 2, 4, ...; at last, in an exclusive one, ``held[t - 1]``."""
@@ -237,25 +232,5 @@ class _Writer:
             target = threads.element(names[-1], lane)
             yield Statement(f"{node.name}.none", target, self.neutral, threads.everywhere), None
             yield from_before("shift", target, names[-2], 1, None)
-
-    def _of_warps(self, whole: Expression, held: Expression, result: TemporaryVariable) -> Written:
-        """The last lane of each warp stores the warp's result; every thread combines those of earlier warps.
-
-        :arg whole: what a lane has with its own operand; *held*: what its result takes of its warp.
-        """
-        threads, node, lane, size = self.threads, self.threads.node, self.threads.lane, self.threads.warp
-        knl, warps = threads.kernel, -(-threads.length // size)
-        before = threads.scalar(knl.fresh_name(f"{node.accumulator}_before"))
-        shared = threads.array(knl.fresh_name(f"{node.accumulator}_shared"), warps - 1, AddressSpace.SHARED)
-        last = threads.everywhere.where(("==", add(remainder(lane, size), 1 - size)),
-                                        ("<", add(lane, -(warps - 1)*size)))
-        put = Statement(f"{node.name}.put", threads.element(shared.name, floor_div(lane, size)), whole, last)
-        first = Statement(f"{node.name}.first", p.Variable(before.name), self.neutral, threads.everywhere)
-        rest, order, tags = threads.over_warps(before.name, shared.name, range(warps - 1), threads.everywhere,
-                                               before=True)
-        both = Statement(f"{node.name}.result", p.Variable(result.name),
-                         knl.operation(node.operation).apply(p.Variable(before.name), held), threads.everywhere)
-        return Written((put, first, rest, both), (Leaf(put.id), Leaf(first.id), order, Leaf(both.id)),
-                       (shared, before, result), p.Variable(result.name), tags)
 
 # }}}

@@ -23,12 +23,11 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
-from loopkit.kernel.tree import Loop, Tree, leaves, seq
+from loopkit.kernel.tree import Loop, Tree, leaves, parts_of, seq
 from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, LaunchBody, Schedule, SchedulePoint, Storage
 from loopkit.lowering.storage import common_inames, leaves_its_launch, space_of_flow
 from loopkit.lowering.storage_proof import one_cell_across_blocks, values_in
 from loopkit.poly.relations import in_one_iteration
-from loopkit.transform.trees import parts_of
 
 
 def schedule(knl: LoopKernel, apart: frozenset[Pair] = frozenset(), *, refused: bool = False) -> Schedule:

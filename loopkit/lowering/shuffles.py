@@ -87,10 +87,7 @@ class OverThreads:
 
     def over_warps(self, target: str, shared: str, numbers: range, domain: InstanceSet, *, before: bool
                    ) -> tuple[Statement, Tree, dict[str, InameTag]]:
-        """``target op= shared[w]`` for the *numbers* of warps, or for those *before* the thread's own warp.
-
-        Its order, and the tags of its new inames.
-        """
+        """``target op= shared[w]`` for the *numbers* of warps, or those *before* the own one; its order; new tags."""
         other: Expression = numbers.start
         loop: tuple[str, ...] = ()
         if len(numbers) > 1:
@@ -144,9 +141,7 @@ def written_out(threads: OverThreads, written: Written, new: Mapping[str, Sequen
 
 def _dependences(threads: OverThreads, written: Written, found: Sequence[Dependence], new: LoopKernel
                  ) -> Iterator[Dependence]:
-    """The old dependences without those of the accumulator, whose values now stay in their thread until they are
-    stored.
-    """
+    """The old dependences without those of the accumulator, whose values stay in their threads until stored."""
     node, acc, store = threads.node, threads.node.accumulator, written.statements[0].id
     yield from (d for d in found if d.array != acc)
     for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
@@ -205,7 +200,7 @@ def no_shuffles(threads: OverThreads) -> str:
 
 
 def _of_whole_warps(threads: OverThreads, extents: Mapping[int, int]) -> bool:
-    """Do the participating threads consist of whole warps? They have these *extents* along the axes of the block.
+    """Do the participating threads, of these *extents* along the axes of the block, consist of whole warps?
 
     If the block is longer along an axis, warps must end at the end of a place along the axis, and the lanes are before
     it. A statement outside of an axis has its lanes at the first place along it; all other places read its result.
@@ -294,7 +289,11 @@ def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterato
 
     :arg why: the reason against shuffles; ``""``: lanes shuffle.
     """
-    harmless = _harmless(threads.kernel, threads.node)
+    knl, node = threads.kernel, threads.node
+    dtype = threads.scalar(node.accumulator).dtype
+    assert dtype is not None
+    # a lane may combine any value: but integers may overflow, and an operation of the user may have any effect
+    harmless = node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype))
     inside = threads.lane if threads.length <= together else remainder(threads.lane, together)
     for number, exponent in enumerate(reversed(range((together - 1).bit_length()))):
         offset = 1 << exponent
@@ -303,13 +302,6 @@ def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterato
         active = threads.everywhere.where(("<", add(inside, -offset)))
         if not whole:
             active = active.where(("<", add(threads.lane, offset - threads.length)))
-        step = Statement(f"{threads.node.name}.step{number}", threads.element(array, threads.lane),
-                         threads.element(array, add(threads.lane, offset)), active, combine=threads.node.operation)
+        step = Statement(f"{node.name}.step{number}", threads.element(array, threads.lane),
+                         threads.element(array, add(threads.lane, offset)), active, combine=node.operation)
         yield step, None if why else Shuffle(offset, together, harmless and whole)
-
-
-def _harmless(knl: LoopKernel, node: ReductionNode) -> bool:
-    """May a lane combine any value? Integers may overflow, and an operation of the user may have any effect."""
-    dtype = knl.temporaries[node.accumulator].dtype
-    assert dtype is not None
-    return node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype))

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -86,19 +87,13 @@ def require_right_cells(v: Values, space: AddressSpace, lead: tuple[str, ...]) -
     if space is AddressSpace.GLOBAL:
         if not lead and _written_once_before(v):
             return
-        _require_one_block_a_cell(v, lead)
+        for a, b in product((a for a in v.accesses if a.is_write), v.accesses):
+            apart = None if commute(a, b) else one_cell_across_blocks(v, a, b, lead)
+            if apart is not None:           # two unordered blocks of one launch access one cell
+                _refuse(v, space, (a.statement, b.statement), apart, "writes" if b.is_write else "reads")
     axes = _axes(v, space)
     for wrong in clobbered_values(v.kernel, v.accesses, v.flows, lambda a: _timed(v, a, axes, lead)):
         _refuse(v, space, (wrong.source, wrong.sink), wrong.pairs)
-
-
-def _require_one_block_a_cell(v: Values, lead: tuple[str, ...]) -> None:
-    """:raises StorageError: two unordered blocks of one launch access one cell."""
-    for a in v.accesses:
-        for b in v.accesses:
-            apart = one_cell_across_blocks(v, a, b, lead) if a.is_write and not commute(a, b) else None
-            if apart is not None:
-                _refuse(v, AddressSpace.GLOBAL, (a.statement, b.statement), apart, "writes" if b.is_write else "reads")
 
 
 def one_cell_across_blocks(v: Values, a: Access, b: Access, lead: tuple[str, ...]) -> Map | None:

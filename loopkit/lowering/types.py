@@ -24,9 +24,10 @@ from loopkit.expr.text import to_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept_by_kernel
 
 
+@kept_by_kernel
 def infer_types(kernel: LoopKernel) -> LoopKernel:
     """*kernel* with the dtype of every array, temporary and value known, and without neutral elements.
 
@@ -39,7 +40,16 @@ def infer_types(kernel: LoopKernel) -> LoopKernel:
 
     :raises TypeInferenceError: a dtype cannot be inferred, or a value does not fit where it is written.
     """
-    return kept(kernel.memo, "infer_types", lambda: _typed(kernel))
+    types = _known(kernel, solved_types(kernel))
+    for s in kernel.statements:
+        _require_fits(kernel, s, expanded_expression(kernel, s), types)
+    _require_whole(kernel, types)
+    return rewritten(
+        kernel, arguments=tuple(a if a.dtype is not None or isinstance(a, ValueArg) else
+                                replace(a, dtype=resolve(types[a.name])) for a in kernel.arguments),
+        temporaries={name: t if t.dtype is not None else replace(t, dtype=resolve(types[name]))
+                     for name, t in kernel.temporaries.items()},
+        statements=tuple(_with_neutral(kernel, s, types) for s in kernel.statements))
 
 
 def unknown_dtypes(kernel: LoopKernel) -> tuple[str, ...]:
@@ -66,26 +76,7 @@ def index_types(kernel: LoopKernel, index: np.dtype = INT32) -> Mapping[str, Typ
     return types
 
 
-def _typed(kernel: LoopKernel) -> LoopKernel:
-    types = solved_types(kernel)
-    _require_known(kernel, types)
-    for s in kernel.statements:
-        _require_fits(kernel, s, expanded_expression(kernel, s), types)
-    _require_whole(kernel, types)
-
-    def known(name: str) -> np.dtype:
-        found = types[name]
-        assert found is not None
-        return resolve(found)
-    return rewritten(
-        kernel, arguments=tuple(a if a.dtype is not None or isinstance(a, ValueArg) else
-                                replace(a, dtype=known(a.name)) for a in kernel.arguments),
-        temporaries={name: t if t.dtype is not None else replace(t, dtype=known(name))
-                     for name, t in kernel.temporaries.items()},
-        statements=tuple(_with_neutral(kernel, s, types) for s in kernel.statements))
-
-
-def _with_neutral(kernel: LoopKernel, statement: Statement, types: Mapping[str, Type | None]) -> Statement:
+def _with_neutral(kernel: LoopKernel, statement: Statement, types: Mapping[str, Type]) -> Statement:
     if not isinstance(statement.expression, Neutral):
         return statement
     dtype = types[statement.written]
@@ -104,12 +95,9 @@ def _read(text: str) -> complex:
 
 # {{{ the fixed point
 
+@kept_by_kernel
 def solved_types(kernel: LoopKernel) -> Mapping[str, Type | None]:
     """The types of all names of *kernel*; ``None`` where one cannot be inferred."""
-    return kept(kernel.memo, "solved_types", lambda: _solved(kernel))
-
-
-def _solved(kernel: LoopKernel) -> Mapping[str, Type | None]:
     types: dict[str, Type | None] = dict.fromkeys(kernel.inames, WEAK_INT)
     for a in (*kernel.arguments, *kernel.temporaries.values()):
         dtype = None if a.dtype is None else np.dtype(a.dtype)
@@ -176,10 +164,12 @@ def _sizes(kernel: LoopKernel) -> frozenset[str]:
 
 # {{{ what must hold
 
-def _require_known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None:
-    unknown = [a.name for a in (*kernel.arguments, *kernel.temporaries.values()) if types[a.name] is None]
+def _known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> Mapping[str, Type]:
+    """*types*; :raises TypeInferenceError: one cannot be inferred."""
+    known = {name: found for name, found in types.items() if found is not None}
+    unknown = [a.name for a in (*kernel.arguments, *kernel.temporaries.values()) if a.name not in known]
     if not unknown:
-        return
+        return known
     # an output's dtype follows from inputs: name these first
     read = {name for s in kernel.statements for name in variables(expanded_expression(kernel, s))}
     causes = [name for name in unknown if name in kernel.argument_by_name and name in read] or unknown
@@ -192,7 +182,7 @@ def _require_known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None
                              subject=name, hint=hint)
 
 
-def _require_whole(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None:
+def _require_whole(kernel: LoopKernel, types: Mapping[str, Type]) -> None:
     """:raises TypeInferenceError: a subscript or a bound is not an integer, so that its fraction would be lost."""
     for array, accesses in accesses_by_array(kernel).items():
         for access in accesses:
@@ -204,9 +194,8 @@ def _require_whole(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None
                         f"'{access.statement}' has {_kind(found)}, {to_text(index)}, as a subscript of '{array}'.",
                         subject=array, hint="'//' divides integers, and cast(int32, ...) converts")
     for name in dict.fromkeys(x for s in kernel.statements for x in data_params(kernel, s.domain)):
-        found = types[name]
-        if found is not None and rank_of(found) > 1:
-            raise TypeInferenceError(f"'{name}', which bounds a loop, is {_kind(found)}.", subject=name,
+        if rank_of(types[name]) > 1:
+            raise TypeInferenceError(f"'{name}', which bounds a loop, is {_kind(types[name])}.", subject=name,
                                      hint=f"<int32> {name} = cast(int32, ...)")
 
 
@@ -219,14 +208,12 @@ def _accumulated(kernel: LoopKernel, operation: str, operand: Type) -> np.dtype:
     return reduction_type(kernel.operation(operation), operand) if own is None else own.type_over(operand)
 
 
-def _require_fits(kernel: LoopKernel, s: Statement, expression: Expression, types: Mapping[str, Type | None]) -> None:
+def _require_fits(kernel: LoopKernel, s: Statement, expression: Expression, types: Mapping[str, Type]) -> None:
     """:raises TypeInferenceError: the value would lose its fraction or its imaginary part."""
     if isinstance(expression, Neutral):
         return
-    target = types[s.written]
-    value = type_of(expression, types.get)
-    if target is None or value is None:
-        return
+    target, value = types[s.written], type_of(expression, types.get)
+    assert value is not None
     if s.commutes and resolve(join(target, value)) != resolve(target):
         raise TypeInferenceError(
             f"'{s.id}' combines values of dtype {resolve(value)} with '{s.written}', which has the dtype "

@@ -19,7 +19,7 @@ from loopkit.analysis.legality import iname_range
 from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
-from loopkit.expr.mappers import children, subexpressions, substitute, variables
+from loopkit.expr.mappers import children, conjunction, subexpressions, substitute, variables
 from loopkit.instructions.vector_access import WIDEST, Vector, certain_elements, iterations, rise
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_unrolled
@@ -37,8 +37,6 @@ from loopkit.poly.sets import InstanceSet, params_of, universe_params
 
 #: Elements of one access, the widest first.
 LENGTHS = (16, 8, 4, 2)
-
-_OPPOSITE = {"<": ">=", ">": "<=", ">=": "<"}
 
 
 @dataclass(frozen=True)
@@ -68,19 +66,14 @@ class PartialVectors:
                    for beyond in (("<", first), (">=", subtract(last, extent))))
 
     def have_none(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> bool:
-        """Is there no vector at which all *conditions* hold, and the affine ones of *where*?"""
-        places = self.places(*conditions, where=where)
-        return places is not None and places.is_empty()
+        """Is there no vector at which all *conditions* hold, which must be affine, and the affine ones of *where*?"""
+        with suppress(NotAffineError):
+            return self.places(where).where(*conditions).is_empty()
+        return False
 
-    def places(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> InstanceSet | None:
-        """The vectors at which all *conditions* hold, and the affine ones of *where*, as parameters.
-
-        ``None`` if a condition is no affine form.
-        """
-        try:
-            places = InstanceSet((), params_of(self.vectors).from_params()).where(*conditions)
-        except NotAffineError:
-            return None
+    def places(self, where: Sequence[Expression]) -> InstanceSet:
+        """The vectors at which the affine ones of *where* hold, as parameters."""
+        places = InstanceSet((), params_of(self.vectors).from_params())
         for condition in where:
             with suppress(NotAffineError):
                 places = places.intersect_params(params_where(condition))
@@ -120,8 +113,7 @@ class Elements:
 
     :ivar sizes: the integer arguments, by which a call chooses its text.
     :ivar written: the arrays that the launch writes.
-    :ivar where: the conditions that hold.
-    :ivar names: the constants in scope.
+    :ivar where: the conditions that hold; *names*: the constants in scope.
     """
 
     kernel: LoopKernel
@@ -170,8 +162,7 @@ class Elements:
                 yield whole
 
     def whole(self, vector: Vector, loop: For, partial: PartialVectors) -> Vector | None:
-        """*vector*, if all of it is within its array wherever one element is, and no statement of this launch writes
-        the array.
+        """*vector*, if it is in its array wherever one element is, and no statement of this launch writes the array.
 
         Rows of an array with several axes begin at multiples of a vector. If their length is a size, it is assumed to
         be such a multiple, too, as it is in an array without gaps between rows.
@@ -190,8 +181,7 @@ class Elements:
         return None if given is None else replace(vector, assumed=(*vector.assumed, *given))
 
     def _overlapping(self, vector: Vector, loop: For, partial: PartialVectors) -> Vector | None:
-        """*vector* with the condition that all of it is within its array without gaps between rows: it may overlap the
-        next row.
+        """*vector* with the condition that it is in its array without gaps between rows; it may overlap the next row.
 
         Only the first row and the last one need a condition. A vector must not be longer than a row.
         """
@@ -200,25 +190,20 @@ class Elements:
         assert extent is not None
         first, last = _ends(vector, loop)
         ends = [(k, e) for k, e in enumerate(shape[:-1]) if e is not None]
-        before = [*((first[k], ">", 0) for k, _ in ends), (first[-1], ">=", 0)]
-        behind = [*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent)]
+        before = (*((first[k], ">", 0) for k, _ in ends), (first[-1], ">=", 0))
+        behind = (*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent))
         low, high = (substitute(index[-1], self.names) for index in (first, last))
         # from one row before the array's row to one behind it
         if not partial.lie_in(multiply(3, extent), add(low, extent), add(high, extent), where=self.where):
             return None
         parts: list[Expression] = []
         for inside in (before, behind):
-            missed = partial.places(*((_OPPOSITE[op], subtract(substitute(a, self.names), b)) for a, op, b in inside),
-                                where=self.where)
-            if missed is None:
-                return None
+            found = tuple(readable_comparison(a, op, b) for a, op, b in inside)
+            whole = found[0] if len(found) == 1 else p.LogicalOr(found)
+            missed = partial.places((*self.where, p.LogicalNot(substitute(whole, self.names))))
             if not missed.is_empty():
-                found = tuple(readable_comparison(a, op, b) for a, op, b in inside)
-                whole = found[0] if len(found) == 1 else p.LogicalOr(found)
                 parts.append(unless(whole, params_of(missed), self._iterations(variables(whole))))
-        if not parts:
-            return vector
-        return replace(vector, inside=parts[0] if len(parts) == 1 else p.LogicalAnd(tuple(parts)))
+        return replace(vector, inside=conjunction(parts)) if parts else vector
 
     def _iterations(self, inames: AbstractSet[str]) -> dict[str, tuple[int, int]]:
         """The ranges of those *inames* whose loops are unrolled."""
@@ -263,9 +248,7 @@ class Elements:
         return tuple(result)
 
     def may_compute_all(self, loop: For, assign: Assign, vectors: Sequence[Vector], partial: PartialVectors) -> bool:
-        """Can all iterations of *loop* be computed: do they read only inputs without gaps, and does a vector store the
-        results?
-        """
+        """Do all iterations of *loop* read only inputs without gaps, and does a vector store the results?"""
         gapless = {v.array: v.assumed for v in vectors if any(map(anywhere, v.assumed))}
         if assign.combine is not None or not any(v.stored and not v.loaded for v in vectors) \
                 or any(v.inside is not None for v in vectors) or not _is_harmless(assign.value):

@@ -16,13 +16,12 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Assign, Block, Call, Completion, Define, DivisibleSize, For, If, Node, Region, Sync
-from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.expr.mappers import conjunction, conjuncts, subexpressions, substitute, variables
 from loopkit.instructions.vector_access import Vector, certain_reads, distance, with_vector_access
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
-from loopkit.kernel.tree import Leaf
-from loopkit.lowering.guard_folding import parts_of
+from loopkit.kernel.tree import Leaf, loops_in
 from loopkit.lowering.lowered import GRID, BoundStatement, Launch, Storage, in_storage
 from loopkit.lowering.vector_elements import (
     LENGTHS,
@@ -34,7 +33,6 @@ from loopkit.lowering.vector_elements import (
 )
 from loopkit.poly.affine import add, affine_difference, multiply
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform.trees import loops_in
 
 
 def vector_inames(knl: LoopKernel) -> frozenset[str]:
@@ -117,11 +115,7 @@ def _finder(launch: Launch, storages: Mapping[str, Storage], partial: Mapping[st
 
 @dataclass(frozen=True)
 class _Finder(Elements):
-    """Finds the vectors of one launch.
-
-    :ivar partial: the statements with partial vectors.
-    :ivar taken: the names of registers in scope.
-    """
+    """Finds the vectors of one launch; *partial*: those of statements; *taken*: the names of registers in scope."""
 
     inames: frozenset[str]
     partial: Mapping[str, PartialVectors]
@@ -193,8 +187,7 @@ class _Finder(Elements):
         return self.inside(names=names)
 
     def _without_guard(self, guard: If) -> For | None:
-        """The loop over a ``vec`` iname behind *guard*, with its condition moved into the loop, if all iterations may
-        be computed.
+        """The loop behind *guard*, with that condition moved into it, if all iterations may be computed.
 
         Later statements then do not wait behind a branch.
         """
@@ -205,9 +198,9 @@ class _Finder(Elements):
                 anywhere = InstanceSet((), self.kernel.assumptions.from_params())
                 partial = replace(self.partial[assign.statement], vectors=anywhere)
                 known = (*self.where, substitute(element.condition, self.names))
-                parts = [c for c in parts_of(guard.condition)
+                parts = [c for c in conjuncts(guard.condition)
                          if not partial.have_none(where=(*known, p.LogicalNot(substitute(c, self.names))))]
-                both = p.LogicalAnd((*parts, *parts_of(element.condition)))
+                both = conjunction((*parts, *conjuncts(element.condition)))
                 loop = replace(loop, body=Block((replace(element, condition=both),)))
                 found = self.inside().vectors(loop, assign, partial)
                 if self.may_compute_all(loop, assign, found, partial):

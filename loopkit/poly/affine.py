@@ -76,11 +76,7 @@ def _aff(expr: Expression, dims: tuple[str, ...], params: tuple[str, ...]) -> is
 
 
 def to_aff(expr: Expression, dims: Sequence[str], params: Collection[str] | None = None) -> isl.Aff:
-    """*expr* as a function of *dims*; other names become parameters.
-
-    :arg params: the names allowed as parameters; ``None`` allows any.
-    :raises NotAffineError: *expr* is not quasi-affine, or it uses another name.
-    """
+    """*expr* as a function of *dims* and *params* (``None``: any others); :raises NotAffineError: it is none."""
     free = names_in(expr).difference(dims)
     if params is not None and not free <= set(params):
         raise NotAffineError(str(expr))
@@ -113,8 +109,8 @@ class TruncatedRemainder(p.Remainder):
 def from_ast_expr(expr: isl.AstExpr) -> Expression:
     """An isl AST expression as a pymbolic one, with folded constants.
 
-    ``fdiv_q`` becomes ``//``, Python's floor division; ``pdiv_q`` and ``pdiv_r``, which isl uses where
-    the operands are not negative (or only zero matters), become the nodes that are C's ``/`` and ``%``.
+    ``pdiv_q`` and ``pdiv_r``, which isl uses for operands that are not negative (or if only zero matters), become the
+    nodes that are C's ``/`` and ``%``.
     """
     kind = cast(isl.ast_expr_type, expr.get_type())      # islpy's stub says int, here and below
     if kind == isl.ast_expr_type.id:
@@ -254,10 +250,7 @@ _OPERATIONS: Mapping[isl.ast_expr_op_type, Callable[..., Expression]] = {
 
 
 def from_pw_aff(value: isl.PwAff, context: isl.Set | None = None) -> Expression:
-    """A piecewise affine form as an expression in the names of its parameters and dimensions.
-
-    :arg context: facts about the parameters; pieces that contradict them are dropped.
-    """
+    """A piecewise affine form as an expression in its names, without the pieces that contradict *context*."""
     value = value.move_dims(DIM.param, value.dim(DIM.param), DIM.in_, 0, value.dim(DIM.in_)).project_domain_on_params()
     build = isl.AstBuild.alloc(isl.DEFAULT_CONTEXT) if context is None else isl.AstBuild.from_context(context)
     return from_ast_expr(build.expr_from_pw_aff(value))

@@ -74,7 +74,6 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     condition.
 
     :arg domains: by leaf; the inames of a leaf are the loops around it, outermost first.
-    :arg context: facts about the parameters.
     :arg fresh_name: makes an unused name from a proposal.
     """
     if isinstance(tree, str):
@@ -127,10 +126,7 @@ def _choice(builder: Builder[N], condition: Expression | None, then: Callable[[]
 
 
 def condition_expression(condition: isl.Set, context: isl.Set) -> Expression | None:
-    """*condition* on parameters as an expression; ``None`` where *context* implies it.
-
-    Nothing of it is left out if isl's budget ends.
-    """
+    """*condition* on parameters as an expression; ``None`` where *context* implies it."""
     whole = coalesced(condition)
     needed = affordable(lambda: whole.gist(context), otherwise=whole)
     if needed.plain_is_universe():
@@ -186,7 +182,6 @@ class _Conversion(Generic[N]):
     """Converts isl's nodes.
 
     :ivar loops: the inames of the loops around each leaf, outermost first.
-    :ivar context: facts about the parameters.
     :ivar conditions: of leaves that do not run at all points of their loops.
     """
 

@@ -35,10 +35,7 @@ def set_text(given: object) -> str | None:
 
 
 def unbounded_iname(domain: InstanceSet) -> str | None:
-    """An iname that takes infinitely many values for one value of the parameters, if there is one.
-
-    isl's AST generator and its searches for points never end on such a set.
-    """
+    """An iname that takes infinitely many values at some sizes, if any: isl's searches never end on such a set."""
     if domain.set.is_bounded():
         return None
     return next((x for x in domain.inames if not domain.onto((x,)).set.is_bounded()), None)
@@ -75,10 +72,7 @@ def _without_independent(domain: InstanceSet, kept: Collection[str]) -> Instance
 # {{{ one-to-one affine maps, parts of loops
 
 def solutions(old: tuple[str, ...], new: tuple[str, ...], zeros: Sequence[Expression]) -> isl.Map:
-    """``{ [old] -> [new] : each of zeros is 0 }``.
-
-    :raises NotAffineError: one of *zeros* is not quasi-affine.
-    """
+    """``{ [old] -> [new] : each of zeros is 0 }``; :raises NotAffineError: one of *zeros* is not quasi-affine."""
     points = InstanceSet.universe((*old, *new)).where(*(("==", zero) for zero in zeros))
     return isl.Map.from_range(points.set).move_dims(DIM.in_, 0, DIM.out, 0, len(old))
 
@@ -92,11 +86,7 @@ def two_with_one_image(relation: isl.Map, points: InstanceSet, parameters: Seque
 
 
 def inverse(relation: isl.Map, points: InstanceSet, new: Sequence[str]) -> tuple[Expression, ...] | None:
-    """The one of *points* that *relation* sends to *new*, as affine forms of *new*; ``None`` if isl finds no single
-    form.
-
-    *relation* is injective on *points*.
-    """
+    """The one of *points* that *relation*, injective on them, sends to *new*, as affine forms of *new*, if single."""
     back = (relation if relation.is_injective() else restrict(relation, points)).reverse()
     if back.is_empty():
         return (0,)*len(points.inames)             # there is no point to name
@@ -182,10 +172,7 @@ def _between_ends(domain: InstanceSet, iname: str, length: int, others: list[str
 
 
 def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> Expression | None:
-    """The condition on the inames that holds for *points* and for no others of *around*; ``None``: there are no others.
-
-    It holds for sizes at which *points* is not empty.
-    """
+    """The condition, at sizes at which there are *points*, that holds for them and no others of *around*, if any."""
     known = around.set
     if known.n_basic_set() > _FEW:          # a superset will do
         known = plain_hull(known)

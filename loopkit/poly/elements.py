@@ -58,23 +58,14 @@ def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
 
 def _one_bound(accessed: isl.Set) -> isl.PwAff | None:
     """The greatest element of *accessed* as one affine form, however many pieces it has; ``None``: there is none."""
-    sizes, local = accessed.params(), isl.LocalSpace.from_space(accessed.get_space())
-    own = isl.PwAff.var_on_domain(local, DIM.set, 0)
+    sizes = accessed.params()
+    own = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(accessed.get_space()), DIM.set, 0)
     bounds = {str(bound): isl.PwAff.from_aff(bound) for piece in accessed.get_basic_sets()
-              for c in piece.get_constraints()
-              if c.is_upper_bound(DIM.set, 0) and not c.involves_dims(DIM.div, 0, c.dim(DIM.div))
-              for bound in [_bound(c, local)]}
+              for c in piece.drop_constraints_involving_dims(DIM.div, 0, piece.dim(DIM.div)).remove_divs()
+              .get_constraints() if c.is_upper_bound(DIM.set, 0) for bound in [c.get_bound(DIM.set, 0).floor()]}
     return next((largest.project_domain_on_params() for largest in bounds.values()
                  if accessed.intersect(own.gt_set(largest)).is_empty()
                  and sizes.is_subset(accessed.intersect(own.eq_set(largest)).params())), None)
-
-
-def _bound(constraint: isl.Constraint, local: isl.LocalSpace) -> isl.Aff:
-    """The upper bound in *constraint* of the one dimension; isl's own function fails if the space has unknowns."""
-    form = isl.Aff.zero_on_domain(local).set_constant_val(constraint.get_constant_val())
-    for i in range(constraint.dim(DIM.param)):
-        form = form.set_coefficient_val(DIM.param, i, constraint.get_coefficient_val(DIM.param, i))
-    return form.scale_down_val(constraint.get_coefficient_val(DIM.set, 0).neg()).floor()
 
 
 def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwAff:
@@ -117,10 +108,7 @@ def read_beyond(relation: isl.Map, known: isl.Set) -> isl.Set:
 
 
 def missed(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set | None:
-    """The elements of an array of *shape* that no relation of *relations* accesses; ``None``: there are none.
-
-    :raises NotAffineError: an extent is unknown or not affine.
-    """
+    """The elements of *shape* that no relation accesses, if any; :raises NotAffineError: an extent is not affine."""
     reached = reduce(isl.Set.union, (relation.range() for relation in relations))
     gaps = _box(reached.get_space(), shape).intersect_params(assumptions).subtract(in_few_pieces(reached))
     return None if gaps.is_empty() else gaps
@@ -137,8 +125,7 @@ def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | No
 
 def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence[Expression | None],
                  assumptions: isl.Set) -> isl.Set:
-    """The whole array of *shape* at the sizes at which *reached* is not empty, if that is equal to it; else *reached*.
-    """
+    """The whole array at the sizes at which *reached* is not empty, if that is equal to it; else *reached*."""
     gaps = missed(relations, shape, assumptions)
     without = isl.Set.empty(assumptions.get_space()) if gaps is None else gaps.params()
     if not without.is_disjoint(reached.params()):
@@ -148,10 +135,7 @@ def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence
 
 def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression | None],
                 assumptions: isl.Set) -> bool:
-    """Do *relations* together give each of *instances* every element of an array of *shape*?
-
-    :raises NotAffineError: an extent is unknown or not affine.
-    """
+    """Does each of *instances* get every element of *shape*? :raises NotAffineError: an extent is not affine."""
     reached = reduce(isl.Map.union, relations)
     box = _box(reached.range().get_space(), shape)
     wanted = isl.Map.from_domain_and_range(instances.intersect_params(assumptions), box)
@@ -184,13 +168,10 @@ class BoxAxis:
 
 def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[str],
                    ranges: Mapping[str, tuple[int, int]], sizes: isl.Set) -> BoxAxis | None:
-    """The least interval that holds *subscript* while the inames of *ranges* sweep.
+    """The least interval that holds *subscript* while the inames of *ranges* sweep, if its extent is constant.
 
     The inames *outer* stay fixed; what the domain says of them is forgotten, so that the base is one affine form,
     beside those terms of *subscript* that are of fixed inames only and no affine forms.
-    ``None`` where there is no such form of constant extent.
-
-    :arg sizes: what is known about the parameters.
     """
     own, rest = _standing_still(subscript, frozenset(domain.inames).difference(outer))
     box = InstanceSet.universe(domain.inames).where(*(

@@ -31,10 +31,7 @@ from loopkit.poly.sets import InstanceSet
 
 
 def first_value(points: InstanceSet, context: isl.Set) -> Expression:
-    """The least value of the one iname of *points*, at the sizes at which it has values.
-
-    :arg context: facts about the parameters.
-    """
+    """The least value of the one iname of *points*, at the sizes at which it has values."""
     known = points.set.params().intersect(context)
     if known.is_empty():
         return 0
@@ -46,8 +43,6 @@ def extent_from(points: InstanceSet, low: Expression, context: isl.Set) -> Expre
 
     Divisions round down, or are C's if the *number* is the same. For an empty range the two may differ; then neither
     is positive.
-
-    :arg context: facts about the parameters.
     """
     if points.set.params().intersect(context).is_empty():
         return 0
@@ -136,10 +131,7 @@ class _Quotient:
 
 
 def _shaped(expr: Expression, known: isl.Set) -> Expression:
-    """The same integer with smaller coefficients, if ``//`` rounds down everywhere.
-
-    :arg known: the parameters at which C's division may replace ``//``.
-    """
+    """The same integer with smaller coefficients, if ``//`` rounds down; C's division where *known* permits it."""
     terms = expr.children if isinstance(expr, p.Sum) else (expr,)
     quotients = [q for q in map(_quotient, terms) if q is not None]
     rest = add(*(t for t in terms if _quotient(t) is None))
@@ -166,9 +158,7 @@ def _shaped(expr: Expression, known: isl.Set) -> Expression:
 
 
 def _rounding_down(expr: Expression, known: isl.Set) -> Expression:
-    """*expr* with C's divisions only if *known* implies that no operand is negative. isl assumes more, within a
-    domain.
-    """
+    """*expr* with C's divisions only where *known* implies that no operand is negative; isl assumes a domain too."""
     match expr:
         case p.Sum() | p.Product():
             return type(expr)(tuple(arithmetic(_rounding_down(c, known)) for c in expr.children))

@@ -1,14 +1,16 @@
-"""Value-based dataflow between accesses, by isl's ``compute_flow``."""
+"""Value-based dataflow between accesses."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, lru_cache, reduce
 
 import islpy as isl
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM
-from loopkit.poly.limits import gave_up
+from loopkit.poly.piecewise import smaller_coordinates
 from loopkit.poly.relations import in_one_iteration, same_element
 
 
@@ -49,79 +51,39 @@ def value_flow(accesses: Sequence[TimedAccess], joint: Sequence[JointMustWrite] 
     Each read gets the last write before it. A may-write does not hide earlier writes, unless it is part of a
     joint must-write.
     """
-    must = [i for i, a in enumerate(accesses) if a.is_write and a.must]
-    try:
-        found = _computed(accesses)
-    except isl.Error as err:
-        if gave_up(err):
-            raise
-        # isl's algorithm fails on some sets with integer divisions
-        found = list(_pairwise(accesses, must, must))
-    # given may-writes, isl's algorithm crashes on some sets with integer divisions
-    found += _pairwise(accesses, [i for i, a in enumerate(accesses) if a.is_write and not a.must], must)
-    result = [(source, sink, _left(accesses, source, sink, relation, [x for x in joint if x.read in (None, sink)]))
-              for source, sink, relation in found]
-    return sorted((flow for flow in result if not flow[2].is_empty()), key=lambda flow: flow[:2])
+    earlier = cache(lambda a, b: earlier_accesses(accesses[a], accesses[b]))
+    writes = [*(JointMustWrite((i,)) for i, a in enumerate(accesses) if a.is_write and a.must), *joint]
+    found = [(i, j, _left(accesses, i, j, [x for x in writes if x.read in (None, j)], earlier))
+             for i, source in enumerate(accesses) if source.is_write
+             for j, sink in enumerate(accesses) if not sink.is_write]
+    return [flow for flow in found if not flow[2].is_empty()]
 
 
-ValueFlow = tuple[int, int, isl.Map]
-
-
-def _computed(accesses: Sequence[TimedAccess]) -> list[ValueFlow]:
-    """The flow from must-writes, by isl's algorithm."""
-    empty = isl.UnionMap.empty_ctx(isl.DEFAULT_CONTEXT)
-    sinks, must, schedule = empty, empty, empty
-    depth = max(len(a.time) for a in accesses)
-    for i, access in enumerate(accesses):
-        if access.is_write and not access.must:
-            continue
-        relation = access.relation.set_tuple_name(DIM.in_, f"A{i}").set_tuple_name(DIM.out, "X")
-        if access.is_write:
-            must = must.union(relation)
-        else:
-            sinks = sinks.union(relation)
-        schedule = schedule.union(_time_map(relation, access.time, depth))
-    if sinks.is_empty() or must.is_empty():
-        return []
-    info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(must)
-    flow = info.set_schedule_map(schedule).compute_flow().get_may_dependence()
-    maps: list[isl.Map] = []
-    flow.foreach_map(maps.append)
-    return [(int(m.get_tuple_name(DIM.in_)[1:]), int(m.get_tuple_name(DIM.out)[1:]),
-             m.reset_tuple_id(DIM.in_).reset_tuple_id(DIM.out)) for m in maps]
-
-
-def _pairwise(accesses: Sequence[TimedAccess], sources: Sequence[int], must: Sequence[int]) -> Iterator[ValueFlow]:
-    """The flow from *sources* by definition: a write before a read without a must-write between them."""
-    for source in sources:
-        for sink, read in enumerate(accesses):
-            if not read.is_write:
-                pairs = earlier_accesses(accesses[source], read)
-                yield source, sink, _left(accesses, source, sink, pairs, [JointMustWrite((write,)) for write in must])
-
-
-def _left(accesses: Sequence[TimedAccess], source: int, sink: int, pairs: isl.Map, writes: Sequence[JointMustWrite]
-          ) -> isl.Map:
-    """The *pairs* that share an element that none of *writes* replaces between them.
+def _left(accesses: Sequence[TimedAccess], source: int, sink: int, writes: Sequence[JointMustWrite],
+          earlier: Callable[[int, int], isl.Map]) -> isl.Map:
+    """The pairs of *source* and *sink* that share an element that none of *writes* replaces between them.
 
     If an instance of both ends may access several elements, each element is considered separately.
     """
-    if pairs.is_empty() or not writes:
-        return pairs
+    found = earlier(source, sink)
+    writes = [x for x in writes if not any(earlier(source, w).is_empty() or earlier(w, sink).is_empty()
+                                           for w in x.writes)] if not found.is_empty() else []
+    if not writes:
+        return found
     first, last = accesses[source], accesses[sink]
     one_element = first.relation.is_single_valued() or last.relation.is_single_valued()
     # from (instance, element) to the element, to the instance
     at, of = first.relation.range_map(), first.relation.domain_map()
-    found = pairs if one_element else same_element(at, last.relation).intersect(of.apply_range(pairs))
+    found = found if one_element else same_element(at, last.relation).intersect(of.apply_range(found))
     for group in writes:
         if found.is_empty():
             break
-        between = [accesses[w] for w in group.writes]
         behind = reduce(isl.Map.intersect, (
-            earlier_accesses(first, w) if one_element
-            else same_element(at, w.relation).intersect(of.apply_range(_earlier(first, w))) for w in between))
+            earlier(source, w) if one_element
+            else same_element(at, accesses[w].relation).intersect(of.apply_range(_earlier(first, accesses[w])))
+            for w in group.writes))
         ahead = reduce(isl.Map.intersect, (
-            earlier_accesses(w, last) if one_element else _earlier(w, last) for w in between))
+            earlier(w, sink) if one_element else _earlier(accesses[w], last) for w in group.writes))
         found = found.subtract(behind.apply_range(in_one_iteration(ahead, group.loops)))
     return found if one_element else found.domain_factor_domain()
 
@@ -132,19 +94,22 @@ def earlier_accesses(first: TimedAccess, second: TimedAccess) -> isl.Map:
 
 
 def _earlier(first: TimedAccess, second: TimedAccess) -> isl.Map:
-    """The pairs of instances of two statements of which the first runs earlier."""
+    """The pairs of instances of two statements of which the first runs earlier.
+
+    Instances of one access at one time (of two threads) are in the order of their inames.
+    """
     depth = max(len(first.time), len(second.time))
-    times = [_time_map(a.relation, a.time, depth) for a in (first, second)]
-    earlier = isl.Map.lex_lt(times[0].get_space().range())
-    return times[0].apply_range(earlier).apply_range(times[1].reverse())
+    (names, times), (others, later) = _coordinates(first, depth), _coordinates(second, depth)
+    if first is second:
+        times = later = (*times, *map(p.Variable, names))
+    return _smaller(names, times, others, later)
 
 
-def _time_map(relation: isl.Map, time: Sequence[tuple[str, int]], depth: int) -> isl.Map:
-    domain = relation.get_space().domain()
-    local = isl.LocalSpace.from_space(domain)
-    affs = isl.AffList.alloc(isl.DEFAULT_CONTEXT, depth)
-    for kind, value in (*time, *[("at", 0)]*(depth - len(time))):
-        affs = affs.add(isl.Aff.var_on_domain(local, DIM.set, value) if kind == "loop" else
-                        isl.Aff.zero_on_domain(local).set_constant_val(value))
-    return isl.Map.from_multi_aff(isl.MultiAff.from_aff_list(isl.Space.from_domain(domain).add_dims(DIM.out, depth),
-                                                             affs))
+_smaller = lru_cache(maxsize=4096)(smaller_coordinates)
+
+
+def _coordinates(access: TimedAccess, depth: int) -> tuple[tuple[str, ...], tuple[Expression, ...]]:
+    """Names for the inames of *access*, and its time in them, filled up to *depth* entries."""
+    names = tuple(f"x{i}" for i in range(access.relation.dim(DIM.in_)))
+    return names, tuple(p.Variable(names[value]) if kind == "loop" else value
+                        for kind, value in (*access.time, *[("at", 0)]*(depth - len(access.time))))

@@ -1,8 +1,8 @@
 """Budgets for isl: a bounded number of operations, and an error or a simpler answer in the place of a hang.
 
-isl counts allocations and pivots: about a million a second, but a pivot of a large tableau takes thirty times as long.
-So :data:`BUDGET` is half a minute for most computations, and ten minutes for the worst known ones. Every function that
-users call runs isl within one. isl's context has no limit in between, as it is also the context of the users' sets.
+isl counts allocations and pivots: about a million a second, or thirty times fewer pivots of a large tableau. Every
+function that users call runs isl within a budget. isl's context, which is also that of the users' sets, has no limit
+in between.
 
 A required computation ends in an error when the budget is used up (:func:`bounded`). An optional computation, whose
 result only makes code simpler or faster, has a small separate budget and a fallback that is always right
@@ -166,8 +166,7 @@ _MISSING: Any = object()
 def kept(memo: MutableMapping[Any, Any], key: Hashable, compute: Callable[[], A]) -> A:
     """The entry *key* of *memo*, computed by *compute* if there is none yet.
 
-    A result for which an optional computation was cut short by others is not stored in *memo*: only the current step
-    uses it.
+    A result for which an optional computation was cut short by others is not stored: only the current step uses it.
     """
     # one look each: isl's sets, which keys may hold, change while they are compared
     found: A = memo.get(key, _MISSING)
@@ -231,11 +230,7 @@ S = TypeVar("S", isl.Set, isl.Map)
 
 
 def coalesced(points: T) -> T:
-    """*points* in fewer pieces, if isl finds them within an optional budget.
-
-    isl 0.27 fails on some unions with an internal error ("original tableau does not correspond to original basic
-    map"). These stay unchanged, which is right too.
-    """
+    """*points* in fewer pieces, if isl finds them within an optional budget; isl 0.27 fails on some unions."""
     domain = points if isinstance(points, isl.Set | isl.Map) else points.domain()
     if len(_pieces(domain)) < 2:
         return points
@@ -253,8 +248,7 @@ JOINING = 500_000
 def empty_pieces_marked(points: S) -> S:
     """*points* with each empty piece marked as empty in isl's representation.
 
-    isl tests a piece on demand and stores the result with the piece. An empty piece without that mark triggers a fault
-    of isl 0.27: when isl joins pieces, it may look for a facet of a piece without constraints, and end the process.
+    Without that mark isl 0.27, when it joins pieces, may look for a facet of an empty one, and end the process.
     """
     if len(pieces := _pieces(points)) > 1:
         for piece in pieces:
@@ -265,8 +259,7 @@ def empty_pieces_marked(points: S) -> S:
 def without_empty_pieces(points: S) -> S:
     """*points* for functions of isl that fail on an unmarked empty piece.
 
-    Minima and maxima take such a piece for a 0. Loop generation and transitive closure join pieces and may end the
-    process.
+    Minima and maxima take such a piece for a 0. Loop generation and transitive closure join pieces.
     """
     pieces = _pieces(empty_pieces_marked(points))
     if len(pieces) < 2 or not any(piece.plain_is_empty() for piece in pieces):

@@ -36,12 +36,7 @@ from loopkit.poly.sets import COMPARED, InstanceSet, as_points, condition_set, c
 
 @lru_cache(maxsize=65536)
 def piecewise(expr: Expression, dims: tuple[str, ...]) -> isl.PwAff:
-    """*expr* as a function of *dims*; other names are parameters.
-
-    ``//`` and ``%`` round down, those which isl chose to be C's are C's.
-
-    :raises NotAffineError: *expr* is no piecewise quasi-affine form.
-    """
+    """*expr* as a function of *dims*; other names are parameters; :raises NotAffineError: it is none."""
     match expr:
         case p.Variable() | int():
             return isl.PwAff.from_aff(to_aff(expr, dims))
@@ -89,10 +84,7 @@ def _divided(expr: p.FloorDiv | p.Remainder, a: isl.PwAff, b: isl.PwAff) -> isl.
 
 @lru_cache(maxsize=65536)
 def points_where(condition: Expression, dims: tuple[str, ...]) -> isl.Set:
-    """``{ [dims] : condition }``; other names are parameters.
-
-    :raises NotAffineError: *condition* compares something that is no piecewise quasi-affine form.
-    """
+    """``{ [dims] : condition }``; :raises NotAffineError: *condition* compares no piecewise quasi-affine forms."""
     match condition:
         case p.Comparison(left=left, operator=operator, right=right):
             return COMPARED[str(operator)](piecewise(left, dims), piecewise(right, dims))
@@ -110,10 +102,7 @@ def points_where(condition: Expression, dims: tuple[str, ...]) -> isl.Set:
 
 
 def piecewise_relation(dims: tuple[str, ...], values: Sequence[Expression]) -> isl.Map:
-    """``{ [dims] -> [values] }``, where each value may be piecewise.
-
-    :raises NotAffineError: a value is no piecewise quasi-affine form.
-    """
+    """``{ [dims] -> [values] }``; :raises NotAffineError: a value is no piecewise quasi-affine form."""
     return reduce(isl.Map.flat_range_product, (isl.Map.from_pw_aff(piecewise(value, dims)) for value in values),
                   isl.Map.universe(isl.Space.from_domain(set_space((), dims))))
 
@@ -170,10 +159,7 @@ def constrained(domain: InstanceSet, conditions: Sequence[Expression]) -> Instan
 # {{{ coordinates
 
 def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:
-    """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once.
-
-    A coordinate that is counted from the least value of a union may have cases.
-    """
+    """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once; others may have cases."""
     known = tuple(c for c in coordinates if c is not None)
     relation = if_affine(lambda: subscript_relation(inames, known))
     if relation is None:
@@ -227,10 +213,7 @@ def affine_on(domain: InstanceSet, subscripts: tuple[Expression, ...]) -> bool:
 
 
 def where_holds(domain: InstanceSet, condition: Expression, names: Collection[str]) -> InstanceSet | None:
-    """The points of *domain* at which *condition* holds; ``None`` if it is no condition on forms of *names*.
-
-    Forms may be quasi-affine for single values of other forms only, minima and maxima.
-    """
+    """The points of *domain* at which *condition* holds; ``None`` if it is no condition on forms of *names*."""
     return if_affine(lambda: domain.named(_holding(domain, condition, frozenset(names))))
 
 
@@ -268,10 +251,7 @@ def _subscript_on(domain: InstanceSet, subscript: Expression) -> isl.Map:
 
 
 def _by_value(domain: InstanceSet, subscript: Expression, most: int) -> list[isl.Map]:
-    """``{ [inames] -> [subscript] }`` in parts, in each of which the factors of products but one have one value.
-
-    :raises NotAffineError: that takes more than *most* parts.
-    """
+    """``{ [inames] -> [subscript] }`` in at most *most* parts, in each of which the factors but one have one value."""
     try:
         return [isl.Map.from_pw_aff(piecewise(subscript, domain.inames))]
     except NotAffineError:

@@ -50,8 +50,7 @@ def least_params(params: isl.Set, usual: int, names: Sequence[str]) -> dict[str,
 def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:
     """A function of parameter values that returns the text of a violated condition, or ``None``.
 
-    A conjunction without existentially quantified variables becomes plain integer arithmetic, as a call of isl takes
-    20 us; other conditions are evaluated by isl.
+    A conjunction without unknowns becomes plain integer arithmetic, as a call of isl takes 20 us.
     """
     points = coalesced(params).drop_unused_params()
     parts = points.get_basic_sets()
@@ -78,10 +77,7 @@ def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> 
 # {{{ points one by one
 
 def all_points(points: InstanceSet, values: Mapping[str, int], most: int) -> list[tuple[int, ...]] | None:
-    """The points of *points* at the parameter *values*, in lexicographic order.
-
-    ``None`` where they are not finitely many or more than *most*, or a parameter has no value.
-    """
+    """The points at the parameter *values*, in order; ``None``: more than *most*, or a parameter has no value."""
     if not values.keys() >= set(points.params):
         return None
     fixed = fix_params(points.set, values).drop_unused_params()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
+from itertools import islice
 
 import islpy as isl
 import pymbolic.primitives as p
@@ -26,10 +27,7 @@ SmallestPair = tuple[dict[str, int], dict[str, int], dict[str, int]]
 
 @lru_cache(maxsize=65536)
 def subscript_relation(inames: tuple[str, ...], subscripts: tuple[Expression, ...]) -> isl.Map:
-    """``{ [inames] -> [subscripts] }``; names that are no inames are parameters.
-
-    :raises NotAffineError: a subscript is not quasi-affine.
-    """
+    """``{ [inames] -> [subscripts] }``; :raises NotAffineError: a subscript is not quasi-affine."""
     params = tuple(sorted(set().union(*map(names_in, subscripts)).difference(inames)))
     space = isl.Space.from_domain(set_space(params, inames)).add_dims(DIM.out, len(subscripts))
     if not subscripts:
@@ -110,8 +108,7 @@ def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
 
 def differing_first_at(pairs: isl.Map, shared: Sequence[SharedLoop], level: int) -> isl.Map:
     """The *pairs* that agree in the first *level* shared loops and whose source is earlier in the next one."""
-    pairs = in_one_iteration(pairs, shared[:level])
-    return pairs if level == len(shared) else pairs.order_lt(DIM.in_, shared[level][0], DIM.out, shared[level][1])
+    return next(islice(by_first_difference(pairs, shared), level, None))
 
 
 def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[str]) -> isl.Map:
@@ -142,10 +139,7 @@ def carry(relation: isl.Map, source: isl.Map | None, sink: isl.Map | None) -> is
 
 def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str] = ()
                   ) -> SmallestPair:
-    """The smallest (parameters, source inames, sink inames) of a non-empty relation.
-
-    :arg parameters: the parameters in order; those that are not named follow by name.
-    """
+    """The smallest (parameters, source inames, sink inames) of a non-empty relation; see :func:`points_in_order`."""
     return next(pairs_in_order(pairs, source, sink, parameters))
 
 
@@ -195,8 +189,7 @@ def injective_given(relation: isl.Map, domain: InstanceSet, given: Sequence[int]
 
 
 def meets_another(first: isl.Map, second: isl.Map, given: Sequence[int]) -> bool:
-    """Do two access relations of one statement take two instances that agree in the dimensions *given* to one element?
-    """
+    """Do two relations of one statement take two instances that agree in the dimensions *given* to one element?"""
     def met(first: isl.Map, second: isl.Map) -> bool:
         pairs = same_element(_at_given(first, given), _at_given(second, given))
         return any(not part.is_empty() for i in range(pairs.dim(DIM.in_)) for part in apart_along(pairs, i))
@@ -220,8 +213,7 @@ def _at_given(relation: isl.Map, given: Sequence[int]) -> isl.Map:
 
 
 def joined_by_chains(pairs: isl.Map) -> isl.Map:
-    """*pairs* of instances of one statement, and the first and last of each chain of them, where isl finds just these.
-    """
+    """*pairs* of one statement's instances, and the first and last of each chain of them, if isl finds these."""
     chains, exact = affordable(without_empty_pieces(pairs).transitive_closure, otherwise=(pairs, False))
     return chains if exact else pairs
 
@@ -239,14 +231,9 @@ def overlap(first: isl.Map, second: isl.Map, *, one: bool = False) -> bool:
 
 def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl.Map:
     """*pairs* by some of their dimensions, in this order: *source* of the first instance, *sink* of the second."""
-    for kind, kept in ((DIM.in_, source), (DIM.out, sink)):
-        for i in reversed(range(pairs.dim(kind))):
-            if i not in kept:
-                pairs = pairs.project_out(kind, i, 1)
-    for kept, apply in ((source, isl.Map.apply_domain), (sink, isl.Map.apply_range)):
-        if list(kept) != sorted(kept):
-            names, wanted = (tuple(f"x{i}" for i in dims) for dims in (sorted(kept), kept))
-            pairs = apply(pairs, subscript_relation(names, tuple(map(p.Variable, wanted))))
+    for kind, kept, apply in ((DIM.in_, source, isl.Map.apply_domain), (DIM.out, sink, isl.Map.apply_range)):
+        names = tuple(f"x{i}" for i in range(pairs.dim(kind)))
+        pairs = apply(pairs, subscript_relation(names, tuple(p.Variable(names[i]) for i in kept)))
     return pairs
 
 

@@ -94,25 +94,15 @@ class InstanceSet:
         inames = tuple(inames)
         if inames == self.inames:
             return self
-        points = as_points(self.set)
-        for i in reversed(range(len(self.inames))):
-            if self.inames[i] not in inames:
-                points = points.project_out(DIM.set, i, 1)
-        dims = [x for x in self.inames if x in inames]
+        points = self.bound(self.inames).set
+        for x in self.inames:
+            if x not in inames:
+                points = points.project_out(DIM.param, points.find_dim_by_name(DIM.param, x), 1)
         for at, x in enumerate(inames):
-            if dims[at:at + 1] == [x]:
-                continue
-            if x in dims:
-                # isl moves a dimension through the parameters only
-                last = points.dim(DIM.param)
-                points = points.move_dims(DIM.param, last, DIM.set, dims.index(x), 1)
-                points = points.move_dims(DIM.set, at, DIM.param, last, 1)
-                dims.remove(x)
-            elif (position := points.find_dim_by_name(DIM.param, x)) >= 0:
+            if (position := points.find_dim_by_name(DIM.param, x)) >= 0:
                 points = points.move_dims(DIM.set, at, DIM.param, position, 1)
             else:
                 points = points.insert_dims(DIM.set, at, 1)
-            dims.insert(at, x)
         return InstanceSet(inames, with_dim_names(points, inames))
 
     def intersect_params(self, params: isl.Set) -> InstanceSet:
@@ -142,8 +132,7 @@ class InstanceSet:
     def with_quotients(self) -> InstanceSet:
         """These points with each unknown as a quotient of inames and parameters, if it decides over them.
 
-        Subtracting a set needs that form, and would compute it each time, at a cost that grows as the set is joined
-        with others.
+        Subtracting a set would compute that form each time, at a cost that grows as the set is joined with others.
         """
         known = self.set.compute_divs()
         return self if known.plain_is_equal(self.set) else self.named(in_few_pieces(known))
@@ -380,8 +369,6 @@ def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
 
     The bounds of such a union are many forms of the parameters, one for each remainder: isl takes minutes to find
     them, and they are unreadable. The polyhedron begins and ends some values beyond.
-
-    :arg context: facts about the parameters.
     """
     if points.n_basic_set() == 1 or not has_unknowns(points):
         return points

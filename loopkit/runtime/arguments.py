@@ -103,8 +103,7 @@ class CallPlan:
         self._structural = stages.structural_values(knl)
         self._forms = stages.size_forms(knl, machine)
         self._shift = stages.largest_literal(knl) + 1
-        # 32-bit indices are enough for arrays and sizes below these
-        self._safe_for_32 = _LIMIT_32 // (self._shift + 1)
+        # 32-bit indices are enough for smaller sizes
         self._surely_small = min((form.size_limit(_LIMIT_32) for form in self._forms), default=_LIMIT_32)
         # for each parameter, the axes that determine it
         self.solvable: dict[str, tuple[tuple[str, int, int], ...]] = {
@@ -113,11 +112,7 @@ class CallPlan:
             for name in self.values}
 
     def bind(self, given: Mapping[str, Any], allocate: Allocate = np.zeros) -> BoundArguments:
-        """Check *given*, solve for the sizes and allocate the missing outputs.
-
-        :arg given: array arguments as :class:`ArrayLike`, values as the caller passed them.
-        :raises CallError: an argument does not fit.
-        """
+        """Check *given*, solve for the sizes, allocate missing outputs; :raises CallError: an argument does not fit."""
         arrays: dict[str, ArrayLike] = {}
         contiguous: dict[str, bool] = {}
         for plan in self.arrays:
@@ -154,9 +149,7 @@ class CallPlan:
                 longer.add(plan.name)
             if plan.name in longer or not contiguous.get(plan.name, True):
                 strided.add(plan.name)
-            # no offset into an array in C order exceeds size and shift
-            if plan.name in strided or array.size >= self._safe_for_32:
-                wide = wide or _reach(array, self._shift) >= _LIMIT_32
+            wide = wide or _reach(array, self._shift) >= _LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
             wide = wide or largest >= _LIMIT_32 or any(form.at(values) >= _LIMIT_32 for form in self._forms)
@@ -228,10 +221,7 @@ def _checked(plan: ArrayPlan, array: ArrayLike) -> tuple[ArrayLike, bool]:
 
 
 def _fits(plan: ArrayPlan, shape: tuple[int, ...], extents: list[int | None], values: Mapping[str, Any]) -> bool:
-    """Is the array exactly as long as its extents behind the first axis?
-
-    :raises CallError: it is too small, or not of its declared shape.
-    """
+    """Is the array as long as its extents behind the first axis? :raises CallError: its shape does not fit."""
     same = True
     for i, (length, extent) in enumerate(zip(shape, extents, strict=True)):
         if length != extent:
@@ -259,8 +249,6 @@ def _reach(array: ArrayLike, shift: int) -> int:
     reach: int = sum((n - 1) * s for n, s in axes) + shift * max((s for _, s in axes), default=0)
     return reach // array.itemsize + 1
 
-
-# {{{ messages
 
 def _missing(plan: ArrayPlan) -> CallError:
     why, how = (": the kernel reads it as well as writing it", "; it is updated in place") if plan.written else ("", "")
@@ -294,5 +282,3 @@ def _violates(kernel: str, text: str, values: Mapping[str, Any]) -> CallError:
     sizes = ", ".join(f"{k} = {values[k]}" for k in involved)
     return CallError(f"kernel '{kernel}' assumes {text}, and this call has {sizes}.",
                      argument=involved[0] if involved else "")
-
-# }}}

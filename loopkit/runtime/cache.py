@@ -56,10 +56,7 @@ def cache_directory() -> Path:
 
 @dataclass(frozen=True)
 class Entry:
-    """The object and the facts of a key, read together and unaffected by later changes of the files.
-
-    :ivar path: the file that was read; another process may evict it at any time.
-    """
+    """The object and the facts of a key, read together; another process may evict the file *path* at any time."""
 
     path: Path
     content: bytes

@@ -29,7 +29,7 @@ from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
 from loopkit.runtime.views import ArrayLike, DeviceView, NumpyArray, share_memory
-from loopkit.target.text_target import TextTarget
+from loopkit.target.code import TextTarget
 
 #: Most signatures that are kept; then all are dropped and collected again.
 _MOST_SIGNATURES = 4096
@@ -48,6 +48,15 @@ class PassedArray:
     @property
     def on_gpu(self) -> bool:
         return isinstance(self.view, DeviceView)
+
+    @property
+    def alignment(self) -> int:
+        return self.view.itemsize if self.on_gpu else self.view.dtype.alignment
+
+    @property
+    def without_address(self) -> DeviceView:
+        x = self.view
+        return x if isinstance(x, DeviceView) else DeviceView(x.dtype, x.shape, x.strides, 0, -1)
 
 
 @dataclass(frozen=True)
@@ -167,10 +176,7 @@ Run = Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]
 
 @dataclass(frozen=True, slots=True)
 class BoundCall:
-    """A call with all arguments fixed; made by :meth:`CompiledKernel.bind`.
-
-    :ivar kept: the memory that lives as long as the call.
-    """
+    """A call with all arguments fixed, made by :meth:`CompiledKernel.bind`; keeps the memory *kept* alive."""
 
     run: Callable[[], Outputs]
     launches: Sized
@@ -358,8 +364,8 @@ class Runner(ABC):
         """The checked call of *bound*; the kernel may not access some of the *arrays*."""
         kernel, fields, (maker, adopt) = self.kernels.kernel, typed.plan.outputs, _maker(arrays)
         inputs = tuple(
-            Input(x, i, a.kind, _without_address(a.view), _alignment(a.view) if x in bound.arrays else 1,
-                  x in kernel.written_names, not a.on_gpu, x not in bound.fully_written)
+            Input(x, i, a.kind, a.without_address, a.alignment if x in bound.arrays else 1, x in kernel.written_names,
+                  not a.on_gpu, x not in bound.fully_written)
             for i, x in enumerate(known.names) if (a := arrays.get(x)) is not None)
         outputs = tuple(Output(x, maker, bound.arrays[x].shape, bound.arrays[x].dtype, adopt,
                                x not in bound.fully_written) for x in fields if x not in arrays)
@@ -380,16 +386,6 @@ def _maker(arrays: Mapping[str, PassedArray]) -> tuple[Kind, Callable[[Any], Any
         return on_gpu.kind.of_outputs(on_gpu.value), None
     host: HostKind = next((a.kind for a in arrays.values() if isinstance(a.kind, TorchKind)), NUMPY)
     return host, host.adopt
-
-
-def _alignment(array: ArrayLike) -> int:
-    return array.itemsize if isinstance(array, DeviceView) else array.dtype.alignment
-
-
-def _without_address(array: ArrayLike) -> DeviceView:
-    if isinstance(array, DeviceView):
-        return array
-    return DeviceView(array.dtype, array.shape, array.strides, 0, -1)
 
 
 def _passed(given: Mapping[str, Any]) -> dict[str, Any]:

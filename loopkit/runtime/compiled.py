@@ -20,8 +20,7 @@ from loopkit.runtime.cuda.runner import CudaRunner
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.target.code import Layout
-from loopkit.target.text_target import resolve_text_target
+from loopkit.target.code import Layout, resolve_text_target
 
 
 class CompiledKernel:
@@ -47,8 +46,6 @@ class CompiledKernel:
                                     hint=f"generate_code(knl, target={self.target!r}) gives their text")
         self._runner = RUNNERS[self.target](checked, resolved, device, debug)
         self._call = self._runner.call
-
-    # {{{ running
 
     def __call__(self, /, *args: object, **kwargs: object) -> Outputs:
         """Run the kernel.
@@ -112,10 +109,6 @@ class CompiledKernel:
         """
         given = {**(arguments or {}), **kwargs}
         return self._runner.time(given, TimingRequest(duration, warmup, rotate, bytes, flops))
-
-    # }}}
-
-    # {{{ texts and machine code
 
     @property
     def source(self) -> str:
@@ -181,8 +174,6 @@ class CompiledKernel:
             raise DeviceError(f"Kernel '{self.kernel.name}' is compiled for the host and has no {what}.",
                               hint="compile(knl, target='cuda')")
         return self._runner
-
-    # }}}
 
     def _by_name(self, args: tuple[object, ...]) -> CallError:
         shown = [f"{a.name}={a.name}" for a in self.kernel.arguments[:len(args)]]

@@ -71,10 +71,7 @@ int main(int argc, char **argv)
 
 @dataclass(frozen=True)
 class Dropped:
-    """Flags with which a compiler fails its trial.
-
-    :ivar faults: the miscompiled loops; empty if the program was not compiled, or did not run.
-    """
+    """Flags with which a compiler fails its trial: *faults* are the miscompiled loops; none if no program ran."""
 
     flags: tuple[str, ...]
     faults: tuple[str, ...]
@@ -124,10 +121,7 @@ class HostCompiler:
                           _processor() if self.native else ""])
 
     def compile(self, source: str, kernel: str) -> bytes:
-        """The shared object of a translation unit.
-
-        :raises CompilerError: the compiler rejects the text or does not run.
-        """
+        """The shared object of *source*; :raises CompilerError: the compiler rejects it or does not run."""
         content, log = translated([*self.command, *self.flags], source, "kernel.c", LIBRARIES)
         if content is None:
             raise rejected(f"The C compiler ({self.version or self.command[0]})", kernel, source, log,
@@ -135,8 +129,6 @@ class HostCompiler:
                            hint="generate_code(knl, target='c') shows the whole text")
         return content
 
-
-# {{{ trials
 
 @cache
 def trial_program() -> str:
@@ -174,10 +166,7 @@ def faults_of(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...] |
 
 
 def accepted(command: Sequence[str], flags: Sequence[str], *, strict: bool) -> tuple[str, ...]:
-    """The *flags* with which a small program compiles and runs.
-
-    :arg strict: reject a flag that the compiler warns about because it has no effect.
-    """
+    """The *flags* with which a small program compiles and runs; *strict*: and without a warning."""
     if _run(command, _SMALL, (*flags, "-Werror") if strict else flags).returncode == 0:
         return tuple(flags)
     if len(flags) <= 1:
@@ -196,9 +185,6 @@ def _run(command: Sequence[str], text: str, flags: Sequence[str]) -> subprocess.
         if done.returncode != 0:
             return subprocess.CompletedProcess(command, done.returncode, "")
         return run_quietly([str(program)], timeout=_TIMEOUT)
-
-# }}}
-
 
 
 def find_compiler(target: CTarget | None = None, cache: DiskCache | None = None) -> HostCompiler:

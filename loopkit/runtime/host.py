@@ -225,16 +225,11 @@ def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-# {{{ shared objects
-
 _libraries: dict[str, ctypes.CDLL] = {}
 
 
 def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCache) -> ctypes.CDLL:
-    """The compiled and loaded *source*: from this process, from the disk cache, or compiled now.
-
-    :raises CompilerError: the compiler rejects *source*, or the object cannot be loaded.
-    """
+    """The loaded *source*, kept in memory and on disk; :raises CompilerError: it is rejected, or cannot be loaded."""
     key = object_key(source, compiler)
     if key in _libraries:
         return _libraries[key]
@@ -263,10 +258,7 @@ def object_key(source: str, compiler: HostCompiler) -> str:
 
 
 def _open(path: Path | None, content: bytes) -> ctypes.CDLL:
-    """Map the object *content*, from *path* if it is still there.
-
-    :raises OSError: the loader rejects it.
-    """
+    """Map the object *content*, from *path* if it is still there; :raises OSError: the loader rejects it."""
     if path is not None:
         # another process may have evicted it, or its directory may not allow execution
         with contextlib.suppress(OSError):
@@ -276,5 +268,3 @@ def _open(path: Path | None, content: bytes) -> ctypes.CDLL:
         private = Path(place, "kernel.so")
         private.write_bytes(content)
         return ctypes.CDLL(str(private))
-
-# }}}

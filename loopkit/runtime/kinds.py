@@ -195,10 +195,7 @@ class ArrayKinds:
         return self._kinds[type(x)]
 
     def open(self, name: str, x: Any) -> Any:
-        """*x*, or its replacement, of a type that is supported from now on.
-
-        :raises CallError: it is not an array.
-        """
+        """*x*, or its replacement, of a type that is supported from now on; :raises CallError: it is not an array."""
         if type(x) in self._kinds:
             return x
         kind = self._library(x)
@@ -216,10 +213,7 @@ class ArrayKinds:
         return host_view(name, x)
 
     def signature(self, name: str, x: Any) -> tuple[ArraySignature, int]:
-        """Everything that a check of the opened array *x* depends on except its address, and the address.
-
-        :raises CallError: it has no address.
-        """
+        """The signature of the opened array *x*, and its address; :raises CallError: it has none."""
         try:
             return self.of(x).signature(x)
         except _SILENT as err:
@@ -271,10 +265,7 @@ def general_kind(x: object) -> HostKind | None:
 
 
 def host_view(name: str, x: object) -> NumpyArray:
-    """The argument *name* as a numpy array over the same memory.
-
-    :raises CallError: it is not an array in the host's memory.
-    """
+    """The argument *name* as a numpy array over the same memory; :raises CallError: it is no array of the host."""
     kind, device = general_kind(x), dlpack_device(x)
     if kind is None and device in (1, 3):
         try:

@@ -22,20 +22,15 @@ def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
                               stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
-    except subprocess.TimeoutExpired as err:
-        output = err.stdout or b""
+    except (subprocess.TimeoutExpired, OSError) as err:
+        output = getattr(err, "stdout", None) or ""
         text = output if isinstance(output, str) else output.decode(errors="replace")
         return subprocess.CompletedProcess(command, 127, text, str(err))
-    except OSError as err:
-        return subprocess.CompletedProcess(command, 127, "", str(err))
 
 
 def translated(command: Sequence[str], source: str, name: str, libraries: Sequence[str] = ()
                ) -> tuple[bytes | None, str]:
-    """The file that a compiler makes of *source*, ``None`` if it rejects it, and the log.
-
-    :arg name: of the text's file, in the log.
-    """
+    """The file that a compiler makes of *source*, or ``None``, and the log, in which the text is called *name*."""
     with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
         text, result = Path(place, name), Path(place, "kernel.so")
         text.write_text(source, encoding="utf-8")
@@ -54,15 +49,10 @@ def rejected(compiler: str, kernel: str, source: str, log: str, error: str, *, h
     if found is not None:
         line = int(found[found.lastindex or 0])
         where = f" at line {line}"
-        lines = [*_neighbours(source, line), "", *lines]
+        text = source.splitlines()
+        near = range(max(line - 3, 0), min(line + 2, len(text)))
+        lines = [*(f"{'>' if i + 1 == line else ' '} {i + 1:4} | {text[i]}" for i in near), "", *lines]
     return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(lines), hint=hint)
-
-
-def _neighbours(source: str, number: int) -> list[str]:
-    """The line *number* of *source* with two lines on either side."""
-    lines = source.splitlines()
-    first, last = max(number - 3, 0), min(number + 2, len(lines))
-    return [f"{'>' if i + 1 == number else ' '} {i + 1:4} | {lines[i]}" for i in range(first, last)]
 
 
 def dump(source: str, kernel: str, suffix: str) -> None:

@@ -17,10 +17,7 @@ Scalar = bool | int | float | complex
 
 @lru_cache(maxsize=512)
 def converter(name: str, dtype: np.dtype[Any] | None) -> Callable[[object], Scalar]:
-    """A function that converts the caller's value of *name* to a Python number that *dtype* can hold.
-
-    :arg dtype: ``None`` for a size whose width is chosen for each call.
-    """
+    """A function from the caller's value of *name* to a number that *dtype* can hold; ``None``: a size of any width."""
     kind = "i" if dtype is None else kind_of(dtype)
     if kind == "b":
         return lambda value: _boolean(name, value)

@@ -21,8 +21,7 @@ from loopkit.runtime import stages
 from loopkit.runtime.arguments import BoundArguments, CallPlan
 from loopkit.runtime.scalars import dtype_of, integer_range, out_of_range
 from loopkit.runtime.views import ArrayLike, c_strides
-from loopkit.target.code import GeneratedCode, Layout, ParameterKind
-from loopkit.target.text_target import TextTarget
+from loopkit.target.code import GeneratedCode, Layout, ParameterKind, TextTarget
 
 #: Least number of elements of temporaries with 64-bit indices; half the 32-bit range, since parts of an address may
 #: overshoot.
@@ -50,13 +49,6 @@ class Text:
         """The shape of each temporary at the sizes *values*."""
         return {p.name: tuple(max(evaluate(e, values), 0) for e in p.shape) for p in self.scratch}
 
-    def require_in_range(self, values: Mapping[str, Any]) -> None:
-        """:raises CallError: a parameter cannot hold its value."""
-        for name, dtype in self.integers.items():
-            low, high = integer_range(dtype)
-            if not low <= values[name] <= high:
-                raise out_of_range(name, values[name], dtype)
-
 
 class TypedKernel:
     """A kernel all of whose dtypes are known, lowered for *machine*."""
@@ -79,7 +71,10 @@ class TypedKernel:
             found = self.text(target, Layout(64, strided, vectors))
         if found.code.assumed and not serves(found.code.assumed, bound.arrays, bound.values):
             found = self.text(target, replace(found.code.layout, vectors=False))
-        found.require_in_range(bound.values)
+        for name, dtype in found.integers.items():
+            low, high = integer_range(dtype)
+            if not low <= bound.values[name] <= high:
+                raise out_of_range(name, bound.values[name], dtype)
         return found
 
     def text(self, target: TextTarget, layout: Layout) -> Text:
@@ -109,16 +104,15 @@ class TypedKernels:
             return stages.structural_values(self.kernel)
 
     def of(self, given: Mapping[str, Any]) -> TypedKernel:
-        """The kernel with its open dtypes taken from *given*: arrays with a numpy dtype, and scalars.
-
-        :raises CallError: a dtype is not known, or kernels do not support it.
-        """
+        """The kernel with its open dtypes from *given*; :raises CallError: one is not known, or not supported."""
         signature = tuple(getattr(given.get(name), "dtype", None) for name in self.unknown)
         # Python's numbers have no dtype: their kind decides, so they are looked up at each call
         known = self._known.get(signature) if None not in signature else None
         if known is not None:
             return known
-        dtypes = self._open_dtypes(given)
+        arrays = self.kernel.array_args
+        dtypes = {name: _supported(name, value.dtype if name in arrays else dtype_of(name, value))
+                  for name in self.unknown if (value := given.get(name)) is not None}
         signature = tuple(dtypes.get(name) for name in self.unknown)
         with self._lock:
             if signature not in self._known:
@@ -126,11 +120,6 @@ class TypedKernels:
                     typed = stages.infer_types(self._closed(dtypes) if self.unknown else self.kernel)
                 self._known[signature] = TypedKernel(typed, self._machine)
             return self._known[signature]
-
-    def _open_dtypes(self, given: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
-        arrays = self.kernel.array_args
-        return {name: _supported(name, value.dtype if name in arrays else dtype_of(name, value))
-                for name in self.unknown if (value := given.get(name)) is not None}
 
     def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:
         typed = stages.closed(self.kernel, dtypes.get)

@@ -97,10 +97,7 @@ def constant(p: Parameter, arrays: Mapping[str, ArrayLike], values: Mapping[str,
 
 
 def share_memory(a: DeviceView, b: DeviceView) -> bool:
-    """Do two arrays have a byte in common? An undecided test counts as yes.
-
-    A GPU and the host share one address space, so either array may be on either.
-    """
+    """Do two arrays, of the host or a GPU, have a byte in common? An undecided test counts as yes."""
     try:
         # numpy accepts any bound on the work; its type annotation allows only 0 and -1
         return np.shares_memory(addresses(a, f"|V{a.itemsize}"), addresses(b, f"|V{b.itemsize}"),

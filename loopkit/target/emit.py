@@ -17,6 +17,7 @@ from loopkit.ast.signs import Signs
 from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
+from loopkit.expr.mappers import array_of
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.instructions.base import InstructionText, if_else, indented
 from loopkit.kernel.data import CachePolicy
@@ -94,7 +95,7 @@ class Emitter:
         return f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
 
     def policy_store(self, element: p.Variable | p.Subscript) -> str:
-        return self._policy(_array(element), CachePolicy.STREAMING)
+        return self._policy(array_of(element), CachePolicy.STREAMING)
 
     def policy_load(self, array: str) -> str:
         return "" if array in self.kernel.written_names else self._policy(array, CachePolicy.EVICT_LAST)
@@ -104,7 +105,7 @@ class Emitter:
         return self.dialect.policies.get(policy, "") if argument and argument.cache_policy is policy else ""
 
     def is_global(self, element: p.Variable | p.Subscript) -> bool:
-        return isinstance(self.addresses.arrays.get(_array(element)), Flat)
+        return isinstance(self.addresses.arrays.get(array_of(element)), Flat)
 
     def place(self, element: p.Variable | p.Subscript, signs: Signs, dtype: np.dtype | None = None) -> str:
         return replace(self._printer(signs, places=True), sizes=dtype is None).text(element, dtype)
@@ -116,7 +117,7 @@ class Emitter:
         return self._printer(signs).condition(expr)
 
     def dtype_of(self, element: p.Variable | p.Subscript) -> np.dtype:
-        return resolve(self._type_of(_array(element)))
+        return resolve(self._type_of(array_of(element)))
 
     def loop(self, node: For, signs: Signs) -> Iterator[str]:
         yield from self.dialect.syntax.unroll if node.unroll else ()
@@ -135,40 +136,35 @@ class Emitter:
         """The lines of *block*, not indented."""
         last = None
         for node in block.children:
-            yield from self._node(node, signs, last)
-            if isinstance(node, Define):
-                signs = signs.defining(node.name, node.value)
+            match node:
+                case Assign():
+                    yield from self._assign(node, signs, last)
+                case For():
+                    text = None if node.instruction is None else self.text_of(node.instruction)
+                    yield from self.loop(node, signs) if text is None or text.loop is None else \
+                        text.loop(self, node, node.instruction, signs)
+                case If():
+                    comment = f"  // {node.comment}" if node.comment else ""
+                    then = self.lines(node.then, signs.where(node.condition))
+                    fails = signs.where(p.LogicalNot(node.condition))
+                    otherwise = () if node.otherwise is None else self.lines(node.otherwise, fails)
+                    yield from if_else(self.condition(node.condition, signs), then, otherwise, comment)
+                case Define():
+                    yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
+                    signs = signs.defining(node.name, node.value)
+                case Sync():
+                    own = [line for i in node.instructions if (known := self.text_of(i)) and known.sync
+                           for line in known.sync(i)]
+                    yield from self.hooks.sync(node, own)
+                case Region():
+                    yield from self._region(node, signs)
+                case Block():
+                    yield "{"
+                    yield from indented(self.lines(node, signs))
+                    yield "}"
+                case Call():
+                    yield from self.hooks.call(node, signs)
             last = node
-
-    def _node(self, node: Node, signs: Signs, last: Node | None) -> Iterator[str]:
-        match node:
-            case Assign():
-                yield from self._assign(node, signs, last)
-            case For():
-                text = None if node.instruction is None else self.text_of(node.instruction)
-                yield from self.loop(node, signs) if text is None or text.loop is None else \
-                    text.loop(self, node, node.instruction, signs)
-            case If():
-                comment = f"  // {node.comment}" if node.comment else ""
-                then = self.lines(node.then, signs.where(node.condition))
-                fails = signs.where(p.LogicalNot(node.condition))
-                otherwise = () if node.otherwise is None else self.lines(node.otherwise, fails)
-                yield from if_else(self.condition(node.condition, signs), then, otherwise, comment)
-            case Define():
-                yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
-            case Sync():
-                texts = [(i, self.text_of(i)) for i in node.instructions]
-                yield from self.hooks.sync(node, [
-                    line for i, text in texts if text is not None and text.sync is not None
-                    for line in text.sync(i)])
-            case Region():
-                yield from self._region(node, signs)
-            case Block():
-                yield "{"
-                yield from indented(self.lines(node, signs))
-                yield "}"
-            case Call():
-                yield from self.hooks.call(node, signs)
 
     def _region(self, node: Region, signs: Signs) -> Iterator[str]:
         emitter = self
@@ -229,12 +225,6 @@ class Emitter:
         return self.types.get(name) or weak(self.index_dtype)
 
     # }}}
-
-
-def _array(element: p.Variable | p.Subscript) -> str:
-    array = element.aggregate if isinstance(element, p.Subscript) else element
-    assert isinstance(array, p.Variable)
-    return array.name
 
 
 def _is_number(dtype: np.dtype) -> bool:

@@ -24,6 +24,7 @@ from loopkit.poly.domains import affine_ends, inverse, solutions, two_with_one_i
 from loopkit.poly.sets import InstanceSet, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, reindex_loops
 from loopkit.transform.step import (
+    iname_list,
     matching_statements,
     owners_of_all,
     require_fresh,
@@ -193,7 +194,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     if not owners:
         raise PreconditionError(f"None of the statements that within= names has the inames {', '.join(old)}.",
                                 subject=old[0])
-    zeros = [_zero(kernel, equation, (*old, *new)) for equation in _one_by_one(equations)]
+    zeros = [*_zeros(kernel, equations, (*old, *new))]
     values = _solved(kernel, owners, old, new, zeros)
     step = Reindexing(new, values, tuple(("==", left) for e in zeros if (left := add(substitute(e, values))) != 0))
     result = with_given_order(reindex_loops(kernel, step, chosen), new)
@@ -210,7 +211,7 @@ def _chosen(kernel: LoopKernel, iname: str, within: str | Collection[str] | None
     return chosen
 
 
-def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple[Expression, list[str]]:
+def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple[Expression, Sequence[str]]:
     """The affine form that a skew adds to *iname*, and its inames."""
     if isinstance(by, str):
         start = parse_expression(by, what="the start of a skew")
@@ -227,40 +228,32 @@ def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple
     if not by:
         raise PreconditionError("skew needs the factor of at least one iname.", subject=iname,
                                 hint="skew(knl, 'i', by={'t': 1})")
-    for x in by:
-        require_iname(kernel, x)
-    return add(*(multiply(int(f), p.Variable(x)) for x, f in by.items())), list(by)
+    outer = iname_list(kernel, by)
+    return add(*(multiply(int(by[x]), p.Variable(x)) for x in outer)), outer
 
 
-def _one_by_one(equations: str | Sequence[Equation]) -> Iterator[Equation]:
-    """Each of *equations*, of which a text may hold several; :raises PreconditionError: there are none."""
+def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tuple[str, ...]) -> Iterator[Expression]:
+    """The difference of the sides of each of *equations*; :raises PreconditionError: one is no affine equation."""
     given = [equations] if isinstance(equations, str) else equations
     if not given:
         raise PreconditionError("affine_map_inames needs equations.", subject="equations",
                                 hint='["i = j + 2*k", "l = k"]')
-    for equation in given:
-        if isinstance(equation, str):
-            # a comma inside of an equation has no "=" behind it
-            yield from (part.strip() for part in re.split(r"[,;\n](?=[^,;\n]*=)|\band\b", equation))
-        else:
-            yield equation
-
-
-def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Expression:
-    """The difference of the sides of *equation*; :raises PreconditionError: it is no affine equation."""
-    sides: Sequence[str | Expression] = [part.strip() for part in equation.replace("==", "=").split("=")] \
-        if isinstance(equation, str) else equation
-    shown = equation if isinstance(equation, str) else " = ".join(map(str, equation))
-    if len(sides) != 2 or "" in sides:
-        raise PreconditionError(f"'{shown}' is no equation of two sides.", subject=shown,
-                                hint='each is like "i = j + 2*k"; several stand in a list, or are parted by commas')
-    left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
-                   for side in sides)
-    # each side by itself: a non-affine term may cancel in the difference
-    if not all(is_quasi_affine(side, inames, kernel.value_params) for side in (left, right)):
-        raise PreconditionError(f"The equation '{shown}' is not affine in {', '.join(inames)} and the parameters.",
-                                subject=shown)
-    return subtract(left, right)
+    # a comma inside of an equation has no "=" behind it
+    parts = [part for equation in given for part in (
+        re.split(r"[,;\n](?=[^,;\n]*=)|\band\b", equation) if isinstance(equation, str) else [equation])]
+    for part in parts:
+        shown = part.strip() if isinstance(part, str) else " = ".join(map(str, part))
+        sides = [side.strip() for side in part.replace("==", "=").split("=")] if isinstance(part, str) else part
+        if len(sides) != 2 or "" in sides:
+            raise PreconditionError(f"'{shown}' is no equation of two sides.", subject=shown,
+                                    hint='each is like "i = j + 2*k"; several stand in a list, or are parted by commas')
+        left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
+                       for side in sides)
+        # each side by itself: a non-affine term may cancel in the difference
+        if not all(is_quasi_affine(side, inames, kernel.value_params) for side in (left, right)):
+            raise PreconditionError(f"The equation '{shown}' is not affine in {', '.join(inames)} and the parameters.",
+                                    subject=shown)
+        yield subtract(left, right)
 
 
 def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...], new: tuple[str, ...],

@@ -18,15 +18,14 @@ from loopkit.expr.parsing import ExpressionParser, parse_expression
 from loopkit.expr.tokens import Source, tokenize
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, loops_in, restricted, seq
 from loopkit.poly.affine import NotAffineError, add, names_in, subtract, to_aff
 from loopkit.poly.domains import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.match import owner
-from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
+from loopkit.transform.reindex import Reindexing, reindex_each
 from loopkit.transform.step import transform, with_given_order
-from loopkit.transform.trees import loops_in, restricted
 
 #: The times of a statement's instances: constants, and affine forms of its inames and of value arguments.
 Vector = tuple[Expression, ...]
@@ -77,9 +76,8 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
     units = [*_units(kernel, _vectors(kernel, schedules))]
     order = _Order(kernel)
     tree = order.of(units, 0)
-    result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree)
+    result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree, "apply_schedule")
     result = with_given_order(result, *map(loops_of, result.paths.values()))
-    require_shared_inames(result, "apply_schedule")
     return require_legal(result, "apply_schedule", assume=assume, unsafe=unsafe)
 
 

@@ -169,8 +169,7 @@ def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: Collection[
     """*grown* where the statements *moved* read arrays through rules with *fill* for elements without a reader."""
     rules: dict[str, SubstitutionRule] = {}
     for array in dict.fromkeys(a.array for s in moved for a in accesses_of(grown, grown.statement_by_id[s])):
-        taken = [name for rule in rules.values() for name in (rule.name, *rule.arguments)]
-        if array in kernel.array_args and (rule := _rule(kernel, grown, array, moved, fill, taken)) is not None:
+        if array in kernel.array_args and (rule := _rule(kernel, grown, array, moved, fill)) is not None:
             rules[array] = rule
 
     def padded(expr: Expression) -> Expression:
@@ -185,13 +184,11 @@ def _with_padded_reads(kernel: LoopKernel, grown: LoopKernel, moved: Collection[
         replace(s, expression=padded(s.expression)) if s.id in moved else s for s in grown.statements))
 
 
-def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: Collection[str], fill: complex,
-          taken: Sequence[str]) -> SubstitutionRule | None:
+def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: Collection[str], fill: complex
+          ) -> SubstitutionRule | None:
     """The element of *array*, or *fill* for an element without a reader; ``None`` if all have readers."""
     accesses = accesses_by_array(kernel)[array]
-    rank = len(accesses[0].subscripts)
-    name = kernel.fresh_name(f"{array}_padded", *taken)
-    axes = tuple(kernel.fresh_name(f"{array}_axis_{d}", *taken, name) for d in range(rank))
+    axes = tuple(kernel.fresh_name(f"{array}_axis_{d}") for d in range(len(accesses[0].subscripts)))
     now = InstanceSet(axes, with_dim_names(reached_elements(kernel, accesses), axes))
     then = reduce(InstanceSet.union, (InstanceSet(axes, with_dim_names(a.relation.range(), axes))
                                       for a in accesses_by_array(grown)[array] if a.statement in moved))
@@ -206,7 +203,7 @@ def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: Collection[s
     if type_of(expr, {array: dtype}.get) != dtype:
         raise PreconditionError(f"{fill!r} is no value of '{array}', whose elements are {dtype}.", subject=array,
                                 hint="give another value=")
-    return SubstitutionRule(name, axes, expr)
+    return SubstitutionRule(kernel.fresh_name(f"{array}_padded"), axes, expr)
 
 
 def _dependences(names: Sequence[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:
@@ -216,8 +213,6 @@ def _dependences(names: Sequence[str], found: Sequence[Dependence], after: LoopK
         node = next((node for node in after.reductions.values() if node.accumulator == name), None)
         yield from order_of_values(after, name) if node is None else reduction_dependences(after, node)
 
-
-# {{{ the proof
 
 @dataclass(frozen=True)
 class _Step:
@@ -367,5 +362,3 @@ def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int
         case _:
             return None
     return value if value is not None and abs(value) <= _EXACT else None
-
-# }}}

@@ -116,8 +116,7 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
     """
     require_temporary(kernel, temporary)
     own = iname_list(kernel, inames)
-    names = frozenset([temporary])
-    require_cells(kernel, names, "only what is no bound has axes")
+    require_cells(kernel, frozenset([temporary]), "only what is no bound has axes")
     return contracted(kernel, temporary, own, f"contract({temporary!r}, {list(own)})")
 
 

@@ -18,7 +18,7 @@ from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, 
 from loopkit.expr.intervals import interval, of_dtype
 from loopkit.expr.kinds import kind_of
 from loopkit.expr.mappers import children, conjunction, map_children, split_affine, substitute
-from loopkit.expr.nodes import Neutral, TypeCast, sum_of
+from loopkit.expr.nodes import Neutral, TypeCast, onto
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -173,7 +173,7 @@ class _Types:
         found = [self._type(x, {}) for x in (e.left, e.right)]
         if None in found or rank_of(join(*(t for t in found if t is not None))) < 2:    # integers are compared exactly
             return e
-        return p.Comparison(self._cast(e.left, sum_of(e.left, e.right)), e.operator, e.right)
+        return p.Comparison(self._cast(e.left, onto(p.Sum, e.left, e.right)), e.operator, e.right)
 
     def _require_width(self, s: Statement, e: Expression) -> None:
         """:raises PreconditionError: *e*, a part of a value, has adaptable 64-bit integers, which literals lack."""

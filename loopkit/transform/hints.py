@@ -58,21 +58,20 @@ def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTrans
     try:
         with bounded(f"looking for what would make {name} on kernel '{kernel.name}' legal", BUDGET):
             told += [accumulation] if (accumulation := _accumulation(kernel, refusal)) else []
-            first = (next((way for way in islice(ways, MOST_TRIED) if _helps(way, kernel, step)), None)
-                     for ways in _families(kernel, name, refusal.witness))
-            for way in islice(filter(None, first), MOST_TOLD - len(told)):
-                told.append(f"it would be legal after {way.text}")
+            first = (_first(ways, kernel, step) for ways in _families(kernel, name, refusal.witness))
+            for text in islice(filter(None, first), MOST_TOLD - len(told)):
+                told.append(f"it would be legal after {text}")
     except UndecidedError:
         return (*told, *known)              # an exhausted budget is no reason for a claim about all hints
     return (*told, *known) or ("keep these loops in order: no skew, shift, privatization or distribution tried helps",)
 
 
-def _helps(way: Way, kernel: LoopKernel, step: Callable[[LoopKernel], object]) -> bool:
-    try:
-        step(way.first(kernel))
-    except LoopkitError:
-        return False
-    return True
+def _first(ways: Iterator[Way], kernel: LoopKernel, step: Callable[[LoopKernel], object]) -> str | None:
+    for way in islice(ways, MOST_TRIED):
+        with suppress(LoopkitError):
+            step(way.first(kernel))
+            return way.text
+    return None
 
 
 def storage_hint(kernel: LoopKernel, temporary: str, lower: Callable[[LoopKernel], object], known: str | None
@@ -80,8 +79,7 @@ def storage_hint(kernel: LoopKernel, temporary: str, lower: Callable[[LoopKernel
     """A hint for a refused storage of *temporary*: the first one that makes *lower* succeed; else *known*."""
     if temporary in kernel.temporaries:
         with suppress(UndecidedError), bounded(f"looking for cells of '{temporary}' in kernel '{kernel.name}'", BUDGET):
-            ways = islice(_ways_to_cells(kernel, temporary), MOST_TRIED)
-            return next((way.text for way in ways if _helps(way, kernel, lower)), known)
+            return _first(_ways_to_cells(kernel, temporary), kernel, lower) or known
     return known
 
 

@@ -14,7 +14,7 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Loop, Tree, leaves, rewrite_over, seq
+from loopkit.kernel.tree import Loop, Tree, leaves, restricted, rewrite_over, seq
 from loopkit.language.names import name_list
 from loopkit.poly.affine import (
     TruncatedQuotient,
@@ -44,7 +44,6 @@ from loopkit.transform.step import (
     transform,
 )
 from loopkit.transform.tags import tagged_if_given
-from loopkit.transform.trees import restricted
 
 
 @transform

@@ -1,7 +1,8 @@
 """Transformations of the order of loops: prioritize, interchange, tile, distribute, fuse, unroll and jam."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 
 import pymbolic.primitives as p
 
@@ -12,11 +13,11 @@ from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.errors import NameConflictError, PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import UnrollTag
-from loopkit.kernel.tree import Loop, Seq, Tree, leaves, nest, rewrite, rewrite_over, seq
+from loopkit.kernel.tree import Loop, Seq, Tree, leaves, loops_in, nest, parts_of, rewrite, rewrite_over, seq, without
 from loopkit.poly.relations import in_one_iteration
 from loopkit.transform.iname import split_iname
 from loopkit.transform.match import owner
-from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
+from loopkit.transform.reindex import Reindexing, reindex_each
 from loopkit.transform.step import (
     iname_list,
     matching_statements,
@@ -27,7 +28,6 @@ from loopkit.transform.step import (
     transform,
     with_given_order,
 )
-from loopkit.transform.trees import ordered, restricted, sunk, with_loop_sunk
 
 
 @transform
@@ -185,7 +185,7 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
         if not at:
             raise ScheduleError(f"Nothing stands before '{before}' in the loop over '{iname}'.", subject=before,
                                 hint="name the statement that the second loop is to begin with")
-        return seq(restricted(loop, inside[:at]), restricted(loop, inside[at:]))
+        return seq(without(loop, inside[at:]), without(loop, inside[:at]))
     result = reordered(kernel, rewrite_over(kernel.tree, iname, one))
     return require_legal(result, f"distribute_loop({iname}, before={before})", assume=assume, unsafe=unsafe)
 
@@ -253,10 +253,10 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
             raise NameConflictError(f"'{taken}' has an iname '{new}' beside '{old}'.", subject=new,
                                     hint="give another name with new_iname=, or rename that loop first")
         steps |= dict.fromkeys(owners[old], Reindexing((new,), {old: p.Variable(new)}))
-    result = reindex_each(kernel, steps, tree)
+    step = f"fuse_loops({', '.join(names)})"
+    result = reindex_each(kernel, steps, tree, step)
     result = result if tag is None else annotated(result, tags={**result.tags, new: tag})
-    require_shared_inames(result, f"fuse_loops({', '.join(names)})")
-    return require_legal(result, f"fuse_loops({', '.join(names)})", assume=assume, unsafe=unsafe)
+    return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
 def _fused(kernel: LoopKernel, names: tuple[str, ...], new: str, chosen: frozenset[str]
@@ -336,3 +336,33 @@ def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: 
     nests = map(loops_of, result.paths.values())
     result = with_given_order(result, *(loops[loops.index(outer):] for loops in nests if inner in loops))
     return require_legal(result, f"unroll_and_jam({iname}, {length})", assume=assume, unsafe=unsafe)
+
+
+def ordered(tree: Tree, order: Sequence[str]) -> Tree:
+    """*tree* with the loops of *order* nested in that order wherever one is nested inside another."""
+    for i, outer in enumerate(order):
+        for inner in order[i + 1:]:
+            tree = with_loop_sunk(tree, inner, outer)
+    return tree
+
+
+def with_loop_sunk(tree: Tree, iname: str, below: str | None, around: Collection[str] | None = None) -> Tree:
+    """*tree* with loops over *iname*, all or those *around* statements, inside loops over *below*, or inside all."""
+    return rewrite_over(tree, iname, lambda loop: sunk(loop, below) if around is None or any(
+        x in around for x in leaves(loop)) else loop)
+
+
+def sunk(loop: Loop, below: str | None) -> Tree:
+    """The loop moved just inside the loops over *below* that it encloses, distributed over the nodes between."""
+    def holds(tree: Tree) -> bool:
+        return any(below in (None, inner.iname) for inner in loops_in(tree))
+    match loop.body:
+        case body if not holds(body):
+            return loop
+        case Loop(iname, body):
+            return Loop(iname, sunk(Loop(loop.iname, body), below))
+        case body:
+            parts: list[Tree] = []
+            for alone, run in groupby(parts_of(body), holds):
+                parts += [sunk(Loop(loop.iname, child), below) for child in (run if alone else [seq(*run)])]
+            return seq(*parts)

@@ -16,7 +16,7 @@ from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, restricted, rewrite, seq
 from loopkit.poly.domains import parted
 from loopkit.poly.limits import affordable
 from loopkit.poly.sets import InstanceSet, in_plain_bounds
@@ -24,7 +24,6 @@ from loopkit.transform.iname import renamed
 from loopkit.transform.match import owner
 from loopkit.transform.reindex import rewrite_loops, substituted
 from loopkit.transform.step import matching_statements, require_owners, require_untagged, transform
-from loopkit.transform.trees import in_order_of, loops_in, restricted
 
 
 @transform
@@ -71,13 +70,12 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
         raise PreconditionError("peel needs a number of first or of last iterations.", subject=iname,
                                 hint=f"peel(knl, '{iname}', first=1)")
     chosen = matching_statements(kernel, within)
-    names = {"first": kernel.fresh_name(f"{iname}_first"), "last": kernel.fresh_name(f"{iname}_last")}
     require_owners(kernel, iname, chosen)
     parts = dict(_parts(kernel, iname, chosen, int(first), int(last)))
     result = _with_copies(kernel, iname, chosen, parts)
-    for end, name in names.items():
+    for end in ("first", "last"):
         own = frozenset(part.id for found in parts.values() for part in found if part.end == end)
-        result = renamed(result, iname, name, own) if own else result
+        result = renamed(result, iname, kernel.fresh_name(f"{iname}_{end}"), own) if own else result
     return require_legal(result, f"peel({iname}, first={first}, last={last})", assume=assume, unsafe=unsafe)
 
 

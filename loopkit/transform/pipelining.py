@@ -22,16 +22,16 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, parts_of, restricted, rewrite, seq
 from loopkit.poly.affine import add, remainder, subtract
 from loopkit.transform.expansion import require_cells, require_not_carried
 from loopkit.transform.iname import split_into
+from loopkit.transform.order import ordered
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
 from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import require_positive, require_untagged, temporary_list, transform
 from loopkit.transform.tags import tagged
-from loopkit.transform.trees import in_order_of, loops_in, ordered, parts_of, restricted
 
 
 @transform
@@ -121,8 +121,6 @@ def _require_stages(kernel: LoopKernel, iname: str, stages: object, registers: b
     return count
 
 
-# {{{ copies and their loop
-
 #: The temporary that each copy writes, by the id of the copy.
 _Copies = Mapping[str, str]
 
@@ -210,10 +208,6 @@ def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int
             raise StorageError(f"The shape and the address space of '{t}' were declared, and are kept as they are.",
                                subject=t, hint="declare no address space, or pipeline with stages=1")
 
-# }}}
-
-
-# {{{ thread distribution
 
 def _distributed_over_threads(kernel: LoopKernel, iname: str, copies: _Copies, step: str, allowed: Allowed
                               ) -> LoopKernel:
@@ -273,10 +267,6 @@ def _digits(kernel: LoopKernel, inames: Sequence[str], block: dict[int, int]
             digits.append((extent, None))
         yield x, digits[::-1]
 
-# }}}
-
-
-# {{{ a load and a store
 
 def _through_registers(kernel: LoopKernel, iname: str, copies: _Copies) -> LoopKernel:
     """*kernel* where each copy of the loop is a load into a private temporary, first, and a store from there, last."""
@@ -321,10 +311,6 @@ def _divided(copies: _Copies, loads: Mapping[str, str], found: Sequence[Dependen
         register = after.statement_by_id[load].written
         yield Dependence("flow", register, load, store, identity_pairs(after, load, store), of_value=True)
 
-# }}}
-
-
-# {{{ stages, and the first copies
 
 def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: int) -> LoopKernel:
     """*kernel* with a leading axis of *stages* for the temporaries *names*, subscripted by the iteration."""
@@ -372,5 +358,3 @@ def _in_plain_stage(s: Statement) -> Statement:
             return replace(s, assignee=p.Subscript(temporary, (stage, *rest)))
         case _:
             return s
-
-# }}}

@@ -88,8 +88,7 @@ class Reindexing:
 
 def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str]) -> LoopKernel:
     """*kernel* with *step* applied to the statements *within*, domains and dependences; *tree* is the new order."""
-    steps = {s.id: step for s in kernel.statements
-             if s.id in within and (not step.old or not step.old.isdisjoint(s.inames))}
+    steps = {s.id: step for s in kernel.statements if s.id in within and not step.old.isdisjoint(s.inames)}
     left = {x for s in kernel.statements if s.id not in steps for x in s.inames}
     used = frozenset().union(*(variables(value) for value in step.values.values()))
     kernel = _rules_written_out(kernel, step.old, used if step.old.isdisjoint(left) else None)
@@ -114,10 +113,20 @@ def reindex_loops(kernel: LoopKernel, step: Reindexing, within: frozenset[str]) 
     return reindex(kernel, step, rewrite_loops(kernel, old, within, replaced), within)
 
 
-def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
-    """*kernel* with one step of *steps* for each statement; inames without statements lose their tags."""
+def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree, name: str) -> LoopKernel:
+    """*kernel* with one step of *steps* for each statement; inames without statements lose their tags.
+
+    :raises ScheduleError: the parts of a reduction would no longer share the inames around it; with the step's *name*.
+    """
     kernel = _rules_written_out(kernel, {x for step in steps.values() for x in step.old}, None)
     result = _moved(kernel, steps, tree)
+    for node in result.reductions.values():
+        inames = result.statement_by_id[node.init].inames
+        for part in (*node.updates, node.final):
+            if missing := [x for x in inames if x not in result.statement_by_id[part].inames]:
+                raise ScheduleError(f"{name} would give the parts of the reduction '{node.name}' different inames: "
+                                    f"'{node.init}' has '{missing[0]}', '{part}' has not.", subject=node.name,
+                                    hint="let all of its parts have the same iname, under a name of their own")
     return annotated(result, tags={x: t for x, t in kernel.tags.items() if x in result.inames})
 
 
@@ -227,18 +236,6 @@ def not_nested(inames: Sequence[str], subject: str) -> ScheduleError:
     """The error for loops that are not perfectly nested."""
     return ScheduleError(f"The loops over {', '.join(inames)} are not nested directly in one another.",
                          subject=subject, hint="bring them together with prioritize_loops first")
-
-
-def require_shared_inames(kernel: LoopKernel, step: str) -> None:
-    """:raises ScheduleError: the parts of a reduction no longer share the inames around it."""
-    for node in kernel.reductions.values():
-        inames = kernel.statement_by_id[node.init].inames
-        for part in (*node.updates, node.final):
-            missing = [x for x in inames if x not in kernel.statement_by_id[part].inames]
-            if missing:
-                raise ScheduleError(f"{step} would give the parts of the reduction '{node.name}' different inames: "
-                                    f"'{node.init}' has '{missing[0]}', '{part}' has not.", subject=node.name,
-                                    hint="let all of its parts have the same iname, under a name of their own")
 
 
 def _rules_written_out(kernel: LoopKernel, old: Collection[str], used: Collection[str] | None) -> LoopKernel:

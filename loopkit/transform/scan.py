@@ -14,7 +14,7 @@ from loopkit.analysis.constructors import Image, between_images, rewritten, with
 from loopkit.analysis.dependences import flow_of_values, reduction_dependences
 from loopkit.analysis.legality import iname_extent, iname_range, require_legal, violations
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.scans import Scan, operands, require_alone, scan_along
+from loopkit.analysis.scans import Scan, require_alone, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import TemporaryVariable
@@ -22,7 +22,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
-from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, nest, rewrite, rewrite_over, seq
+from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.poly.affine import add, multiply, subtract
 from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.sets import InstanceSet, Map
@@ -31,7 +31,6 @@ from loopkit.transform.iname import split_iname
 from loopkit.transform.reindex import bounded_by, element, substituted
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
 from loopkit.transform.tags import tagged_if_given
-from loopkit.transform.trees import in_order_of
 
 
 @transform
@@ -102,7 +101,7 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
     require_alone(kernel, scan)
     match kernel.tags.get(sweep):
         case LocalTag():
-            if not kernel.operation(node.operation).in_any_order:
+            if not kernel.operation(node.operation).reorderable:
                 raise PreconditionError(
                     f"Threads cannot compute the scan of '{node.final}' together: '{node.operation}' combines its "
                     "operands in their order.", subject=node.operation,
@@ -131,25 +130,30 @@ def in_order(kernel: LoopKernel, scan: Scan) -> LoopKernel:
     return _combining(kernel, scan, scan.shift, behind=False)
 
 
+def moved_operands(kernel: LoopKernel, scan: Scan, offset: int) -> tuple[Map, Statement]:
+    """The update of *scan* with each operand ``j`` at ``sweep = j - offset``: where its instances go, and itself."""
+    init, update = (kernel.statement_by_id[s] for s in (scan.node.init, scan.node.update))
+    at, rows = add(p.Variable(scan.sweep), offset), [*map(p.Variable, scan.rows)]
+    moved = equal_coordinates(update.inames, [p.Variable(scan.iname), *rows], init.inames, [at, *rows])
+    return moved, substituted(replace(update, domain=update.domain.apply(moved, init.inames)), {scan.iname: at})
+
+
 def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> LoopKernel:
     """*scan* with the operand at ``sweep + offset`` combined in each iteration, before its statement or *behind* it."""
-    node, sweep = scan.node, scan.sweep
-    init, update = kernel.statement_by_id[node.init], kernel.statement_by_id[node.update]
-    moved = operands(kernel, scan, offset)
+    node, init = scan.node, kernel.statement_by_id[scan.node.init]
+    moved, combined = moved_operands(kernel, scan, offset)
     # the loops inside the sweep and around the reduction: each of their iterations has a separate scan
     loops = loops_of(kernel.paths[node.init])
-    inside = loops[loops.index(sweep) + 1:]
+    inside = loops[loops.index(scan.sweep) + 1:]
     cell = element(node.accumulator, tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inside))
-    combined = substituted(replace(update, domain=update.domain.apply(moved, init.inames), reduction=None),
-                           {scan.iname: add(p.Variable(sweep), offset)})
     # an instance without terms keeps the init, which has no effect
     rows = init.domain.onto(scan.rows) if scan.rows else InstanceSet.universe(())
     start = replace(init, domain=rows, reduction=None, depends_on=frozenset(), assignee=cell)
-    new = {node.init: start, node.update: replace(combined, assignee=cell),
+    new = {node.init: start, node.update: replace(combined, assignee=cell, reduction=None),
            node.final: substituted(kernel.statement_by_id[node.final], {node.accumulator: cell})}
     tree = _tree(kernel, scan, inside, behind)
     tags = dict(kernel.tags)
-    if not any(scan.iname in s.inames for s in kernel.statements if s is not update):
+    if not any(scan.iname in s.inames for s in kernel.statements if s.id != node.update):
         tags.pop(scan.iname, None)
     result = with_dependences(
         kernel, partial(_dependences, node, moved), tree=tree,
@@ -234,7 +238,7 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
         raise unknown("reduction iname", str(scan_iname), [x for r in own for x in r.inames], where=f"'{insn_id}'")
     require_iname(kernel, sweep_iname)
     length = require_positive(inner_length, "inner_length")
-    if not kernel.operation(node.operation).in_any_order:
+    if not kernel.operation(node.operation).reorderable:
         raise PreconditionError(f"The scan of '{node.final}' cannot be made in two levels: '{node.operation}' combines "
                                 "its operands in their order.", subject=node.operation,
                                 hint="ReductionOperation(..., reorderable=True), if it may be reordered")
@@ -246,15 +250,6 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
     step = f"make_two_level_scan({insn_id!r}, {scan_iname!r}, {sweep_iname!r}, {length})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
     return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
-
-
-@dataclass(frozen=True)
-class _Level:
-    """A new reduction, with the statement that stores its results."""
-
-    node: ReductionNode
-    statements: tuple[Statement, Statement, Statement]
-    tree: Tree
 
 
 @dataclass(frozen=True)
@@ -281,8 +276,8 @@ class _Levels:
         return add(multiply(self.length, p.Variable(self.outer)), p.Variable(place), self.scan.shift)
 
     def level(self, name: str, block: str, iname: str, blocks: InstanceSet, terms: InstanceSet, update: Statement
-              ) -> _Level:
-        """*name* for each of *blocks*, reduced over *iname* in *terms*."""
+              ) -> tuple[ReductionNode, tuple[Statement, ...], Tree]:
+        """*name* for each of *blocks*, reduced over *iname* in *terms*: its node, its statements and their loops."""
         knl = self.old
         accumulator = knl.fresh_name(f"acc_{iname}")
         node = ReductionNode(f"{name}.{iname}", self.scan.node.operation, accumulator, (iname,), f"{name}.{iname}.init",
@@ -295,7 +290,7 @@ class _Levels:
         loops = loops_of(knl.paths[self.scan.node.init])
         inside = loops[loops.index(self.inner) + 1:]
         body = seq(Leaf(node.init), Loop(iname, Leaf(node.update)), Leaf(name))
-        return _Level(node, (start, combined, stored), nest((block, *inside), body))
+        return node, (start, combined, stored), nest((block, *inside), body)
 
     def kernel(self) -> LoopKernel:
         knl, scan, node = self.old, self.scan, self.scan.node
@@ -308,44 +303,42 @@ class _Levels:
         term, block, other = (knl.fresh_name(x) for x in (
             f"{scan.iname}_part", f"{self.outer}_before", f"{scan.iname}_before"))
         with_operands = places.onto(self.inames(self.outer))
-        first = self.level(part, self.outer, term, with_operands, _renamed(places, scan.iname, term),
-                           substituted(update, {scan.iname: self.operand_at(term)}))
+        first, summing, over_terms = self.level(
+            part, self.outer, term, with_operands, _renamed(places, scan.iname, term),
+            substituted(update, {scan.iname: self.operand_at(term)}))
         rows = self.inames(block)
         results = _renamed(init.domain.onto(self.inames(self.outer)), self.outer, block)
         earlier = _renamed(with_operands, self.outer, other).onto((*rows, other)).intersect(results).where(
             ("<", subtract(p.Variable(other), p.Variable(block))))
-        second = self.level(before, block, other, results, earlier, Statement(
+        second, scanning, over_blocks = self.level(before, block, other, results, earlier, Statement(
             "", p.Variable(before), self.element(part, other), earlier))
         own = init.domain.onto(update.inames).intersect(places).where(
             (">=", subtract(p.Variable(self.inner), p.Variable(scan.iname))))
-        total = knl.operation(node.operation).apply(self.element(before, self.outer),
-                                                    p.Variable(node.accumulator))
+        total = knl.operation(node.operation).apply(self.element(before, self.outer), p.Variable(node.accumulator))
         new = {update.id: substituted(replace(update, domain=own), {scan.iname: self.operand_at(scan.iname)}),
                final.id: substituted(final, {node.accumulator: total})}
-        levels = (first, second)
-        tree = rewrite_over(knl.tree, self.outer, lambda loop: seq(first.tree, second.tree, loop)
+        tree = rewrite_over(knl.tree, self.outer, lambda loop: seq(over_terms, over_blocks, loop)
                             if final.id in leaves(loop) else loop)
+        cells = [*(TemporaryVariable(x) for x in (part, before)),
+                 *(TemporaryVariable(x.accumulator, shape=()) for x in (first, second))]
         return with_dependences(
-            knl, partial(self._dependences, levels, (part, before)),
-            statements=in_order_of(tree, [*first.statements, *second.statements,
-                                          *(new.get(s.id, s) for s in knl.statements)]), tree=tree,
-            temporaries={**knl.temporaries,
-                         **{x: TemporaryVariable(x) for x in (part, before)},
-                         **{x.node.accumulator: TemporaryVariable(x.node.accumulator, shape=()) for x in levels}},
-            reductions={**knl.reductions, **{x.node.name: x.node for x in levels}})
+            knl, partial(self._dependences, first, second), tree=tree, statements=in_order_of(
+                tree, [*summing, *scanning, *(new.get(s.id, s) for s in knl.statements)]),
+            temporaries={**knl.temporaries, **{t.name: t for t in cells}},
+            reductions={**knl.reductions, first.name: first, second.name: second})
 
-    def _dependences(self, levels: Sequence[_Level], arrays: Sequence[str], found: Sequence[Dependence],
-                     new: LoopKernel) -> Iterator[Dependence]:
+    def _dependences(self, first: ReductionNode, second: ReductionNode, found: Sequence[Dependence], new: LoopKernel
+                     ) -> Iterator[Dependence]:
         """The former dependences of each operand, now read twice, and those of the new reductions and their results."""
         node = self.scan.node
-        first = levels[0].statements[1].id
         own = self._moved(new.statement_by_id[node.update].domain, self.scan.iname, self.outer, self.inner)
-        whole = self._moved(new.statement_by_id[first].domain, levels[0].node.inames[0])
+        whole = self._moved(new.statement_by_id[first.update].domain, first.inames[0])
         others = (d for d in found if d.array != node.accumulator)
-        yield from between_images(others, {node.update: [Image(node.update, own), Image(first, whole)], node.init: []})
-        for name in (node.name, *(level.node.name for level in levels)):
+        yield from between_images(others, {node.update: [Image(node.update, own), Image(first.update, whole)],
+                                           node.init: []})
+        for name in (node.name, first.name, second.name):
             yield from reduction_dependences(new, new.reductions[name])
-        for array in arrays:
+        for array in (first.final, second.final):
             yield from flow_of_values(new, array)
 
     def _moved(self, to: InstanceSet, place: str, *same: str) -> Map:

@@ -19,13 +19,13 @@ from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
-from loopkit.errors import InternalError, LoopkitError, PreconditionError, ScheduleError
+from loopkit.errors import LoopkitError, PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import Derive, LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag, is_innermost, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, rewrite_over, seq, without
+from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, parts_of, rewrite_over, seq, without
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, subtract
 from loopkit.poly.elements import BoxAxis, joined, outside, swept_interval
@@ -33,10 +33,10 @@ from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import subscripts_on, where_holds
 from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
+from loopkit.transform.order import with_loop_sunk
 from loopkit.transform.reindex import Condition, bounded_by, element
 from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import as_address_space, as_tag, new_name, require_fresh, require_positive
-from loopkit.transform.trees import in_order_of, loops_in, parts_of, restricted, with_loop_sunk
 
 Arguments = tuple[Expression, ...]
 
@@ -177,8 +177,6 @@ class StagingBuffer:
             try:
                 result = made(replace(self, outer=outer))
                 found = side_effect(self.kernel, result, self.step, self.allowed)
-            except InternalError:
-                raise
             except LoopkitError as error:
                 found = error
             if found is None:
@@ -188,13 +186,10 @@ class StagingBuffer:
 
     def _wider(self) -> tuple[str, ...]:
         """The loops around the buffer and the other sequential ones between them: then only a swept loop must move."""
-        def kept(loops: tuple[str, ...]) -> Iterator[str]:
-            for x in loops:
-                tag, outside = self.kernel.tags.get(x), loops.index(x) < loops.index(self.outer[-1])
-                if x in self.outer or (outside and x not in self.request.sweep
-                                       and not (is_parallel(tag) or is_innermost(tag))):
-                    yield x
-        found = {tuple(kept(loops_of(self.kernel.paths[s]))) for s in self.uses} if self.outer else set()
+        moving = {x for x, tag in self.kernel.tags.items() if is_parallel(tag) or is_innermost(tag)}
+        found = {tuple(x for x in loops if x in self.outer or (
+            x in loops[:loops.index(self.outer[-1])] and x not in moving.union(self.request.sweep)))
+            for loops in (loops_of(self.kernel.paths[s]) for s in self.uses)} if self.outer else set()
         return found.pop() if len(found) == 1 else self.outer
 
     def loops_around(self, stay: Mapping[str, Collection[str]], sweep: Collection[str], others: str = ""
@@ -270,15 +265,11 @@ class StagingBuffer:
         every = copy.domain.named(plain_hull(copy.domain.set)).where(*self.box.conditions)
         places = copy.domain.onto(self.outer).set.remove_divs()
         shapes = array_shapes(kernel)
-        for a in accesses_as(kernel, replace(copy, domain=every)):
-            if not a.is_write and (
-                    a.array not in shapes or a.array in kernel.temporaries or a.array in kernel.written_names
-                    or not a.affine or not a.must
-                    or outside(a.relation, shapes[a.array], kernel.assumptions) is not None):
-                return copy.domain
-        fits = every.set.is_bounded() and affordable(lambda: every.onto(self.outer).set.is_subset(places),
-                                                     otherwise=False)
-        return every if fits else copy.domain
+        fits = all(a.is_write or (a.exact and a.array not in kernel.temporaries.keys() | kernel.written_names
+                                  and outside(a.relation, shapes[a.array], kernel.assumptions) is None)
+                   for a in accesses_as(kernel, replace(copy, domain=every)))
+        return every if fits and every.set.is_bounded() and affordable(
+            lambda: every.onto(self.outer).set.is_subset(places), otherwise=False) else copy.domain
 
     def used(self, expr: Expression) -> Expression:
         arguments = self.staged.is_use(expr)
@@ -292,11 +283,10 @@ class StagingBuffer:
         before, after = (seq() if s is None else nest(s.inames[len(self.outer):], Leaf(s.id)) for s in (first, last))
         tree = self._with_parts(before, after, writers)
         new = [rewritten(s) if s.id in self.uses else s for s in kernel.statements]
-        temporary = replace(self.temporary, shape=self.box.shape)
         tag = None if self.request.tag is None else as_tag(self.request.tag)
         return with_dependences(
             kernel, derive, statements=in_order_of(tree, [*copies, *new]), tree=tree,
-            temporaries={**kernel.temporaries, temporary.name: temporary},
+            temporaries={**kernel.temporaries, self.temporary.name: replace(self.temporary, shape=self.box.shape)},
             tags={**kernel.tags, **{x: tag for s in copies for x in s.inames[len(self.outer):] if tag is not None}})
 
     def _with_parts(self, first: Tree, last: Tree, writers: frozenset[str]) -> Tree:
@@ -308,12 +298,13 @@ class StagingBuffer:
         for x in reversed(loops[:loops.index(inner)]):
             if x not in self.outer:
                 tree = with_loop_sunk(tree, x, inner, around=users)
-        if not any(loop.iname == inner and users <= {*leaves(loop)} for loop in loops_in(tree)):
+        result = rewrite_over(tree, inner, lambda loop: Loop(inner, _around(loop.body, users, first, last, writers))
+                              if users <= {*leaves(loop)} else loop)
+        if result is tree:
             raise ScheduleError(f"{self.step}: the statements that use '{self.name}' do not stand in one loop over "
                                 f"{', '.join(self.outer)}.", subject=self.name,
                                 hint="name the statements of one loop with within=, or give the outer inames")
-        return rewrite_over(tree, inner, lambda loop: Loop(inner, _around(loop.body, users, first, last, writers))
-                            if users <= {*leaves(loop)} else loop)
+        return result
 
 
 def _around(body: Tree, users: frozenset[str], first: Tree, last: Tree, writers: frozenset[str]) -> Tree:
@@ -326,21 +317,19 @@ def _around(body: Tree, users: frozenset[str], first: Tree, last: Tree, writers:
     at = [i for i, c in enumerate(children) if not users.isdisjoint(leaves(c))]
     start, end = at[0], at[-1] + 1
     ahead = _ahead(children[start], users, writers)
-    return seq(*children[:start], restricted(children[start], ahead), first, without(children[start], ahead),
+    rest = [s for s in leaves(children[start]) if s not in ahead]
+    return seq(*children[:start], without(children[start], rest), first, without(children[start], ahead),
                *children[start + 1:end], last, *children[end:])
 
 
 def _ahead(tree: Tree, readers: frozenset[str], writers: frozenset[str]) -> list[str]:
     """The statements of *tree* that must run before a copy, because one of *writers* is among them."""
-    match tree:
-        case Loop(_, body):
-            return _ahead(body, readers, writers)
-        case Seq(children):
-            at = next(i for i, c in enumerate(children) if not readers.isdisjoint(leaves(c)))
-            before, inner = list(leaves(seq(*children[:at]))), _ahead(children[at], readers, writers)
-            return [*before, *inner] if inner or not writers.isdisjoint(before) else []
-        case _:
-            return []
+    if not isinstance(tree, Loop):
+        return []
+    children = parts_of(tree.body)
+    at = next(i for i, c in enumerate(children) if not readers.isdisjoint(leaves(c)))
+    before, inner = list(leaves(seq(*children[:at]))), _ahead(children[at], readers, writers)
+    return [*before, *inner] if inner or not writers.isdisjoint(before) else []
 
 
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
@@ -361,7 +350,9 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
     rows: list[list[BoxAxis | None]] = []
     for statement, arguments in buffer.uses.items():
         domain = buffer.kernel.statement_by_id[statement].domain
-        ranges = _sweep_ranges(buffer, domain, arguments)
+        mentioned = {y for args in arguments for a in args for y in variables(a)}
+        ranges = {x: _constant_range(buffer, domain, x) for x in buffer.request.sweep
+                  if x in mentioned.intersection(domain.inames)}
         rows += [[swept_interval(domain, a, buffer.outer, ranges, known_sizes(buffer.kernel)) for a in args]
                  for args in arguments]
     for axis, (whole, *others) in enumerate(zip(*rows, strict=True)):
@@ -375,15 +366,9 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
         yield whole
 
 
-def _sweep_ranges(buffer: StagingBuffer, domain: InstanceSet, arguments: Sequence[Arguments]
-                  ) -> dict[str, tuple[int, int]]:
-    mentioned = {y for args in arguments for a in args for y in variables(a)}
-    ranges = {}
-    for x in buffer.request.sweep:
-        if x in domain.inames and x in mentioned:
-            low, high = constant_range(buffer.kernel, domain, x)
-            if low is None or high is None:
-                raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
-                                        hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
-            ranges[x] = (low, high)
-    return ranges
+def _constant_range(buffer: StagingBuffer, domain: InstanceSet, x: str) -> tuple[int, int]:
+    low, high = constant_range(buffer.kernel, domain, x)
+    if low is None or high is None:
+        raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
+                                hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
+    return low, high

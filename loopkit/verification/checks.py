@@ -22,8 +22,7 @@ from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded, kept
 from loopkit.poly.relations import out_of_time_order
-from loopkit.target.code import GeneratedCode, Layout
-from loopkit.target.text_target import resolve_text_target, write_code
+from loopkit.target.code import GeneratedCode, Layout, resolve_text_target, write_code
 from loopkit.verification.bounds import bounds
 from loopkit.verification.conflicts import Conflicts
 from loopkit.verification.coverage import coverage

@@ -8,7 +8,7 @@ from itertools import combinations
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
 from loopkit.analysis.dependences import clobbered_reads, dependences
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
-from loopkit.errors import AccessWitness, VerificationError
+from loopkit.errors import AccessWitness, VerificationError, values_text
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered
@@ -71,9 +71,8 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> str:
         return f"{name}: every element is written{rest}{often}"
     axes = tuple(f"axis {i}" for i in range(len(extents)))
     params, values = smallest_instance(lowered.kernel, InstanceSet(axes, gaps))
-    sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
     element = f"{name}[{', '.join(map(str, values.values()))}]"
-    return f"{name}: not every element is written{rest}; {'with ' + sizes + ': ' if sizes else ''}{element} is not"
+    return f"{name}: not every element is written{rest}; {values_text(params, 'with {}: ')}{element} is not"
 
 
 def _more_than_once(writes: Sequence[Access]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from loopkit.analysis.witnesses import parameters_of
-from loopkit.errors import ENTRY_POINTS, LoopkitError
+from loopkit.errors import ENTRY_POINTS, LoopkitError, values_text
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.sets import InstanceSet, lexmin_point
 
@@ -84,16 +84,10 @@ class Mismatch:
     instance: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        parts = [f"with {_values(self.parameters)}"] if self.parameters else []
-        if self.instance:
-            parts.append(f"instance {self.statement}[{_values(self.instance)}]")
-        if self.place:
-            parts.append(f"at {_values(self.place)}")
+        parts = [*filter(None, (
+            values_text(self.parameters, "with {}"), values_text(self.instance, f"instance {self.statement}[{{}}]"),
+            values_text(self.place, "at {}")))]
         return f"{self.launch}: {self.text}" + (f" ({'; '.join(parts)})" if parts else "")
-
-
-def _values(values: Mapping[str, int]) -> str:
-    return ", ".join(f"{k} = {v}" for k, v in values.items())
 
 
 @dataclass(frozen=True)
@@ -173,4 +167,4 @@ class Report:
                           *(f"  {line}" for check in self.checks for line in check.lines())])
 
     def _repr_html_(self) -> str:
-        return str(ENTRY_POINTS["report_html"](self))
+        return str(ENTRY_POINTS["html"](self))

@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pymbolic.primitives as p
 import pytest
 
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import Type, Weak, type_of, weak
+from loopkit.expr.indices import as_index
+from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import KnownNames, parse_expression
+from loopkit.expr.text import to_text
 from tests.expr.typed import dtype_of
 
 NAMES: dict[str, Type] = {
@@ -79,3 +83,30 @@ def test_complex_numbers_have_no_order(text: str, subject: str) -> None:
 def test_complex_maximum_over_an_iname() -> None:
     with pytest.raises(TypeInferenceError):
         dtype_of(Reduction("max", ("k",), parse_expression("z[k]")), NAMES.get)
+
+
+def test_numbers_of_numpy_are_not_weak() -> None:
+    assert type_of(np.float32(2), NAMES.get) == np.float32
+    with pytest.raises(TypeError, match="no number"):
+        type_of("2", NAMES.get)         # type: ignore[arg-type]
+
+
+def test_a_node_of_no_operation_of_the_language() -> None:
+    with pytest.raises(TypeError, match="BitwiseNot is no node"):
+        variables(p.BitwiseNot(p.Variable("x")))
+
+
+def test_a_reduction_that_only_a_kernel_knows() -> None:
+    assert type_of(Reduction("largest", ("k",), 2), NAMES.get) is None
+
+
+def test_text_may_end_with_lines() -> None:
+    assert parse_expression("x\n\n") == p.Variable("x")
+
+
+def test_parts_of_subscripts() -> None:
+    types = {"s": np.dtype("uint8"), "t": np.dtype("int32")}
+    s, t = map(p.Variable, types)
+    for expr, text in ((s**2 + t, "cast(int32, s)**2 + t"),
+                       ((s + p.Comparison(t, "<", 3))//2, "(cast(int32, s) + (t < 3)) // 2")):
+        assert to_text(as_index(expr, lambda e: type_of(e, types.get), np.dtype("int32"))) == text

@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.expr.dtypes import Lookup, Type, resolve, type_of, weak
 from loopkit.expr.kinds import is_bfloat16, kind_of, named_dtype
-from loopkit.expr.nodes import TypeCast, product_of, sum_of
+from loopkit.expr.nodes import TypeCast, product_of
 from loopkit.target.c.conversions import Subscripts
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
@@ -93,9 +93,9 @@ class Maker:
         a, b = self.make(depth - 1), self.make(depth - 1)
         match self.random.randrange(12):
             case 0 | 1:
-                return sum_of(a, b, self.atom())
+                return p.Sum((a, b, self.atom()))
             case 2:
-                return sum_of(a, product_of(-1, b))
+                return p.Sum((a, product_of(-1, b)))
             case 3 | 4:
                 return product_of(a, self.atom())
             case 5:

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.kernel.devices import DEVICE_LIMITS
-from loopkit.kernel.target import GPU, TARGETS, resolve_target
+from loopkit.kernel.target import DEVICE_LIMITS, GPU, TARGETS, resolve_target
 from tests.targets import WarpsOf
 
 

@@ -141,3 +141,8 @@ def test_name_options_and_assumptions() -> None:
 def test_user_text_is_never_evaluated() -> None:
     with pytest.raises(Exception, match="not a function"):
         make_kernel(LINE, "y[i] = __import__(0)")
+
+
+def test_a_temporary_gets_its_dtype_where_it_is_declared_again() -> None:
+    knl = make_kernel("{[i]: 0<=i<n}", "<float32> t = x[i]\ny[i] = t", [TemporaryVariable("t"), "..."])
+    assert knl.temporaries["t"].dtype == np.float32

@@ -118,6 +118,18 @@ INSTRUCTIONS: Mapping[str, tuple[str, tuple[type[LoopkitError], dict[str, object
                                    at(1, 1, "bounds in parameters and inames")),
     "rule with an equals sign": ("f(x) = 3", at(1, 2, "'='")),
     "rule for elements": ("a[i] := 3", at(1, 2, "':='")),
+    "rule of a reserved name": ("float(x) := x\na[i] = b[i]", at(1, 1, "a name for the substitution rule")),
+    "argument of a reserved name": ("f(int) := 3\na[i] = f(1)", at(1, 3, "the name of an argument")),
+    "no pattern": ("a[i] = 1 {id=x}\nb[i] = 1 {dep=}", at(2, 15, "a name or a pattern")),
+    "operator for a value": ("a[i] = 1 + *", at(1, 12, "an expression")),
+    "keyword for a value": ("a[i] = end", at(1, 8, "an expression")),
+    "dtype of two": ("a[i] = float32(1, 2)", at(1, 8, "one argument for float32")),
+    "dtype's name": ("a[i] = float32", at(1, 8, "another name")),
+    "number of too many digits": (f"a[i] = {'1'*1001}", at(1, 8, "a number")),
+    "integer of too many bits": (f"a[i] = {2**64}", at(1, 8, "a number")),
+    "hexadecimal number without digits": ("a[i] = 0xg", at(1, 8, "a number")),
+    "infinite number": ("a[i] = 1e999", at(1, 8, "a number")),
+    "expressions in each other": (f"a[i] = {'('*200}1{')'*200}", at(1, 108, "a simpler expression")),
     "rule called like an iname": ("i(x) := x\nb[j] = i(3)", bad(NameConflictError, "i")),
 }
 

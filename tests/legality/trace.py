@@ -330,7 +330,7 @@ class Judged:
             for first, second in ((node.init, node.update), (node.update, node.final), (node.init, node.final)):
                 for a, b in product(cell.get(first, ()), cell.get(second, ())):
                     yield Pair(a, b, array, (), "flow")
-            if not self.written.operation(node.operation).in_any_order:
+            if not self.written.operation(node.operation).reorderable:
                 updates = sorted((self.time(i), n, i) for n, i in enumerate(cell.get(node.update, ())))
                 for n, (_, _, a) in enumerate(updates):
                     for _, _, b in updates[n + 1:]:

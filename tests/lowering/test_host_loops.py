@@ -232,3 +232,15 @@ def test_blocks_before_the_first_value() -> None:
             assert_same(knl, mapped, n=9, m=m)
 
 # }}}
+
+# }}}
+
+
+def test_a_loop_that_the_host_cannot_run_has_no_value_from_one_block_for_all() -> None:
+    knl = lk.make_kernel("{[t, i]: 0<=t<4 and 0<=i<n}", "<> s = 2*x[t] {id=one}\ny[t, i] = s*z[i] {id=each}")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x,z": F32}), {"t": "unr", "i": "g.0"})
+    knl = lk.set_temporary_address_space(knl, "s", "global")
+    with pytest.raises(lk.IllegalTransformError, match="'one' runs in one block and 'each' in all of them") as err:
+        lk.lower(knl)
+    assert "'t' is tagged unr" in str(err.value)
+    assert "end the sequential loop between the two" in str(err.value)

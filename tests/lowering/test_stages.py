@@ -18,8 +18,7 @@ from loopkit.lowering import pipeline
 from loopkit.lowering.lowered import Launch, Lowered, Storage
 from loopkit.lowering.pipeline import STAGES, run
 from loopkit.lowering.schedule import crossing_pairs
-from loopkit.target.code import Layout
-from loopkit.target.text_target import write_code
+from loopkit.target.code import Layout, write_code
 from loopkit.verification.validation import validate
 from tests.cases import CASES
 from tests.golden_files import GoldenFiles

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.kernel.devices import DEVICE_LIMITS
+from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.runtime.cuda.resources import Binary, PtxasUsage, kernel_resources, residency
 from loopkit.target.code import GeneratedKernel
 

@@ -13,8 +13,7 @@ from loopkit.kernel.target import TARGETS, Machine
 from loopkit.lowering.lowered import Lowered
 from loopkit.runtime.calls import RUNNERS
 from loopkit.runtime.host import HostRunner
-from loopkit.target.code import GeneratedCode, Layout
-from loopkit.target.text_target import TextTarget
+from loopkit.target.code import GeneratedCode, Layout, TextTarget
 
 
 @dataclass(frozen=True)

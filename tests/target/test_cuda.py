@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.kernel.devices import DEVICE_LIMITS
+from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.target.code import Layout, ParameterKind
 from tests.cases import CASES, Case
 from tests.language.outline import text

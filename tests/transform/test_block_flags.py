@@ -202,6 +202,13 @@ def test_other_refusals() -> None:
         lk.add_block_flags(knl, "whole")
     with pytest.raises(lk.StorageError, match="is declared shared"):
         lk.generate_code(on_blocks(lk.set_temporary_address_space(knl, "part", "local")))
+    with pytest.raises(lk.StorageError, match="'read' has a condition or a bound of 'part', for which readers wait"):
+        lk.add_block_flags(make("{[b]: 0<=b<n}", """
+            for b
+                <> part[b] = x[b]
+                y[b] = 1  {id=read,if=part[b] > 0}
+            end
+            """, x=F32), "part")
     updated = make("{[b, i]: 0<=b<n and 0<=i<4}", """
         for b
             <> part[b] = 0

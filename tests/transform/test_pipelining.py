@@ -270,3 +270,22 @@ def test_declared_storage_is_kept() -> None:
     assert_same(made(), lk.pipeline(knl, "k", 1), n=3)
 
 # }}}
+
+
+@pytest.mark.parametrize(("fill", "why"), [
+    ("<> t[i] = a[k, i] {id=copy,if=a[k, i] > 0}", "whether 'copy' runs depends on data"),
+    ("<> t[i] = a[k, i] + t[i] {id=copy}", "'copy' reads it too"),
+    ("<> t[i] = t[i] + a[k, i] {id=copy,atomic}", "'copy' combines into it")])
+def test_what_fills_a_temporary_is_no_copy(fill: str, why: str) -> None:
+    text = f"for k\nfor i\n{fill.replace(',atomic', '')}\nend\nfor j\nc[k, j] = t[15 - j]\nend\nend"
+    knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<16}", text)
+    with pytest.raises(lk.PreconditionError, match=why):
+        lk.pipeline(lk.make_atomic(knl, "copy") if "atomic" in fill else knl, "k", temporaries="t")
+
+
+def test_threads_share_boxes_of_constant_extents() -> None:
+    knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i<m and 0<=j<16}",
+                         "for k\nfor i\n<> t[i] = a[k, i]\nend\nfor j\nc[k, j] = t[15 - j]\nend\nend",
+                         assumptions="m>=16")
+    with pytest.raises(lk.PreconditionError, match=r"'i' has no constant range, which the tag 'l.auto' needs"):
+        lk.pipeline(lk.tag_inames(knl, "i:l.auto, j:l.0"), "k")

@@ -45,7 +45,7 @@ def test_in_order(knl: lk.LoopKernel) -> None:
 @given(scans(), st.integers(1, 5))
 def test_in_two_levels(knl: lk.LoopKernel, length: int) -> None:
     """Blocks that the sweep fills or not, that begin below 0, and that hold no operand."""
-    if not knl.operation(next(iter(knl.reductions.values())).operation).in_any_order:
+    if not knl.operation(next(iter(knl.reductions.values())).operation).reorderable:
         with pytest.raises(lk.PreconditionError, match="'f' combines its operands in their order"):
             lk.make_two_level_scan(knl, "S", "j", "i", length)
         return

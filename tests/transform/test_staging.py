@@ -489,3 +489,23 @@ def test_a_whole_box_takes_nothing_that_may_not_be_there(text: str, why: str) ->
     knl = lk.split_iname(knl, "i", 4, within="iname:i")
     with pytest.raises(lk.PreconditionError, match=why):
         lk.precompute(knl, "f", "i_inner", fetch_bounding_box=True, default_tag=None)
+
+
+def test_a_free_iname_must_be_around_the_copy() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<m}", "f(s) := x[s]*j\ny[i, j] = f(i)")
+    with pytest.raises(lk.PreconditionError, match="uses the iname 'j', which is not around the copy"):
+        lk.precompute(lk.add_dtypes(knl, {"x": F32}), "f", "i", precompute_outer_inames="")
+
+
+def test_what_a_subscript_compares_has_a_dtype() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<16}", "f(s) := if(u[s] < 1, q[s], 0)\ny[i] = x[f(i)]",
+                         [lk.GlobalArg("q", np.int32), "..."])
+    with pytest.raises(lk.PreconditionError, match="dtypes of what 'f' compares in a subscript are not known"):
+        lk.precompute(knl, "f", "i")
+
+
+def test_a_copy_of_elements_read_by_index_from_a_written_array() -> None:
+    knl = lk.make_kernel(["{[j]: 0<=j<n}", "{[i]: 0<=i<16}"], "f(s) := a[q[s]]\na[j] = x[j]\ny[i] = f(i)",
+                         [lk.GlobalArg("q", np.int32), "..."])
+    staged = lk.precompute(knl, "f", "i")
+    assert [s.id for s in staged.statements] == ["insn", "f_0_rule", "insn_0"]

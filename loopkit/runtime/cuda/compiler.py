@@ -36,8 +36,6 @@ _MOST_BINARIES = 1024
 _binaries: dict[str, Binary] = {}
 
 
-# {{{ programs of the CUDA toolkit
-
 def find_tool(name: str) -> str | None:
     """The full path of ``nvcc``, ``nvdisasm``, ...; ``None`` if there is none."""
     homes = [os.environ[home] for home in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(home)]
@@ -84,10 +82,7 @@ def _probed(command: str) -> Nvcc | None:
 
 
 def disassembly(cubin: bytes, kernel: str) -> str:
-    """The instructions of the function *kernel* in *cubin* (SASS), by ``nvdisasm``, else by ``cuobjdump``.
-
-    :raises CompilerError: neither is installed, it fails, or the function does not exist.
-    """
+    """The function *kernel* of *cubin* as SASS; :raises CompilerError: no disassembler is installed, or it fails."""
     # cuobjdump needs nvdisasm, so nvdisasm alone is enough
     tool = find_tool("nvdisasm") or find_tool("cuobjdump")
     if tool is None:
@@ -107,8 +102,6 @@ def disassembly(cubin: bytes, kernel: str) -> str:
             return part.strip("\n") + "\n"
     raise CompilerError(f"The machine code has no function '{kernel}'.")
 
-# }}}
-
 
 def available_cuda_compilers() -> tuple[CudaCompiler, ...]:
     """Every CUDA compiler of this machine, the preferred one first."""
@@ -121,10 +114,7 @@ def has_cuda_compiler() -> bool:
 
 
 def find_cuda_compiler() -> CudaCompiler:
-    """NVRTC, else nvcc.
-
-    :raises CompilerError: there is neither.
-    """
+    """NVRTC, else nvcc; :raises CompilerError: there is neither."""
     found = find_nvrtc() or find_nvcc()
     if found is None:
         raise CompilerError("No compiler for CUDA was found: NVRTC cannot be loaded, and there is no nvcc.",
@@ -135,10 +125,7 @@ def find_cuda_compiler() -> CudaCompiler:
 
 def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
                 compiler: CudaCompiler | None = None) -> Binary:
-    """The machine code of *source*: from this process, from the disk cache, or compiled now.
-
-    :raises CompilerError: there is no compiler, or it rejects *source*.
-    """
+    """The machine code of *source*, kept in memory and on disk; :raises CompilerError: no compiler accepts it."""
     if compiler is None:
         # loading a compiler takes longer than the rest of a first launch
         expected = expected_nvrtc()

@@ -11,10 +11,10 @@ from typing import Any, Self
 import numpy as np
 
 from loopkit.errors import CallError, DeviceError
-from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
+from loopkit.kernel.target import DEVICE_LIMITS, DeviceLimits
 from loopkit.runtime.cuda.driver import Driver, load_driver
 
-#: The oldest compute capability with known limits (:data:`loopkit.kernel.devices.DEVICE_LIMITS`).
+#: The oldest compute capability with known limits (:data:`loopkit.kernel.target.DEVICE_LIMITS`).
 OLDEST = (7, 0)
 
 _INSTALL = "pip install 'loopkit[cuda]'; the host target, compile(knl, target='c'), needs no GPU"
@@ -44,12 +44,12 @@ class Gpu:
         self.process = os.getpid()
         self.lock = threading.RLock()
         self._device = device
-        self._context = device.retain_primary_context()
-        self.context_handle = int(self._context.handle)
+        self.context = device.retain_primary_context()
+        self.context_handle = int(self.context.handle)
 
     def __enter__(self) -> Self:
         try:
-            self._context.push()
+            self.context.push()
         except self.pycuda.Error as err:
             raise self._lost(err) from None
         return self
@@ -60,10 +60,7 @@ class Gpu:
 
     @cached_property
     def known_arch(self) -> str:
-        """The architecture to compile for: the GPU's own, else the newest supported one whose code it runs.
-
-        :raises DeviceError: there is none.
-        """
+        """The architecture to compile for: its own, else the newest it runs; :raises DeviceError: there is none."""
         major, minor = self.capability
         older = (f"sm_{major}{number}" for number in range(minor, -1, -1))
         found = next((arch for arch in older if arch in DEVICE_LIMITS), None)
@@ -92,9 +89,6 @@ class Gpu:
                                hint="start worker processes with multiprocessing's 'spawn'")
         return DeviceError(f"{self} cannot be used any more: {err}.",
                            hint="an earlier error has broken its context: the process must be started anew")
-
-    def detach(self) -> None:
-        self._context.detach()
 
     def __str__(self) -> str:
         return f"GPU {self.ordinal} ({self.name}, {self.arch})"
@@ -206,14 +200,11 @@ def release() -> None:
     while _gpus:
         _, gpu = _gpus.popitem()
         if gpu.process == os.getpid():
-            gpu.detach()
+            gpu.context.detach()
 
 
 def stream_handle(stream: Any) -> int:
-    """The handle of *stream*: a number, or a stream of torch, CuPy, pycuda, numba or cuda.core.
-
-    :raises CallError: it is not a stream.
-    """
+    """The handle of a number, or of another library's stream; :raises CallError: *stream* is neither."""
     handle = _handle(stream)
     if handle is None:
         raise CallError(f"{stream!r} is no CUDA stream.", argument="stream",

@@ -79,10 +79,7 @@ class Driver:
                    ctypes.c_int(count))
 
     def launcher(self, config: LaunchConfig, function: int, parameters: ctypes.Array[ctypes.c_void_p]) -> Any:
-        """A function without arguments that launches and gives the ``CUresult``.
-
-        The caller keeps *config* and *parameters* alive.
-        """
+        """A function that launches and gives the ``CUresult``; the caller keeps *config* and *parameters* alive."""
         # made once: converting plain arguments at each launch would cost a microsecond
         return partial(self._library.cuLaunchKernelEx, ctypes.c_void_p(ctypes.addressof(config)),
                        ctypes.c_void_p(function), ctypes.c_void_p(ctypes.addressof(parameters)), ctypes.c_void_p(None))

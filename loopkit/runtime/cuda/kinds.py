@@ -80,10 +80,7 @@ class PycudaKind(Kind):
 
 
 class InterfaceKind(Kind):
-    """Arrays that have only ``__cuda_array_interface__``, e.g. numba's.
-
-    :arg adopt: converts a :class:`DeviceArray` to such an array, for the outputs of a call.
-    """
+    """Arrays that have only ``__cuda_array_interface__``, e.g. numba's; *adopt* makes one of a :class:`DeviceArray`."""
 
     name = "__cuda_array_interface__"
 
@@ -122,10 +119,7 @@ class InterfaceKind(Kind):
 
 
 class OwnKind(Kind):
-    """Our own :class:`DeviceArray`, also for arrays imported through DLPack.
-
-    :arg namespace: the library of the imported arrays, if it can import capsules.
-    """
+    """Our own :class:`DeviceArray`, also one that DLPack imported from the library *namespace*."""
 
     name = "loopkit"
 

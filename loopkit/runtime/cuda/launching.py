@@ -252,14 +252,9 @@ def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> No
                          hint="split by more")
 
 
-# {{{ failures
-
 def launch_error(gpu: Gpu, kernel: str, launch: AnyLaunch, failure: DriverError, arguments: Sequence[str], *,
                  is_cause: bool) -> LaunchError:
-    """The error for a launch of *kernel*.
-
-    :arg is_cause: this launch is the cause, because every earlier one was waited for.
-    """
+    """The error for a launch of *kernel*; *is_cause*: every earlier one was waited for."""
     name, sticky, hint = launch.kernel.name, failure.code in STICKY, None
     if not sticky:
         what = f"'{name}' of kernel '{kernel}' could not be launched on {gpu}: {failure}."
@@ -281,10 +276,7 @@ def launch_error(gpu: Gpu, kernel: str, launch: AnyLaunch, failure: DriverError,
 
 @contextmanager
 def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
-    """Convert the driver's errors within the block.
-
-    :raises DeviceError: a copy, an allocation or the loading of code failed.
-    """
+    """Within the block, the driver's errors become ``DeviceError``: of a copy, an allocation, the loading of code."""
     try:
         yield
     except (DriverError, gpu.pycuda.Error) as err:
@@ -314,5 +306,3 @@ def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapp
                 yield f"{p.name} = {values[p.name]}"
             case ParameterKind.STRIDE:
                 pass                                   # listed with its array
-
-# }}}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -138,10 +139,7 @@ class DeviceArray:
 
 
 def allocate(gpu: Gpu, shape: tuple[int, ...], dtype: np.dtype[Any], *, zero: bool = False) -> DeviceArray:
-    """New memory on *gpu*, freed when the array is deleted.
-
-    :raises DeviceError: there is not enough.
-    """
+    """New memory on *gpu*, freed when the array is deleted; :raises DeviceError: there is not enough."""
     size = max(prod(shape) * int(dtype.itemsize), 1)
     with gpu:
         try:
@@ -157,16 +155,13 @@ def allocate(gpu: Gpu, shape: tuple[int, ...], dtype: np.dtype[Any], *, zero: bo
 
 
 def _free(gpu: Gpu, memory: Any) -> None:
-    try:
-        with gpu:
-            memory.free()
-    except (DeviceError, gpu.pycuda.Error):
-        pass                                           # the context is lost, and so is its memory
+    with suppress(DeviceError, gpu.pycuda.Error), gpu:         # the context may be lost, with its memory
+        memory.free()
 
 
 def out_of_memory(gpu: Gpu, size: int) -> DeviceError:
     """The error for *size* bytes beyond the free memory of *gpu*, whose context is current."""
-    free = int(gpu.pycuda.mem_get_info()[0])
+    free = gpu.free_bytes()
     return DeviceError(f"{gpu} has no {_readable(size)} for an array; {_readable(free)} are free.",
                        hint="free other arrays, torch's cache (torch.cuda.empty_cache()) among them")
 

@@ -57,10 +57,7 @@ class CudaCompiler(ABC):
     supported: Sequence[str]
 
     def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
-        """Machine code of *source*.
-
-        :raises CompilerError: the compiler rejects the text or does not run.
-        """
+        """Machine code of *source*; :raises CompilerError: the compiler rejects the text or does not run."""
         content, log = self._accepted(source, kernel, target, "cubin")
         return Binary(content, log, parse_ptxas_log(log))
 
@@ -94,10 +91,7 @@ def decoded(content: bytes) -> str:
 
 @dataclass(frozen=True)
 class Nvrtc(CudaCompiler):
-    """The NVRTC that ``cuda.bindings`` finds.
-
-    :ivar version: with its build number, which its PTX contains.
-    """
+    """The NVRTC that ``cuda.bindings`` finds; its *version* has the build number, which its PTX contains."""
 
     version: str
     supported: Sequence[str]
@@ -134,10 +128,7 @@ def find_nvrtc() -> Nvrtc | None:
 
 
 def expected_nvrtc() -> tuple[str, str] | None:
-    """Name and version of the NVRTC that :func:`find_nvrtc` will find in a wheel; ``None`` without one.
-
-    ``cuda.bindings`` looks among the installed packages first.
-    """
+    """Name and version of the NVRTC of a wheel, which ``cuda.bindings`` will find first; ``None`` without one."""
     for wheel in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
         try:
             bindings, library = metadata.version("cuda-bindings"), metadata.version(wheel)
@@ -178,20 +169,13 @@ def _checked(result: tuple[Any, ...]) -> Any:
 
 
 def needs_headers(source: str) -> bool:
-    """Does a CUDA text include headers of CUDA's runtime?
-
-    >>> needs_headers("#include <cuda_fp16.h>")
-    True
-    """
+    """Does a CUDA text include headers of CUDA's runtime?"""
     return "#include <cuda_" in source
 
 
 @cache
 def header_directories() -> tuple[str, ...]:
-    """Directories to pass to NVRTC as include paths: those of the wheels, else those of the toolkit.
-
-    :raises CompilerError: there are none.
-    """
+    """The include paths of NVRTC: of the wheels, else of the toolkit; :raises CompilerError: there are none."""
     roots = (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), _TOOLKIT)
     places = [_located(), *(str(Path(root, "include")) for root in roots if root)]
     for found in map(Path, filter(None, places)):

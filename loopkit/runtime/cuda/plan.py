@@ -38,6 +38,7 @@ _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 #: Kinds whose arrays are always in primary contexts, and whose libraries make these current themselves.
 WITH_CONTEXTS = ("torch", "cupy")
 
+
 @dataclass(frozen=True)
 class Scratch:
     """The temporaries in global memory of a call.
@@ -52,10 +53,7 @@ class Scratch:
     kind: Kind | None
 
     def memory(self, *, own: bool = False) -> list[tuple[Any, int]]:
-        """New memory of each temporary, and its address.
-
-        :arg own: it belongs to no library, and other GPU work gets it only after this one has finished.
-        """
+        """New memory of each temporary, and its address; *own*: of no library, so other work gets it only later."""
         counts = [*self.sizes.values()]
         made: list[tuple[Any, int]] = []
         if self.cleared:
@@ -197,8 +195,6 @@ class CudaPlan:
             return results(originals, made)
         return run
 
-    # {{{ calls with all arguments fixed
-
     def allocated(self) -> Mapping[str, Any]:
         """New outputs, zeroed for any stream of the runs; none if a library only accepts complete arrays."""
         outputs = self.checked.outputs
@@ -239,10 +235,6 @@ class CudaPlan:
             return outputs
         return BoundCall(run, self.launches, (values, originals, scratch))
 
-    # }}}
-
-    # {{{ launches
-
     def launch(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> None:
         """All launches, on *stream*; :raises LaunchError: one fails."""
         for launch in self.launches:
@@ -274,10 +266,6 @@ class CudaPlan:
         values = {**launch.values, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
-
-    # }}}
-
-    # {{{ calls that allocate, copy, or order streams
 
     def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
         self.checked.check(addresses)
@@ -326,10 +314,7 @@ class CudaPlan:
         return made
 
     def _run(self, addresses: list[int], scalars: Sequence[Scalar], default: int, *, wait: bool) -> None:
-        """Allocate temporaries, order the streams, launch.
-
-        :arg default: the stream if no library has one.
-        """
+        """Allocate temporaries, order the streams, launch; on the stream *default* if no library has one."""
         driver = self.gpu.driver
         chosen, others = self.streams.now(allocates=bool(self.checked.outputs or self.scratch.sizes))
         stream = default if chosen is None else chosen
@@ -352,5 +337,3 @@ class CudaPlan:
                 raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
                                   ) from None
             raise self._error(failure, last[0], addresses, scalars, is_cause=False) from None
-
-    # }}}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from loopkit.errors import CompilerError
-from loopkit.kernel.devices import DeviceLimits
+from loopkit.kernel.target import DeviceLimits
 from loopkit.target.code import GeneratedKernel
 from loopkit.target.cuda import CudaTarget
 
@@ -99,14 +99,15 @@ class Resources(Mapping[str, KernelResources]):
         return str(self)
 
     def __str__(self) -> str:
-        return "\n".join(_table([_HEAD, *map(_row, self.values())]))
+        rows = [_HEAD, *map(_row, self.values())]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(
+            cell.ljust(width) if head in ("kernel", "arch", "limited by") else cell.rjust(width)
+            for head, cell, width in zip(_HEAD, row, widths, strict=True)).rstrip() for row in rows)
 
 
 def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target: CudaTarget) -> Resources:
-    """The resources of *launches*, whose functions are in *binary*.
-
-    :raises CompilerError: the compiler did not report a function's resources.
-    """
+    """The resources of *launches* in *binary*; :raises CompilerError: the compiler did not report a function's."""
     return Resources(_of_launch(launch, binary, target.limits) for launch in launches)
 
 
@@ -163,11 +164,3 @@ def _row(kernel: KernelResources) -> tuple[str, ...]:
     return (kernel.name, kernel.arch, str(kernel.threads), str(kernel.registers), spilled, str(kernel.stack),
             str(kernel.static_shared + kernel.dynamic_shared), str(kernel.blocks_per_multiprocessor),
             f"{kernel.occupancy:.0%}", kernel.limited_by)
-
-
-def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """*rows* in columns: text left-aligned, numbers right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) if head in ("kernel", "arch", "limited by") else cell.rjust(width)
-                        for head, cell, width in zip(_HEAD, row, widths, strict=True)).rstrip()

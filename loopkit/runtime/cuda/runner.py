@@ -89,7 +89,8 @@ class CudaRunner(Runner):
 
     def _place_signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
         """The current GPU, if no array is on a GPU."""
-        return (find_gpu().ordinal,) if self._gpu is None and all(map(_on_host, arrays)) else ()
+        on_host = all(isinstance(x, np.ndarray) or getattr(x, "is_cpu", False) for x in arrays)
+        return (find_gpu().ordinal,) if self._gpu is None and on_host else ()
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
         passed = {x: a for x, a in given.items() if a is not None and isinstance(self._arguments.get(x), GlobalArg)}
@@ -106,8 +107,6 @@ class CudaRunner(Runner):
                 return _measured(gpu, stream, runs, request)
             finally:
                 stream.synchronize()
-
-    # {{{ checking a call in full
 
     def _plan(self, known: CallSignatures, values: Sequence[Any], *, vectors: bool = True) -> CudaPlan:
         """The plan; with vector accesses if *vectors* and shapes and strides permit."""
@@ -216,12 +215,6 @@ class CudaRunner(Runner):
                 result.append(prepared(launch, grid))
         return result
 
-    # }}}
-
-
-def _on_host(x: Any) -> bool:
-    return isinstance(x, np.ndarray) or bool(getattr(x, "is_cpu", False))
-
 
 @lru_cache(maxsize=1)
 def array_kinds() -> CudaArrayKinds:
@@ -251,8 +244,6 @@ def _must_wait(checked: CheckedCall, arrays: Mapping[str, PassedArray], *, chose
         return any(x.kind.makes_others for x in checked.outputs) or any(x.imported for x in own)
     return bool(own) or any(isinstance(x.kind, OwnKind | InterfaceKind) for x in checked.outputs)
 
-
-# {{{ timing, by events around the launches
 
 #: A kernel that delays the GPU, so that the host runs ahead and does not limit the timed launches.
 _DELAY = """\
@@ -331,5 +322,3 @@ def _delay(gpu: Gpu) -> PreparedLaunch:
     binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
     functions = loaded_functions(gpu, binary.cubin, (launch,))
     return PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), Sources({}, {}, {}, {"cycles": 0}))
-
-# }}}

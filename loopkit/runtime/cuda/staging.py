@@ -41,10 +41,7 @@ class Staging:
 
     @contextmanager
     def buffers(self) -> Iterator[Callable[[int], int]]:
-        """A function that allocates bytes on the GPU until the end of the block, and gives their address.
-
-        :raises DeviceError: there is not enough memory.
-        """
+        """A function that allocates bytes until the end of the block; :raises DeviceError: there is not enough."""
         taken: list[Any] = []
 
         def take(size: int) -> int:
@@ -56,13 +53,11 @@ class Staging:
         try:
             yield take
         finally:
-            try:
+            with suppress(self._gpu.pycuda.Error):     # the context may be lost, and its error was reported
                 for memory in taken:
                     memory.free()
                 if self._pool.managed_bytes - self._pool.active_bytes > _KEPT:
                     self._pool.free_held()
-            except self._gpu.pycuda.Error:
-                pass                                   # the context is lost, and its error was reported
 
     def wait(self) -> None:
         self._stream.synchronize()
@@ -118,8 +113,8 @@ class Staging:
     def _pieces(self, array: NumpyArray) -> Iterator[tuple[int, NumpyArray, NumpyArray, Any]]:
         """The pieces of *array*: the first byte, the piece, and its pinned memory with the event of its copy."""
         for start in range(0, array.size, _PIECE):
-            part, slot = array[start:start + _PIECE], start // _PIECE % _PIECES
-            yield start, part, self._pinned[slot][:part.size], self._events[slot]
+            part, (pinned, event) = array[start:start + _PIECE], self._pinned[start // _PIECE % _PIECES]
+            yield start, part, pinned[:part.size], event
 
     def _fetch(self, part: NumpyArray, pinned: NumpyArray, event: Any) -> None:
         event.synchronize()
@@ -132,16 +127,14 @@ class Staging:
         list(_pool().map(lambda part: np.copyto(target[part], source[part]), parts))
 
     @cached_property
-    def _pinned(self) -> list[NumpyArray]:
+    def _pinned(self) -> list[tuple[NumpyArray, Any]]:
+        """Pinned memory, each piece with the event of its copy."""
+        pycuda = self._gpu.pycuda
         try:
-            return [self._gpu.pycuda.pagelocked_empty(_PIECE, np.uint8) for _ in range(_PIECES)]
-        except self._gpu.pycuda.MemoryError:
+            return [(pycuda.pagelocked_empty(_PIECE, np.uint8), pycuda.Event(pycuda.event_flags.DISABLE_TIMING))
+                    for _ in range(_PIECES)]
+        except pycuda.MemoryError:
             return []                                  # the system does not allow this much pinned memory
-
-    @cached_property
-    def _events(self) -> list[Any]:
-        without_timing = self._gpu.pycuda.event_flags.DISABLE_TIMING
-        return [self._gpu.pycuda.Event(without_timing) for _ in range(_PIECES)]
 
 
 _stagings: dict[Gpu, Staging] = {}

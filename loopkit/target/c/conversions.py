@@ -23,7 +23,6 @@ from loopkit.expr.dtypes import (
     Type,
     Weak,
     as_size,
-    literal_type,
     rank_of,
     real_dtype,
     resolve,
@@ -241,7 +240,9 @@ class CBase:
         if piece.literal is not None and kind_of(want) in "iuf":
             return self._literal(piece.literal, want)
         if is_half(piece.dtype):
-            return self._convert(self._from_half(piece, want), want)
+            # through float32 unless *want* is a real number
+            direct = self.dialect.halves and kind_of(want) in "iufb" and not is_half(want)
+            return self._cast(self._stored(piece), want) if direct else self._convert(self._in_float(piece), want)
         piece = self._exact(piece)
         if piece.dtype.kind == "c" and want.kind != "c":
             real = self._call(self.dialect.function("real", piece.dtype), [piece], real_dtype(piece.dtype))
@@ -270,16 +271,8 @@ class CBase:
 
     # {{{ literals
 
-    def _literal_dtype(self, value: object, want: np.dtype) -> np.dtype:
-        given = literal_type(value)
-        if isinstance(given, Weak) and given.rank == 1 and kind_of(want) in "iufc":
-            return real_dtype(want)
-        return self._own(given, want)
-
     def _literal(self, value: object, dtype: np.dtype, *, typed: bool = False) -> Piece:
         """The number *value* as one of *dtype*; *typed*: an integer's type is *dtype* in C too."""
-        if isinstance(value, np.generic):
-            value = value.item()
         if dtype == BOOL:
             return Piece(self.dialect.syntax.truth[bool(value)], PRIMARY, BOOL, BOOL)
         if dtype.kind == "c":
@@ -289,17 +282,16 @@ class CBase:
             return self._call(("" if self.dialect.overloaded else "make_") + dtype.name, parts, dtype)
         if kind_of(dtype) == "f":
             number = float(value)                                       # type: ignore[arg-type]
-            return self._half_literal(number, dtype) if is_half(dtype) else real_literal(number, dtype)
+            if not is_half(dtype):
+                return real_literal(number, dtype)
+            with np.errstate(over="ignore"):
+                number = float(dtype.type(number))
+            return replace(real_literal(number, FLOAT32), dtype=dtype, number=number)
         return integer_literal(int(value), dtype, typed=typed)          # type: ignore[call-overload]
 
     # }}}
 
     # {{{ halves: literals and computed values are floats until another form is needed
-
-    def _half_literal(self, value: float, dtype: np.dtype) -> Piece:
-        with np.errstate(over="ignore"):
-            number = float(dtype.type(value))
-        return replace(real_literal(number, FLOAT32), dtype=dtype, number=number)
 
     def _stored(self, piece: Piece) -> Piece:
         """A half in its memory form."""
@@ -325,12 +317,6 @@ class CBase:
             return self._stored(piece)
         return replace(self._in_float(piece), dtype=piece.dtype)
 
-    def _from_half(self, piece: Piece, want: np.dtype) -> Piece:
-        """A half converted to *want*: through float32 unless *want* is a real number."""
-        if self.dialect.halves and kind_of(want) in "iufb" and not is_half(want):
-            return self._cast(self._stored(piece), want)
-        return self._in_float(piece)
-
     def _to_half(self, piece: Piece, want: np.dtype) -> Piece:
         """A real number rounded to *want*; to bfloat16 through float32, as ml_dtypes rounds."""
         small = piece.dtype.itemsize == 1
@@ -344,17 +330,22 @@ class CBase:
             piece = self._cast(piece, FLOAT32)
         return replace(piece, dtype=want, c_dtype=FLOAT32, unrounded=not small)
 
-    def _half_function(self, name: str, arguments: Sequence[Piece], own: np.dtype, text: str | None = None) -> Piece:
-        """The function *name* of halves: the language's own, else that of float32 (*text*, a helper), rounded."""
-        native = self.dialect.halves.get(name)
-        if native is not None:
-            return self._call(native, [self._stored(x) for x in arguments], own)
-        call = self._call(text or self.dialect.function(name, FLOAT32), [self._in_float(x) for x in arguments], own)
-        return replace(call, c_dtype=FLOAT32, unrounded=name not in _EXACT)
-
     # }}}
 
     # {{{ functions
+
+    def _computed(self, name: str, arguments: Sequence[Piece], own: np.dtype, named: Callable[[str, np.dtype], str]
+                  ) -> Piece:
+        """The function *name*, as *named* calls it for a dtype; of halves the language's own, else of float32."""
+        if not is_half(own):
+            computed = promoted(own)
+            return self._call(named(name, computed), [self._exact(self._convert(x, computed)) for x in arguments], own,
+                              computed)
+        halves = [self._convert(x, own) for x in arguments]
+        if name in self.dialect.halves:
+            return self._call(self.dialect.halves[name], list(map(self._stored, halves)), own)
+        call = self._call(named(name, FLOAT32), list(map(self._in_float, halves)), own)
+        return replace(call, c_dtype=FLOAT32, unrounded=name not in _EXACT)
 
     def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype, c_dtype: np.dtype | None = None) -> Piece:
         return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, c_dtype or dtype)

@@ -39,14 +39,14 @@ class Functions:
     """Functions of integers and reals; *qualifier* is that of a helper function.
 
     :ivar helped: real functions that the language lacks and a helper computes.
-    :ivar normal: by the suffix of a dtype, the functions with a faster helper for arguments that cannot be subnormal.
+    :ivar normal: the helpers that are faster than a function, for arguments that cannot be subnormal.
     :ivar integer: names of the language's functions of integers, by ``"min_i32"``.
     :ivar int_predicates: ``isnan`` and similar functions return an int.
     """
 
     qualifier: str = ""
     helped: frozenset[str] = frozenset()
-    normal: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    normal: frozenset[str] = frozenset()
     integer: Mapping[str, str] = field(default_factory=dict)
     int_predicates: bool = True
 

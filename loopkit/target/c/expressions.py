@@ -30,6 +30,7 @@ from loopkit.expr.dtypes import (
     comparison,
     division,
     join,
+    literal_type,
     rank_of,
     real_dtype,
     resolve,
@@ -55,7 +56,7 @@ from loopkit.target.c.conversions import (
     promoted,
     usual_conversion,
 )
-from loopkit.target.c.dialect import helper, suffix
+from loopkit.target.c.dialect import helper
 
 
 @dataclass(frozen=True)
@@ -80,19 +81,15 @@ class CText(CBase):
     def _operand(self, expr: Expression, want: np.dtype) -> Piece:
         """*expr* as an operand where *want* is needed: weak ones adapt to it, others keep their dtype."""
         if not isinstance(expr, p.ExpressionNode):
-            return self._literal(expr, self._literal_dtype(expr, want))
+            given = literal_type(expr)
+            is_whole = isinstance(given, Weak) and given.rank == 1 and kind_of(want) in "iufc"
+            return self._literal(expr, real_dtype(want) if is_whole else self._own(given, want))
         own = self._own(self._type(expr), want)
-        return self._emit(expr, self._long_enough(expr, own, want) if self.of_sizes(expr) else own)
-
-    def _converted(self, expr: Expression, want: np.dtype) -> Piece:
-        """*expr* as a C value of exactly the type *want*."""
-        return self._exact(self._convert(self._operand(expr, want), want))
-
-    def _emit(self, expr: Expression, own: np.dtype) -> Piece:
-        """*expr* computed in *own*: its dtype, or for a weak one the dtype of its context."""
-        if isinstance(expr, p.FloorDiv | p.Remainder | p.Min | p.Max | p.Call) and self.of_sizes(expr):
-            # these depend on more than the low bits of their operands
-            own = reduce(promote, map(self._whole, children(expr)), own)
+        if self.of_sizes(expr):
+            own = self._long_enough(expr, own, want)
+            if isinstance(expr, p.FloorDiv | p.Remainder | p.Min | p.Max | p.Call):
+                # these depend on more than the low bits of their operands
+                own = reduce(promote, map(self._whole, children(expr)), own)
         match expr:
             case p.Variable(name=name):
                 return self._name(name, ())
@@ -127,6 +124,10 @@ class CText(CBase):
                 return self._function(name, expr.parameters, own)
             case _:
                 raise TypeError(f"{type(expr).__name__} cannot be printed as C: {expr}")
+
+    def _converted(self, expr: Expression, want: np.dtype) -> Piece:
+        """*expr* as a C value of exactly the type *want*."""
+        return self._exact(self._convert(self._operand(expr, want), want))
 
     def _name(self, name: str, indices: tuple[Expression, ...]) -> Piece:
         if name in self.axes:
@@ -240,12 +241,7 @@ class CText(CBase):
         as_in_c = isinstance(expr, TruncatedQuotient | TruncatedRemainder)
         if own.kind in "iu" and (as_in_c or own.kind == "u" or (self.never_negative(a) and self.never_negative(b))):
             return self._binary(" / " if is_quotient else " % ", PRODUCT, left, right, own, modular=False)
-        name, computed = "floor_div" if is_quotient else "floor_mod", promoted(own)
-        if is_half(own):
-            return self._half_function(name, [self._convert(x, own) for x in (left, right)], own,
-                                       helper(name, FLOAT32))
-        args = [self._exact(self._convert(x, computed)) for x in (left, right)]
-        return self._call(helper(name, computed), args, own, computed)
+        return self._computed("floor_div" if is_quotient else "floor_mod", (left, right), own, helper)
 
     def _power(self, base: Expression, exponent: Expression, own: np.dtype) -> Piece:
         if isinstance(exponent, float) and exponent.is_integer() and kind_of(own) in "fc":
@@ -262,12 +258,10 @@ class CText(CBase):
 
     def _of_floats(self, name: str, arguments: Sequence[Expression], own: np.dtype) -> Piece:
         """The function *name*, whose arguments and result have the dtype *own*."""
-        if is_half(own):
-            return self._half_function(name, [self._convert(self._operand(e, own), own) for e in arguments], own)
-        normal = name in self.dialect.functions.normal.get(suffix(own), ()) and all(
+        is_normal = helper(f"{name}_normal", own) in self.dialect.functions.normal and all(
             map(Bounds(own, self._type, self.nonnegative).is_normal, arguments))
-        text = helper(f"{name}_normal", own) if normal else self.dialect.function(name, own)
-        return self._call(text, [self._converted(e, own) for e in arguments], own)
+        return self._computed(f"{name}_normal" if is_normal else name, [self._operand(e, own) for e in arguments], own,
+                              helper if is_normal else self.dialect.function)
 
     def _small_power(self, base: Expression, exponent: int, own: np.dtype) -> Piece:
         """Powers with a literal exponent, by multiplication; those of halves in float32, rounded once."""
@@ -297,15 +291,11 @@ class CText(CBase):
         """``min`` and ``max``, from the left."""
         def joined(piece: Piece, operand: Expression, dtype: np.dtype) -> Piece:
             left, right = (self._convert(x, dtype) for x in (piece, self._operand(operand, dtype)))
-            if is_half(dtype):
-                return self._half_function(which, [left, right], dtype)
-            left, right = self._exact(left), self._exact(right)
-            if dtype == BOOL:
-                operator, precedence = (" && ", AND) if which == "min" else (" || ", OR)
-                return replace(self._binary(operator, precedence, left, right, dtype), c_dtype=BOOL)
-            computed = promoted(dtype)
-            args = [self._exact(self._convert(x, computed)) for x in (left, right)]
-            return self._call(self.dialect.function(which, computed), args, dtype, computed)
+            if dtype != BOOL:
+                return self._computed(which, (left, right), dtype, self.dialect.function)
+            operator, precedence = (" && ", AND) if which == "min" else (" || ", OR)
+            exact = self._binary(operator, precedence, self._exact(left), self._exact(right), dtype)
+            return replace(exact, c_dtype=BOOL)
         return self._folded(operands, own, join, joined)
 
     def compared(self, expr: p.Comparison) -> Piece:
@@ -378,9 +368,9 @@ class CText(CBase):
     def _function(self, name: str, arguments: Sequence[Expression], own: np.dtype) -> Piece:
         kind = FUNCTIONS[name].kind
         if kind == "predicate":
-            dtype = resolve(as_float(self._joined(arguments)))
-            call = replace(self._of_floats(name, arguments, dtype), dtype=BOOL, c_dtype=BOOL, unrounded=False)
-            return replace(call, c_dtype=INT32) if self.dialect.functions.int_predicates else call
+            call = self._of_floats(name, arguments, resolve(as_float(reduce(join, map(self._type, arguments)))))
+            c_dtype = INT32 if self.dialect.functions.int_predicates else BOOL
+            return replace(call, dtype=BOOL, c_dtype=c_dtype, unrounded=False)
         if kind in ("real", "complex"):
             return self._part(name, arguments[0], own)
         return self._of_floats(name, arguments, own)
@@ -394,18 +384,11 @@ class CText(CBase):
                 return self._convert(self._operand(argument, own), own)
             if name == "imag":
                 return self._literal(0, own)
-            if is_half(own):
-                return self._of_floats(name, (argument,), own)
-            computed = promoted(own)
-            args = [self._converted(argument, computed)]
-            return self._call(self.dialect.function(name, computed), args, own, computed)
+            return self._computed(name, (self._operand(argument, own),), own, self.dialect.function)
         operand = self._own(given, promote(own, COMPLEX64))
         args = [self._converted(argument, operand)]
         return self._convert(self._call(self.dialect.function(name, operand), args,
                                         operand if name == "conj" else real_dtype(operand)), own)
-
-    def _joined(self, arguments: Sequence[Expression]) -> Type:
-        return reduce(join, map(self._type, arguments))
 
     # }}}
 

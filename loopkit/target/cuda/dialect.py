@@ -55,7 +55,7 @@ struct LoadEvictLast {  // caches evict last what it loads
 CUDA = Dialect(
     {**INTEGERS, **REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16", "complex64": "complex64",
      "complex128": "complex128"},
-    Functions("__device__ __forceinline__", int_predicates=False, normal={"f32": frozenset({"rsqrt"})}, integer={
+    Functions("__device__ __forceinline__", int_predicates=False, normal=frozenset({"rsqrt_normal_f32"}), integer={
         "abs_i32": "abs", "abs_i64": "llabs",
         **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}}),
     Syntax(truth=("false", "true"), restrict="__restrict__", constant_by_restrict=True, unroll=("#pragma unroll",)),

@@ -14,7 +14,7 @@ from loopkit.ast.nodes import Call, For
 from loopkit.ast.signs import Signs
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import variables
-from loopkit.instructions.base import indented
+from loopkit.instructions.base import if_else
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
@@ -27,7 +27,7 @@ from loopkit.target.addresses import Addresses
 from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
 from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.emit import Emitter, Hooks, wrapped
-from loopkit.target.signature import head_lines, type_of
+from loopkit.target.signature import function_lines, type_of
 
 
 def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout) -> str:
@@ -42,8 +42,8 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
              f"{launch.dynamic_shared_bytes});" for launch in launches if launch.dynamic_shared_bytes]
     body += writer.emitter.lines(lowered.program.order, known)
     body += [f"cudaFree({name});" for name in scratch]
-    head = head_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, layout), CUDA, passes_on=True)
-    lines = [*head, "{", *indented([*_helpers(body), *wrapped(body)]), "}"]
+    lines = function_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, layout),
+                           [*_helpers(body), *wrapped(body)], CUDA, passes_on=True)
     includes = ["#include <algorithm>", ""] if any("std::" in line for line in body) else []
     return "\n".join([*includes, *lines]) + "\n"
 
@@ -74,8 +74,6 @@ class _Known(Signs):
 
 @dataclass(frozen=True)
 class _Writer:
-    """Prints the host's work."""
-
     lowered: Lowered
     launches: Mapping[str, GeneratedKernel]
     index: np.dtype[Any]
@@ -99,9 +97,8 @@ class _Writer:
             count.append(text if isinstance(safe, int | p.Variable | p.Max) else f"({text})")
         size = "*".join(count)
         yield f"{name} *{scratch.name};"
-        yield f"if (cudaMalloc(&{scratch.name}, {size}) != cudaSuccess) {{"
-        yield from indented([*(f"cudaFree({x});" for x in before), "return;  // nothing runs: see cudaGetLastError()"])
-        yield "}"
+        yield from if_else(f"cudaMalloc(&{scratch.name}, {size}) != cudaSuccess",
+                           [*(f"cudaFree({x});" for x in before), "return;  // nothing runs: see cudaGetLastError()"])
         if scratch.cleared:
             yield f"cudaMemset({scratch.name}, 0, {size});"
 

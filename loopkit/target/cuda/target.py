@@ -10,22 +10,31 @@ from typing import ClassVar
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Function, Scope, Sync
+from loopkit.ast.nodes import Array, Scope, Sync
 from loopkit.ast.walk import nodes_in, own_instructions
 from loopkit.errors import LimitError, PreconditionError
-from loopkit.instructions.base import MemoryInstruction, indented
+from loopkit.instructions.base import MemoryInstruction
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import lanes_of
-from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
+from loopkit.kernel.target import DEVICE_LIMITS, DeviceLimits
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Nested, array_declaration, extents_text, note_of
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, assumed_by, assumption_lines
+from loopkit.target.c.dialect import Dialect
+from loopkit.target.code import (
+    GeneratedCode,
+    GeneratedKernel,
+    Layout,
+    TextTarget,
+    assumed_by,
+    assumption_lines,
+    is_options,
+    require_fields,
+)
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
-from loopkit.target.signature import Signature, count_of, head_lines, signature
-from loopkit.target.text_target import TextTarget, is_options, require_fields
+from loopkit.target.signature import FunctionText, count_of, function_lines
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
@@ -124,18 +133,9 @@ def _require_known(what: str, value: object, known: Collection[str]) -> None:
 
 
 @dataclass(frozen=True)
-class _Function:
-    """The text of one launch."""
-
-    lowered: Lowered
-    launch: Launch
-    function: Function
-    layout: Layout
+class _Function(FunctionText):
+    dialect: ClassVar[Dialect] = CUDA
     limits: DeviceLimits
-
-    @cached_property
-    def signature(self) -> Signature:
-        return signature(self.lowered, self.launch, self.function, self.layout, CUDA)
 
     @cached_property
     def shared(self) -> _SharedMemory:
@@ -199,10 +199,7 @@ class _Function:
         blocks = self._blocks()
         bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
         yield f'extern "C" __global__ void __launch_bounds__({bounds})'
-        yield from head_lines(launch.name, self.signature.parameters, CUDA)
-        yield "{"
-        yield from indented(self._body())
-        yield "}"
+        yield from function_lines(launch.name, self.signature.parameters, self._body(), CUDA)
 
     def _body(self) -> list[str]:
         launch, function = self.launch, self.function

@@ -15,19 +15,27 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Function, Sync
+from loopkit.ast.nodes import Array, Sync
 from loopkit.instructions.atomic_update import has_openmp
 from loopkit.instructions.base import indented
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
-from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
+from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Nested, array_declaration, note_of
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
+from loopkit.target.c.dialect import Dialect
+from loopkit.target.code import (
+    GeneratedCode,
+    GeneratedKernel,
+    Layout,
+    TextTarget,
+    is_options,
+    require_fields,
+    split_condition,
+)
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.host.dialect import C
-from loopkit.target.signature import Signature, head_lines, signature
-from loopkit.target.text_target import TextTarget, is_options, require_fields
+from loopkit.target.signature import FunctionText, function_lines
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
@@ -72,17 +80,8 @@ class CTarget(TextTarget):
 
 
 @dataclass(frozen=True)
-class _Function:
-    """The text of one launch."""
-
-    lowered: Lowered
-    launch: Launch
-    function: Function
-    layout: Layout
-
-    @cached_property
-    def signature(self) -> Signature:
-        return signature(self.lowered, self.launch, self.function, self.layout, C)
+class _Function(FunctionText):
+    dialect: ClassVar[Dialect] = C
 
     @cached_property
     def blocks(self) -> list[str]:
@@ -118,10 +117,7 @@ class _Function:
                        Hooks(self._thread_loops, self._sync_lines))
 
     def lines(self) -> Iterator[str]:
-        yield from head_lines(f"void {self.launch.name}", self.signature.parameters, C)
-        yield "{"
-        yield from indented(self._block_loops())
-        yield "}"
+        return function_lines(f"void {self.launch.name}", self.signature.parameters, self._block_loops(), C)
 
     def _block_loops(self) -> Iterator[str]:
         """Loops over the blocks around the body of one block."""
