@@ -83,41 +83,29 @@ class OrderCheck(LaunchCheck):
             if array in self.storages:
                 pairs = without_assumed(self.kernel, array, source, sink, pairs)
             for first, second in product(self.executions.get(source, ()), self.executions.get(sink, ())):
-                yield from self._pair(array, first, second, pairs, meeting(ways[source], ways[sink]))
+                yield from self._pair(array, first, second, pairs)
 
     # {{{ one pair of executions
 
-    def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Iterator[Mismatch]:
+    def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
         storage = self.storages.get(array)
         shared = self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE)
         warp = storage is not None and storage.space is AddressSpace.WARP
-        kinds = [kind for kind, applies in {
-            "order": not self._keeps_the_order(first, second, where), "lanes": shared and warp,
-            "barrier": shared and not warp,
-            "group": completion_of(first.assign.instructions) is Completion.GROUP}.items() if applies]
-        rough = self._rough(first, second, pairs) if kinds else None
-        if rough is None:
-            return
-        for kind in kinds:
-            if self._suspicious(kind, *rough) and (broken := self._broken(kind, first, second, pairs)) is not None:
+        kinds = {"order": True, "lanes": shared and warp, "barrier": shared and not warp,
+                 "group": completion_of(first.assign.instructions) is Completion.GROUP}
+        # at first without the coordinates of threads, in small sets: most pairs are not broken there
+        where = meeting(first.path, second.path)
+        x, y = (self._uniform(e, where.loops) for e in (first, second))
+        (source, own), (sink, others) = x.instances, y.instances
+        rough = source.apply_range(only_dims(pairs, own, others)).apply_range(sink.reverse()).intersect(
+            x.equal(y, self.grid.along("g")))
+        for kind in (kind for kind, applies in kinds.items() if applies and not rough.is_empty()):
+            left = self._left(rough, x, y, kind, self._widest) if kind != "order" else \
+                out_of_time_order(rough, shared_dims(x.names, y.names, where.loops), where.before)
+            broken = None if left is None else self._broken(kind, first, second, pairs)
+            if broken is not None:
                 yield from self._finding(kind, array, first, second, broken)
                 return
-
-    def _rough(self, first: Execution, second: Execution, pairs: Map) -> tuple[_Coordinates, _Coordinates, Map] | None:
-        """*pairs* without the coordinates of threads, as small sets; ``None``: none."""
-        loops = meeting(first.path, second.path).loops
-        x, y = self._uniform(first, loops), self._uniform(second, loops)
-        (source, kept), (sink, other) = x.instances, y.instances
-        some = source.apply_range(only_dims(pairs, kept, other)).apply_range(sink.reverse())
-        some = some.intersect(x.equal(y, self.grid.along("g")))
-        return None if some.is_empty() else (x, y, some)
-
-    def _suspicious(self, kind: str, x: _Coordinates, y: _Coordinates, rough: Map) -> bool:
-        """May pairs be broken? Most have no counterpart in *rough* that is."""
-        where = meeting(x.execution.path, y.execution.path)
-        left = self._left(rough, x, y, kind, self._widest) if kind != "order" else \
-            out_of_time_order(rough, shared_dims(x.names, y.names, where.loops), where.before)
-        return left is not None and not left.is_empty()
 
     def _broken(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Map | None:
         """Some of *pairs*, as executions of one block, that run in the wrong order or without a barrier between."""
@@ -135,13 +123,6 @@ class OrderCheck(LaunchCheck):
         if any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second)):
             return [pairs]                      # any lane of a warp may load the operands
         return [apart for i, _ in self._same("l") for apart in apart_along(pairs, i)]
-
-    def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting) -> bool:
-        """Is the program's order of two statements on one thread that of the kernel, loop by loop?"""
-        here = meeting(first.path, second.path)
-        loops = [p.Variable(x) for x in here.loops]
-        return here.before == where.before and all(
-            [e.instance[x] for x in where.loops] == loops for e in (first, second))
 
     def _same(self, kind: str) -> list[SharedLoop]:
         """The dimensions of the block's coordinates (``"g"``) or the thread's (``"l"``) in two executions."""
@@ -276,16 +257,12 @@ def required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Col
     :arg where: the loops that two statements share, and which of the two comes first; ``None`` for other statements.
     """
     found: list[tuple[Meet, Map]] = []
-    cache: dict[object, Map] = {}
     for array in arrays:
         accessed_cells = storages[array].accessed_cells
         for a, b in product(accesses_by_array(knl).get(array, ()), repeat=2):
             met = where(a.statement, b.statement)
             if met is not None and (met.loops or met.before) and (a.is_write or b.is_write) and not commute(a, b):
-                key = (id(a.domain), a.subscripts, a.affine, id(b.domain), b.subscripts, b.affine, array)
-                if key not in cache:
-                    cache[key] = same_element(accessed_cells(a), accessed_cells(b))
-                found.append(((a.statement, b.statement, array), cache[key]))
+                found.append(((a.statement, b.statement, array), same_element(accessed_cells(a), accessed_cells(b))))
     found += [((d.source, d.sink, d.array), d.relation) for d in dependences(knl) if d.array not in storages]
     for meet, pairs in found:
         source, sink, _ = meet

@@ -130,3 +130,9 @@ def test_sizes_may_be_assumed() -> None:
     domain, text, _ = EARLY["a loop without iterations"]
     knl = lk.add_dtypes(lk.make_kernel(domain, text, assumptions="n >= 1"), {"x": F32})
     assert coverage(knl).verdict is lk.Verdict.PROVEN
+
+
+def test_a_shape_that_is_no_affine_form() -> None:
+    check = coverage(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2.0", [lk.GlobalArg("y", F32, ("n*m",)), "..."]))
+    assert check.verdict is lk.Verdict.PROVEN
+    assert check.notes == ("y: whether every element is written is not known, its shape being no affine form",)
