@@ -96,7 +96,7 @@ def loopy_python() -> Path:
     return python
 
 
-# {{{ measuring
+# Measuring
 
 
 def median(samples: Sequence[Mapping[str, Any]]) -> Measurement:
@@ -126,10 +126,7 @@ def import_seconds(repeats: int) -> float:
     return statistics.median(float(subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, text=True,
                                                   stdout=subprocess.PIPE).stdout) for _ in range(repeats))
 
-
-# }}}
-
-# {{{ showing
+# Showing
 
 
 def heading() -> str:
@@ -182,9 +179,6 @@ def linearity(results: Iterable[tuple[Case, Measurement, Measurement]]) -> list[
             families.setdefault(case.family, []).append(cell)
     return ["", "milliseconds a statement, by number of statements (loopy's)",
             *(f"  {family:20} {'   '.join(cells)}" for family, cells in families.items())] if families else []
-
-
-# }}}
 
 
 def arguments() -> argparse.Namespace:

@@ -62,7 +62,7 @@ def _floats(*names: str) -> dict[str, Any]:
     return dict.fromkeys(names, np.float32)
 
 
-# {{{ one and two loops
+# One and two loops
 
 
 def vector_add(api: Api) -> Kernel:
@@ -155,10 +155,7 @@ def two_launches(api: Api) -> Kernel:
     knl = api.split(knl, "i", 128, "g.0", "l.0")
     return api.split(knl, "j", 128, "g.0", "l.0")
 
-
-# }}}
-
-# {{{ matrix products
+# Matrix products
 
 
 def _matmul(api: Api) -> Kernel:
@@ -202,10 +199,7 @@ def batched_matmul(api: Api) -> Kernel:
     knl = api.tag(knl, {"i": "l.0", "x": "unr"})
     return api.prefetch(knl, "u", ["e_inner", "j"], loopy_outer="e_outer")
 
-
-# }}}
-
-# {{{ stencils
+# Stencils
 
 
 def stencil_2d(api: Api) -> Kernel:
@@ -231,10 +225,7 @@ def stencil_3d(api: Api) -> Kernel:
     return api.prefetch(knl, "u", ["i_inner", "j_inner", "k_inner"], loopy_outer="i_outer,j_outer,k_outer",
                         loopy_box=True)
 
-
-# }}}
-
-# {{{ rows
+# Rows
 
 
 def _softmax(api: Api, width: str, assumptions: str) -> Kernel:
@@ -274,10 +265,7 @@ def block_a_row(api: Api, rows: Rows) -> Kernel:
     """Rows as long as the block: loopy has no parallel reduction of a ragged row, nor of one that is longer."""
     return api.tag(rows(api, "256", "n>=1"), {"i": "g.0", "j": "l.0", "k": "l.0", "q": "l.0"})
 
-
-# }}}
-
-# {{{ particles and sparse rows
+# Particles and sparse rows
 
 
 def n_body(api: Api) -> Kernel:
@@ -306,10 +294,7 @@ def csr(api: Api) -> Kernel:
     knl = api.dtypes(knl, {**_floats("val", "x"), "row": np.int32, "col": np.int32})
     return api.split(knl, "i", 128, "g.0", "l.0")
 
-
-# }}}
-
-# {{{ synthetic: what grows
+# Synthetic: what grows
 
 
 def chain(api: Api, length: int) -> Kernel:
@@ -343,9 +328,6 @@ def stages(api: Api, count: int) -> Kernel:
     api.made()
     knl = api.dtypes(knl, _floats("a"))
     return api.tag(knl, {"g": "g.0", "t": "l.0"})
-
-
-# }}}
 
 
 def _synthetic(family: str, build: Callable[[Api, int], Kernel], sizes: Sequence[int], slow_from: int) -> list[Case]:

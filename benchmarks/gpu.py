@@ -118,7 +118,7 @@ def _listen(stream: Any, answers: queue.Queue[str | None]) -> None:
     answers.put(None)
 
 
-# {{{ judging
+# Judging
 
 
 def rate(result: dict[str, Any], contestant: dict[str, Any]) -> float:
@@ -162,10 +162,7 @@ def verdict(goal: Goal, value: float | None) -> str:
         return f"{goal}: met, {value:.3f}" + (", the stretch too" if value >= goal.stretch else "")
     return f"{goal}: missed by {100*(1 - value/goal.must):.0f} %, {value:.3f}"
 
-
-# }}}
-
-# {{{ showing
+# Showing
 
 
 def shown(case: Case, result: dict[str, Any]) -> Iterator[str]:
@@ -217,9 +214,6 @@ def no_figure(case: Case, result: dict[str, Any]) -> str:
     """Why ours has none."""
     ours = [c["reason"] for c in result["contestants"] if c["kind"] == "ours"]
     return ours[0][:90] if ours else "there is no pipeline yet"
-
-
-# }}}
 
 
 def cases(args: argparse.Namespace, known: Sequence[Row]) -> list[Case]:

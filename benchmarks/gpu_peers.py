@@ -16,7 +16,7 @@ Peer = Callable[[Any], Run]
 SWEEPS = 4
 
 
-# {{{ torch
+# Torch
 
 
 def torch_copy(p: Any) -> Run:
@@ -77,10 +77,7 @@ def torch_csr(p: Any) -> Run:
     matrix = torch.sparse_csr_tensor(p.rowptr, p.col, p.val, size=(n, m))
     return lambda: matrix @ p.x
 
-
-# }}}
-
-# {{{ torch.compile
+# Torch.compile
 
 
 @cache
@@ -154,10 +151,7 @@ def inductor_jacobi(p: Any) -> Run:
     f = _compiled(_jacobi)
     return lambda: f(p.a)
 
-
-# }}}
-
-# {{{ Triton
+# Triton
 
 
 def triton_peer(name: str) -> Peer:
@@ -171,10 +165,7 @@ def triton_peer(name: str) -> Peer:
         return without_result
     return peer
 
-
-# }}}
-
-# {{{ CuPy: the same memory, seen as CuPy's arrays; both libraries launch on the default stream
+# CuPy: the same memory, seen as CuPy's arrays; both libraries launch on the default stream
 
 
 def cupy_full_sum(p: Any) -> Run:
@@ -255,6 +246,3 @@ def cupy_bincount(p: Any) -> Run:
 def torch_histogram(p: Any) -> Run:
     import torch
     return lambda: torch.bincount(p.x, minlength=p.size[1])
-
-
-# }}}

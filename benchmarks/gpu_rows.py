@@ -11,7 +11,7 @@ import gpu_peers as peers
 import numpy as np
 from gpu_row import Goal, Relaxed, Row, Size, loopkit
 
-# {{{ sizes
+# Sizes
 
 
 def _lines(r: random.Random) -> Size:
@@ -50,10 +50,7 @@ def _sparse(r: random.Random) -> Size:
 def _bodies(r: random.Random) -> Size:
     return (r.randrange(50_000, 150_000),)
 
-
-# }}}
-
-# {{{ references
+# References
 
 
 def laplacian(xp: Any, a: Any) -> Any:
@@ -110,10 +107,7 @@ def sparse_product(xp: Any, p: Any) -> Any:
 def histogram(xp: Any, p: Any) -> Any:
     return xp.bincount(p.x, minlength=p.size[1])
 
-
-# }}}
-
-# {{{ sparse matrices: how many elements each row has, and in which columns
+# Sparse matrices: how many elements each row has, and in which columns
 
 #: Rows of more elements are cut, where they are.
 LONGEST = 64
@@ -139,10 +133,7 @@ def pattern(name: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
         col = rng.integers(0, m, rowptr[-1])
     return rowptr.astype(np.int32), col.astype(np.int32)
 
-
-# }}}
-
-# {{{ rows of one kind
+# Rows of one kind
 
 COPY = Goal("peer", 0.98, 1.0, ("torch", "Triton"))
 
@@ -250,9 +241,6 @@ def _histogram(name: str, dtype: str, *, equal: bool = False) -> Row:
 def of_sweeps(**options: Any) -> Callable[[Size], Any]:
     import loopkit as lk
     return loopkit(lk.library.jacobi, sweeps=peers.SWEEPS, **options)
-
-
-# }}}
 
 
 def rows() -> tuple[Row, ...]:

@@ -33,7 +33,7 @@ _ROWS = {"configs": _configs(*(({}, warps, 2) for warps in (1, 2, 4, 8, 16, 32))
          "prune_configs_by": {"early_config_prune": _with_work}}
 
 
-# {{{ one result an element
+# One result an element
 
 
 @triton.autotune(configs=_LINES, key=["n"])
@@ -75,10 +75,7 @@ def add(p: Any) -> Run:
     n = p.size[0]
     return lambda: _add[_blocks(n)](p.x, p.y, p.z, n)
 
-
-# }}}
-
-# {{{ transposition and stencils
+# Transposition and stencils
 
 
 @triton.autotune(configs=_configs(*(({"ROWS": rows, "COLUMNS": columns}, warps, 2) for rows, columns, warps in
@@ -167,10 +164,7 @@ def jacobi(p: Any) -> Run:
             _jacobi[lambda meta: (triton.cdiv(m, meta["COLUMNS"]), triton.cdiv(n, meta["ROWS"]))](source, target, n, m)
     return run
 
-
-# }}}
-
-# {{{ sums
+# Sums
 
 
 @triton.autotune(configs=_LINES, key=["n"])
@@ -243,10 +237,7 @@ def column_sum(p: Any) -> Run:
         _column_sum[lambda meta: (triton.cdiv(m, meta["COLUMNS"]), 1)](partial, p.s, parts, m, parts)
     return run
 
-
-# }}}
-
-# {{{ rows
+# Rows
 
 
 @triton.autotune(**_ROWS)
@@ -281,10 +272,7 @@ def layer_norm(p: Any) -> Run:
     n, m = p.size
     return lambda: _layer_norm[(n,)](p.x, p.y, p.weight, p.bias, m, 1e-5, BLOCK=triton.next_power_of_2(m))
 
-
-# }}}
-
-# {{{ products
+# Products
 
 
 @triton.autotune(configs=_configs(*(({"ROWS": rows, "COLUMNS": columns, "STEPS": steps, "GROUP": 8}, warps, stages)
@@ -321,10 +309,7 @@ def matmul(p: Any) -> Run:
     return lambda: _matmul[lambda meta: (triton.cdiv(n, meta["ROWS"])*triton.cdiv(m, meta["COLUMNS"]),)](
         p.a, p.b, p.c, n, m, k)
 
-
-# }}}
-
-# {{{ pairs
+# Pairs
 
 
 @triton.autotune(configs=_configs(*(({"MINE": mine, "OTHERS": others}, warps, 2) for mine, others, warps in
@@ -348,6 +333,3 @@ def _nbody(x, y, z, q, phi, n, MINE: tl.constexpr, OTHERS: tl.constexpr):  # noq
 def nbody(p: Any) -> Run:
     n = p.size[0]
     return lambda: _nbody[lambda meta: (triton.cdiv(n, meta["MINE"]),)](p.x, p.y, p.z, p.q, p.phi, n)
-
-
-# }}}

@@ -45,7 +45,7 @@ PACKAGES = ("pycuda", "cuda-core", "cuda-bindings", "cupy-cuda13x", "numba", "nu
             "numpy")
 
 
-# {{{ host time of one launch
+# Host time of one launch
 
 
 @dataclass
@@ -144,10 +144,7 @@ def launch_table(entrants: Sequence[Entrant], repeats: int) -> Iterator[str]:
         cells = f"{median:8.2f}{f'{lower:.2f} - {upper:.2f}':>18}{'-' if ratio is None else f'{ratio:.2f}':>13}"
         yield f"{start}{cells}   {goals(e.contestant, median, ratio) or e.contestant.remark}".rstrip()
 
-
-# }}}
-
-# {{{ time to the first result
+# Time to the first result
 
 
 @dataclass
@@ -217,9 +214,6 @@ def first_table(results: Sequence[FirstResults]) -> Iterator[str]:
         for stage in r.cold[0]["stages"]:
             cells = "".join(cell([a["stages"][stage] for a in answers]) for answers in (r.cold, r.warm))
             yield f"{'    ' + stage:34}{cells}"
-
-
-# }}}
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:

@@ -55,7 +55,7 @@ class First:
     run: Callable[[Lap], Any]
 
 
-# {{{ contestants
+# Contestants
 
 
 def with_loopkit(p: Problem, _caches: Path) -> First:
@@ -139,9 +139,6 @@ def with_inductor(p: Problem, _caches: Path) -> First:
     def run(_lap: Lap) -> Any:
         return torch.compile(lambda x, y, alpha: alpha*x + y)(a.x, a.y, p.alpha)
     return First(a, run)
-
-
-# }}}
 
 CONTESTANTS: dict[str, Callable[[Problem, Path], First]] = {
     "loopkit (NVRTC)": with_loopkit, "pycuda, SourceModule (nvcc)": with_pycuda,

@@ -104,7 +104,7 @@ class Contestant:
     remark: str = ""
 
 
-# {{{ arrays
+# Arrays
 
 
 def numpy_arrays(p: Problem) -> Arrays:
@@ -138,10 +138,7 @@ def numba_arrays(p: Problem) -> Arrays:
     x, y, z = (cuda.to_device(a) for a in (p.x, p.y, p.nothing))
     return Arrays(x, y, z, lambda: z.copy_to_device(p.nothing), lambda a: a.copy_to_host(), cuda.synchronize)
 
-
-# }}}
-
-# {{{ loopkit
+# Loopkit
 
 
 def loopkit_kernel() -> Any:
@@ -183,10 +180,7 @@ def loopkit_graph(p: Problem) -> Launch:
         bound()
     return in_place("graph.replay()", a, graph=graph, bound=bound)
 
-
-# }}}
-
-# {{{ others
+# Others
 
 
 def pycuda_function(cache: str | bool) -> Any:
@@ -255,9 +249,6 @@ def torch_add(p: Problem) -> Launch:
     a = torch_arrays(p)
     import torch
     return in_place("add(y, x, alpha=alpha, out=z)", a, add=torch.add, alpha=p.alpha)
-
-
-# }}}
 
 
 def in_place(call: str, a: Arrays, **names: Any) -> Launch:

@@ -47,7 +47,7 @@ def _rand(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.uniform(-1, 1, shape).astype(F32)
 
 
-# {{{ vectors
+# Vectors
 
 def vector_add() -> lk.LoopKernel:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "z[i] = x[i] + y[i]", name="vector_add")
@@ -146,10 +146,8 @@ def two_launches() -> lk.LoopKernel:
     knl = lk.split_iname(knl, "i", 64, outer_tag="g.0", inner_tag="l.0")
     return lk.split_iname(knl, "j", 64, outer_tag="g.0", inner_tag="l.0")
 
-# }}}
 
-
-# {{{ matrices
+# Matrices
 
 def transpose() -> lk.LoopKernel:
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "b[j, i] = a[i, j]", name="transpose")
@@ -288,10 +286,8 @@ def csr_matvec() -> lk.LoopKernel:
     knl = lk.add_dtypes(knl, {"val,x": F32, "rowptr,col": np.int32})
     return lk.split_iname(knl, "i", 64, outer_tag="g.0", inner_tag="l.0")
 
-# }}}
 
-
-# {{{ stencils
+# Stencils
 
 def stencil_2d() -> lk.LoopKernel:
     knl = lk.make_kernel(
@@ -335,10 +331,8 @@ def jacobi_over_blocks() -> lk.LoopKernel:
     knl = lk.split_iname(jacobi(), "i", 128, outer_tag="g.0", inner_tag="l.0")
     return lk.split_iname(knl, "j", 128, outer_tag="g.0", inner_tag="l.0")
 
-# }}}
 
-
-# {{{ factorisations
+# Factorisations
 
 def lu() -> lk.LoopKernel:
     knl = lk.make_kernel(
@@ -358,10 +352,8 @@ def lu() -> lk.LoopKernel:
     knl = lk.split_iname(knl, "i", 8, outer_tag="g.1", inner_tag="l.1")
     return lk.split_iname(knl, "j", 32, outer_tag="g.0", inner_tag="l.0")
 
-# }}}
 
-
-# {{{ rows
+# Rows
 
 def softmax_by_thread() -> lk.LoopKernel:
     knl = lk.make_kernel(
@@ -454,8 +446,6 @@ def nbody() -> lk.LoopKernel:
         knl = lk.add_prefetch(knl, name, ["j_inner"], within="insn_2.j.update", temporary_name=f"{name}_tile")
     return knl
 
-# }}}
-
 
 def histogram() -> lk.LoopKernel:
     """Each block adds up the weights of its own part in shared memory, and then to all others'."""
@@ -472,7 +462,7 @@ def histogram() -> lk.LoopKernel:
     return lk.add_barrier(knl, "clear", "init_h")
 
 
-# {{{ references
+# References
 
 def _softmax(a: Arrays) -> Mapping[str, np.ndarray]:
     x = a["x"].astype(np.float64)
@@ -630,5 +620,3 @@ CASES = [
     Case("histogram", histogram, lambda rng, n: {"b": rng.integers(0, 50, n).astype(np.uint8), "w": _rand(rng, n)},
          lambda a: {"h": 1 + np.bincount(a["b"], a["w"].astype(np.float64), 50)}, [(1,), (256,), (3001,)]),
 ]
-
-# }}}

@@ -36,7 +36,7 @@ class Reached(NamedTuple):
     places: Sequence[int]
 
 
-# {{{ the plugin
+# The plugin
 
 class Recorder:
     """Records the first time that a test reaches each line and each end of a branch."""
@@ -98,8 +98,6 @@ def pytest_configure(config: pytest.Config) -> None:
         directory = config.getoption("--reached")
         directory.mkdir(parents=True, exist_ok=True)
         config.pluginmanager.register(Recorder(directory))
-
-# }}}
 
 
 def read(directory: Path) -> Iterator[tuple[Reached, frozenset[str]]]:

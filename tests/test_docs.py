@@ -26,7 +26,7 @@ DOCUMENTED = {name for page in PAGES for name in _DOCUMENTED.findall(page.text)}
 PUBLIC = {name for name in lk.__all__ if not inspect.ismodule(getattr(lk, name))}
 
 
-# {{{ pages
+# Pages
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
 def test_examples(page: Page, request: pytest.FixtureRequest) -> None:
@@ -58,8 +58,6 @@ def test_every_page_is_in_the_table_of_contents() -> None:
     index = (DOCS / "index.rst").read_text(encoding="utf-8")
     assert {page.path.stem for page in PAGES} - {"index"} == set(re.findall(r"^   (\w+)$", index, re.MULTILINE))
 
-# }}}
-
 
 def test_the_demo_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
@@ -67,7 +65,7 @@ def test_the_demo_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.index("KERNEL matmul") < said.index("__global__") < said.index("largest error")
 
 
-# {{{ README
+# README
 
 def test_the_readme_runs() -> None:
     [block] = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
@@ -109,5 +107,3 @@ def test_the_files_that_a_page_names_exist(page: Page) -> None:
     named = re.findall(r"``((?:loopkit|docs|tests|benchmarks|examples)/[\w/.]+\.\w+)``", page.text)
     assert bool(named) >= (page.path.stem in ("glossary", "contributing"))
     assert not [name for name in named if not (ROOT / name).exists()]
-
-# }}}

@@ -59,7 +59,7 @@ def _unchanged(found: Sequence[Dependence], _: LoopKernel) -> Sequence[Dependenc
     return found
 
 
-# {{{ the constructors
+# The constructors
 
 def annotated(kernel: LoopKernel, **annotations: Unpack[Annotations]) -> LoopKernel:
     """*kernel* with other *annotations*: its dependences stay the same.
@@ -128,8 +128,6 @@ def in_own_order(kernel: LoopKernel, **contents: Unpack[Contents]) -> LoopKernel
     _require_parts(contents, Contents)
     return replace(kernel, derived=None, **contents)
 
-# }}}
-
 
 def _require_parts(given: Annotations, parts: type) -> None:
     """:raises TypeError: some of *given* are none of *parts*."""
@@ -137,7 +135,7 @@ def _require_parts(given: Annotations, parts: type) -> None:
         raise TypeError(f"not in {parts.__name__}: {', '.join(sorted(wrong))}")
 
 
-# {{{ dependences along instances
+# Dependences along instances
 
 @dataclass(frozen=True)
 class Image:
@@ -176,10 +174,8 @@ def _moved(relation: Map, source: Image, sink: Image) -> Map | None:
     part = part if sink.within is None else part.intersect_range(sink.within)
     return None if part is not relation and part.is_empty() else carry(part, source.relation, sink.relation)
 
-# }}}
 
-
-# {{{ more facts
+# More facts
 
 def _refined(knl: LoopKernel, found: Iterable[Dependence]) -> tuple[Dependence, ...]:
     """*found*, the dependences of *knl*, without pairs that do not access one element.
@@ -261,5 +257,3 @@ def _accesses_one(knl: LoopKernel, statement: str, array: str, *, is_write: bool
 
 def _readings(flows: Iterable[Dependence], array: str, writer: str) -> list[Dependence]:
     return [d for d in flows if d.array == array and d.source == writer]
-
-# }}}

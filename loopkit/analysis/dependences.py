@@ -290,7 +290,7 @@ def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Acces
         return False
 
 
-# {{{ assumed dependences
+# Assumed dependences
 
 # A refuted pair (unsafe=True) accesses one element in either order, so that its read may find any value. An undecided
 # pair (assume=) never accesses one element. Lowering and its checks rely on these claims alone.
@@ -332,8 +332,6 @@ def clobbered_reads(knl: LoopKernel, array: str, statement: str) -> Set | None:
     found = [d.relation.range() for d in assumed_dependences(knl, array)
              if d.exact and d.kind == "flow" and d.sink == statement]
     return reduce(Set.union, found) if found and len(reads) == 1 else None
-
-# }}}
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def _simplified(node: Node, names: Names) -> Iterator[Node]:
         yield new
 
 
-# {{{ unrolling
+# Unrolling
 
 def marked_for_unrolling(block: Block, unrolled: AbstractSet[str]) -> Block:
     """*block* with an unroll directive on its loops of constant trip count over *unrolled*, except in regions."""
@@ -206,5 +206,3 @@ def _put(expr: Expression, values: Names) -> Expression:
     new = map_children(expr, lambda e: _put(e, values))
     return p.Subscript(new.aggregate, tuple(map(add, new.index_tuple))) \
         if isinstance(new, p.Subscript) and new is not expr else new
-
-# }}}

@@ -59,7 +59,7 @@ class AsynchronousCopy(MemoryInstruction):
                 subject=s.id, hint="copy it through registers")
 
 
-# {{{ CUDA
+# CUDA
 
 #: In PTX, as NVRTC has no header for it.
 _COPY_ASYNC = """
@@ -103,5 +103,3 @@ def _vectors(printer: Printer, loop: For, signs: Signs) -> list[str] | None:
 
 
 CUDA = InstructionText({"copy_async": _COPY_ASYNC}, assignment=_one, vectors=_vectors)
-
-# }}}

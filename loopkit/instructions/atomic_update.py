@@ -31,7 +31,7 @@ class AtomicUpdate(MemoryInstruction):
         return element == target
 
 
-# {{{ CUDA, and C with OpenMP
+# CUDA, and C with OpenMP
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 #: CUDA's functions and their dtypes, by operation.
@@ -76,5 +76,3 @@ OPENMP = InstructionText(assignment=_openmp)
 def has_openmp(operation: str, dtype: np.dtype) -> bool:
     """Can OpenMP update an element of *dtype* atomically by *operation*?"""
     return REDUCTIONS[operation].combine in ("+", "*") and dtype.kind != "c" and not is_half(dtype)
-
-# }}}

@@ -42,7 +42,7 @@ class BlockFlag(Instruction):
         return (*(("sets a flag",) if self.stores else ()), *waits)
 
 
-# {{{ CUDA
+# CUDA
 
 def _storing(printer: Printer, node: Assign, flag: BlockFlag, signs: Signs) -> list[str] | None:
     if not flag.stores:
@@ -102,5 +102,3 @@ __device__ __forceinline__ unsigned int next_block(unsigned int *started)
 
 #: Bytes of shared memory by which a block takes a ticket.
 TICKET_BYTES = 4
-
-# }}}

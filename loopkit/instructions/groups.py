@@ -46,7 +46,7 @@ def group_instructions(*, commit: bool, leaving: int | None) -> tuple[Instructio
     return (*((CommitGroup(),) if commit else ()), *(() if leaving is None else (WaitGroup(leaving),)))
 
 
-# {{{ CUDA
+# CUDA
 
 CUDA_COMMIT = InstructionText({"end_copy_group": """
 // the copies that the thread began since the last group are one
@@ -63,5 +63,3 @@ template <int NEWEST> __device__ __forceinline__ void wait_for_copies()
     asm volatile("cp.async.wait_group %0;" :: "n"(NEWEST) : "memory");
 }
 """}, sync=lambda wait: [f"wait_for_copies<{wait.pending}>();"])
-
-# }}}

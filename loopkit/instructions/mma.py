@@ -130,7 +130,7 @@ def element_at(element: p.Variable | p.Subscript, values: Mapping[str, Expressio
     return p.Subscript(element.aggregate, tuple(add(substitute(i, values)) for i in element.index_tuple))
 
 
-# {{{ CUDA: functions in PTX that the lanes of a warp call together
+# CUDA: functions in PTX that the lanes of a warp call together
 
 # One text serves all architectures: what one has no instruction for it does by several smaller ones, or by shuffles.
 
@@ -205,5 +205,3 @@ __device__ __forceinline__ void {_name(m, k)}({', '.join(f'double &{x}' for x in
 
 #: The functions by name, the smallest first, which the others call.
 CUDA = InstructionText({_name(m, k): _text(m, k) for m, k in _SHAPES}, loop=_calls)
-
-# }}}

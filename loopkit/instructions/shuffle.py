@@ -87,7 +87,7 @@ def _assignment(block: Block) -> Assign:
             raise InternalError("A shuffle should be one assignment, perhaps under a guard.")
 
 
-# {{{ CUDA
+# CUDA
 
 #: All lanes of a warp take part.
 _EVERY_LANE = "0xffffffff"
@@ -161,5 +161,3 @@ def _apart(region: Region) -> bool:
     """Must lanes read that must not write? Then a guard is between the two."""
     return isinstance(region.instruction, Shuffle) and not (
         region.instruction.spare or isinstance(region.body.children[0], Assign))
-
-# }}}

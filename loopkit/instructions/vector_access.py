@@ -172,7 +172,7 @@ def certain_elements(expr: Expression) -> Iterator[p.Subscript]:
                 yield from certain_elements(child)
 
 
-# {{{ CUDA: elements go through small arrays, which stay in registers
+# CUDA: elements go through small arrays, which stay in registers
 
 #: The built-in type of an access by dtype and bytes; for other dtypes, an unsigned type by bytes.
 _OWN = {("float32", 8): "float2", ("float32", 16): "float4", ("float64", 16): "double2", ("complex64", 16): "float4",
@@ -332,5 +332,3 @@ def _moved(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> I
 
 
 CUDA = InstructionText(loop=_moved, assumes_layout=True)
-
-# }}}

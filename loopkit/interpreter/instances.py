@@ -54,7 +54,7 @@ Order = tuple[str, Sequence[Instance | Half]]
 BoundValue = Callable[[Statement, Instance], int]
 
 
-# {{{ all instances
+# All instances
 
 def instances(knl: LoopKernel, sizes: Mapping[str, int], bound_value: BoundValue) -> list[Instance]:
     """All instances of *knl*; *bound_value* gives bounds from memory; :raises PreconditionError: there are too many."""
@@ -100,10 +100,8 @@ def _writers(knl: LoopKernel, name: str, reader: Statement, sizes: Mapping[str, 
             result += [(d, Instance(d.source, x)) for x in points]
     return result
 
-# }}}
 
-
-# {{{ their orders
+# Their orders
 
 def reference_order(knl: LoopKernel, found: Sequence[Instance]) -> list[Instance]:
     """The instances in the order of the kernel's tree, with ascending parallel inames."""
@@ -197,5 +195,3 @@ def _coordinates(knl: LoopKernel, sizes: Mapping[str, int], kind: type[InameTag]
     if kind is LocalTag:                    # inames still to be distributed count one by one
         found.update((iname, v) for iname, v in inames.items() if isinstance(knl.tags.get(iname), AutoLocalTag))
     return found
-
-# }}}

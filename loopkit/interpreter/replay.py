@@ -114,7 +114,7 @@ def replay_refusal(err: IllegalTransformError, *, seed: int = 0, **given: Any) -
                       len(first.written | second.written), seed)
 
 
-# {{{ the two runs
+# The two runs
 
 def _typed(before: LoopKernel, after: LoopKernel, given: Mapping[str, Any]) -> tuple[LoopKernel, LoopKernel]:
     """Both kernels with all dtypes known: those of the arrays given, else float64, and int32 for index arrays."""
@@ -182,10 +182,8 @@ def _refused(knl: LoopKernel, witness: Witness, reference: Interpreter) -> tuple
     # a refused step that keeps the order loses the value between the two
     return "the value would be lost", interpreter((source, sink)).run(reference_order(knl, found))
 
-# }}}
 
-
-# {{{ the differences
+# The differences
 
 def _differences(first: Interpreter, second: Interpreter) -> list[CellDifference]:
     reordered = bool(first.knl.reductions) or any(s.commutes for s in first.knl.statements)
@@ -234,5 +232,3 @@ def _read_value(accesses: list[LoggedAccess], witness: Witness) -> Any:
     reads = [t for t in accesses if not t.is_write and t.array == witness.array]
     exact = [t for t in reads if witness.element in (None, t.element)]
     return exact[0].value if exact else reads[0].value if len(reads) == 1 else None
-
-# }}}

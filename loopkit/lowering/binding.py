@@ -206,7 +206,7 @@ def _range_along(knl: LoopKernel, iname: str, inames: tuple[str, ...], length: E
     return (low, low + extent - 1) if isinstance(low, int) and isinstance(extent, int) else None
 
 
-# {{{ each launch as a kernel
+# Each launch as a kernel
 
 def host_domain(knl: LoopKernel, part: LaunchBody) -> InstanceSet:
     """The iterations of the host's loops around *part* in which one of its statements may run."""
@@ -263,5 +263,3 @@ def _within(knl: LoopKernel, statements: frozenset[str], hosts: tuple[str, ...],
             relation = at_one_point(d.relation, shared_loops(knl, d.source, d.sink, hosts), hosts)
             if not relation.is_empty():
                 yield replace(d, relation=relation)
-
-# }}}

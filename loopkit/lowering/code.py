@@ -97,7 +97,7 @@ class Coder:
     def kernel(self) -> LoopKernel:
         return self.launch.kernel
 
-    # {{{ the two levels
+    # The two levels
 
     def skeleton(self, level: Level) -> Block:
         """The whole launch: loops with barriers outside, regions inside."""
@@ -139,9 +139,7 @@ class Coder:
             case _:
                 return None
 
-    # }}}
-
-    # {{{ one level: a tree to code, through isl
+    # One level: a tree to code, through isl
 
     def _build(self, tree: Tree, level: Level) -> Block:
         parts: dict[str, Part] = {}
@@ -216,9 +214,7 @@ class Coder:
         domains = {id(domain): domain for domain in (self.launch.statements[s].domain for s in statements)}
         return level.on_sides(reduce(InstanceSet.union, map(points, domains.values())))
 
-    # }}}
-
-    # {{{ special parts
+    # Special parts
 
     def _in_versions(self, statements: tuple[str, ...], build: Callable[[Level], Node], level: Level) -> Node:
         """The result of *build*, in place with a version for full tiles if such versions are wanted."""
@@ -275,9 +271,7 @@ class Coder:
         found = dict.fromkeys(x for s in inside for x in data_params(self.kernel, s.domain) if x not in level.known)
         return () if found.keys() & {s.written for s in inside} else tuple(found)
 
-    # }}}
-
-    # {{{ statements
+    # Statements
 
     def _guarded_statement(self, bound: BoundStatement, context: Set) -> Node:
         """A statement whose inames are all parameters, under the part of its domain that *context* does not imply."""
@@ -313,8 +307,6 @@ class Coder:
         points = InstanceSet((), here.set.from_params())
         names, types = integer_names(self.kernel, bound.statement), index_types(self.kernel)
         return affordable(lambda: folded(expression, points, names, types), otherwise=expression)
-
-    # }}}
 
 
 def in_versions(level: Level, full: Callable[[], tuple[Set, Callable[[Level], Node]]],
@@ -354,7 +346,7 @@ def _unrolled_loop(iname: str, values: tuple[int, int], body: Node) -> Block:
     return Block((For(iname, values[0], values[1] + 1, 1, as_block(body), unroll=True),))
 
 
-# {{{ isl's program as nodes
+# Isl's program as nodes
 
 def code_seq(codes: Sequence[CodeTree]) -> CodeTree:
     """*codes* in order."""
@@ -377,5 +369,3 @@ def _in_order(nodes: Sequence[Node]) -> Node:
 def with_values(node: Node, values: Values) -> Node:
     """*node* with *values*, of loops that isl reduced to one iteration, as named constants."""
     return Block((*(Define(x, value) for x, value in values.items()), node)) if values else node
-
-# }}}

@@ -77,7 +77,7 @@ def steps_in_common(first: Path, second: Path) -> int:
     return len([*takewhile(lambda steps: steps[0] == steps[1], zip(first, second, strict=False))])
 
 
-# {{{ groups, counted
+# Groups, counted
 
 @dataclass(frozen=True)
 class _Place(Event):
@@ -187,10 +187,8 @@ def _counts(node: Tree) -> TypeGuard[Barrier]:
     """Does *node* commit a group, or wait for groups?"""
     return isinstance(node, Barrier) and (commits(node.instructions) or pending(node.instructions) is not None)
 
-# }}}
 
-
-# {{{ placing them
+# Placing them
 
 def with_groups(launch: Launch, tree: Tree, copies: Sequence[Hazard]) -> Tree:
     """*tree*, whose waits wait for all copies, with groups: each wait leaves as many groups pending as possible."""
@@ -273,5 +271,3 @@ def _with_pending(tree: Tree, waits: Waits, places: Sequence[_Place], copies: Se
             node = replace(node, instructions=new)
         return node if node.title else Seq(())          # the thread waits for nothing there
     return rewrite(tree, numbered)
-
-# }}}

@@ -39,7 +39,7 @@ GRID = ("g.0", "g.1", "g.2")
 BLOCK = ("l.0", "l.1", "l.2")
 
 
-# {{{ the schedule
+# The schedule
 
 @dataclass(frozen=True)
 class LaunchBody:
@@ -118,10 +118,8 @@ def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
         case _:
             return [f"{pad}{tree.title}" + (f"  # {'; '.join(tree.serves)}" if tree.serves else "")]
 
-# }}}
 
-
-# {{{ temporaries
+# Temporaries
 
 @dataclass(frozen=True)
 class Storage:
@@ -222,10 +220,8 @@ def in_order(values: tuple[Expression, ...], order: tuple[int, ...]) -> tuple[Ex
     """*values* of axes, reordered as the axes lie in memory; an *order* of ``()`` keeps them."""
     return tuple(values[axis] for axis in order) if order and values else values
 
-# }}}
 
-
-# {{{ launches
+# Launches
 
 @dataclass(frozen=True)
 class BoundStatement:
@@ -314,8 +310,6 @@ class Launch:
                   + (f" distributed over threads: {', '.join(s.auto)}" if s.auto else "")
                   for s in self.statements.values()]
         return "\n".join(lines)
-
-# }}}
 
 
 #: The name of the last stage.

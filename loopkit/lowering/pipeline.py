@@ -35,7 +35,7 @@ from loopkit.lowering.types import infer_types
 from loopkit.lowering.vectors import with_partial_vectors, with_vectors
 from loopkit.poly.limits import bounded, kept
 
-# {{{ what the stages do
+# What the stages do
 
 def _types(low: Lowered) -> Lowered:
     require_barriers_in_place(low.kernel)
@@ -111,10 +111,8 @@ def _bodies(change: Callable[[Block, Launch, Mapping[str, Storage]], Block]) -> 
         return replace(low, program=replace(low.program, functions=tuple(functions)))
     return run
 
-# }}}
 
-
-# {{{ what holds of their results, for any kernel
+# What holds of their results, for any kernel
 
 def _require(holds: bool, text: str) -> None:
     if not holds:
@@ -188,8 +186,6 @@ def _check_program(low: Lowered) -> None:
                             divergent.union(launch.ranges, BLOCK))
         assigned = {node.statement for node in nodes_in(function.body) if isinstance(node, Assign)}
         _require(assigned <= launch.statements.keys(), f"'{launch.name}' assigns what is not in it")
-
-# }}}
 
 
 #: All stages, in order.

@@ -122,7 +122,7 @@ def _regions(tree: Tree) -> Iterator[Tree]:
             yield from _regions(part)
 
 
-# {{{ the host's loops
+# The host's loops
 
 def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
     """The host's program: it launches exactly where an instance of the launch may run.
@@ -145,5 +145,3 @@ def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
         return generated(knl, tree, {name: domains[name] for name in codegen.leaves(tree)}, knl.assumptions,
                          lambda name, values: with_values(Call(name), values))
     return Block(tuple(map(looped, schedule.order)))
-
-# }}}

@@ -100,7 +100,7 @@ def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[
                 subject=part, hint=f"change the inames of its parts together, by within='{' or '.join(around)}'")
 
 
-# {{{ scans
+# Scans
 
 def _scan_written_out(knl: LoopKernel, node: ReductionNode, warp: int) -> LoopKernel:
     """*knl* with the scan *node* computed by the threads of its sweep; sequentially, if the sweep has none any more.
@@ -225,5 +225,3 @@ class _Writer:
             target = threads.element(names[-1], lane)
             yield Statement(f"{node.name}.none", target, self.neutral, threads.everywhere), None
             yield from_before("shift", target, names[-2], 1, None)
-
-# }}}

@@ -166,7 +166,7 @@ def _own_shape(t: TemporaryVariable, shape: Extents) -> tuple[Expression, ...]:
     return known
 
 
-# {{{ how axes lie
+# How axes lie
 
 def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: AddressSpace) -> None:
     """:raises StorageError: the order or the swizzle of the axes of *t* does not fit its axes, or its address space."""
@@ -187,10 +187,8 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
                            f"fit [{', '.join(map(str, own))}].", subject=t.name,
                            hint="swizzle behind the transformation that changed them")
 
-# }}}
 
-
-# {{{ address space
+# Address space
 
 def _address_space(v: Values) -> AddressSpace:
     """The smallest space in which every reader finds the value; the declared one if it is large enough."""
@@ -241,10 +239,8 @@ def leaves_its_launch(knl: LoopKernel, d: Dependence, places: Mapping[str, Sched
     return place.launch != places[d.sink].launch or differing(
         d.relation, shared_loops(knl, d.source, d.sink, place.hosts)) is not None
 
-# }}}
 
-
-# {{{ expansion
+# Expansion
 
 def _between(v: Values) -> frozenset[str]:
     """The inames of sequential loops between the writer and the reader of some value, one loop each."""
@@ -256,5 +252,3 @@ def common_inames(v: Values) -> tuple[str, ...]:
     """The inames in which the writer and the reader of every value agree."""
     equal = [equal_inames(v.kernel, d) for d in v.flows]
     return tuple(x for x in equal[0] if all(x in others for others in equal)) if equal else ()
-
-# }}}

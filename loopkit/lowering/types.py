@@ -93,7 +93,7 @@ def _read(text: str) -> complex:
     return float(text) if text == "nan" else complex(text)
 
 
-# {{{ the fixed point
+# The fixed point
 
 @kept_by_kernel
 def solved_types(kernel: LoopKernel) -> Mapping[str, Type | None]:
@@ -159,10 +159,8 @@ def _sizes(kernel: LoopKernel) -> frozenset[str]:
     extents = {x for t in kernel.temporaries.values() for extent in t.shape or () for x in variables(extent)}
     return values - (maybe_real(kernel) & used - extents)
 
-# }}}
 
-
-# {{{ what must hold
+# What must hold
 
 def _known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> Mapping[str, Type]:
     """*types*; :raises TypeInferenceError: one cannot be inferred."""
@@ -230,6 +228,3 @@ def _require_fits(kernel: LoopKernel, s: Statement, expression: Expression, type
     raise TypeInferenceError(
         f"'{s.id}' writes a value of dtype {resolve(value)} to '{s.written}', which has the dtype {dtype}: its "
         f"{lost} would be lost.", subject=s.written, hint=f"write {cast}, or declare '{s.written}' as {resolve(value)}")
-
-# }}}
-

@@ -35,7 +35,7 @@ from loopkit.target.code import TextTarget
 _MOST_SIGNATURES = 4096
 
 
-# {{{ a checked call
+# A checked call
 
 @dataclass(frozen=True)
 class PassedArray:
@@ -202,10 +202,8 @@ class LaunchPlan(Protocol):
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         """The call with all of its arguments fixed."""
 
-# }}}
 
-
-# {{{ the two paths
+# The two paths
 
 @dataclass
 class CallSignatures:
@@ -388,8 +386,6 @@ def _maker(arrays: Mapping[str, PassedArray]) -> tuple[Kind, Callable[[Any], Any
 def _passed(given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call without those that are ``None``."""
     return {name: x for name, x in given.items() if x is not None}
-
-# }}}
 
 
 #: Makes the runner of a kernel: from the kernel, its target, the user's device, and whether to wait for each launch.

@@ -170,7 +170,7 @@ def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> 
         yield from wrap(text, 107, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
-# {{{ targets with a text
+# Targets with a text
 
 #: Least number that needs 64-bit indices.
 _LIMIT_32 = 2**31
@@ -229,5 +229,3 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     if any(b.size_limit(_LIMIT_32) == 0 for b in magnitude_bounds(lowered.program, lowered.kernel.value_params)):
         layout = replace(layout, index_bits=64)
     return target.emit(lowered, layout, head)
-
-# }}}

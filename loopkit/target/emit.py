@@ -61,7 +61,7 @@ class Emitter:
     hooks: Hooks
     axes: Mapping[str, str] = field(default_factory=dict)
 
-    # {{{ the interface for instructions
+    # The interface for instructions
 
     @property
     def annotate(self) -> bool:
@@ -124,9 +124,7 @@ class Emitter:
         yield from indented(self.lines(node.body, signs.inside(node)))
         yield "}"
 
-    # }}}
-
-    # {{{ statements
+    # Statements
 
     def lines(self, block: Block, signs: Signs) -> Iterator[str]:
         """The lines of *block*, not indented."""
@@ -182,9 +180,7 @@ class Emitter:
                 return
         yield printer.plain(node, signs)
 
-    # }}}
-
-    # {{{ expressions
+    # Expressions
 
     def text(self, expr: Expression, signs: Signs, want: np.dtype | None = None) -> str:
         """*expr*, of inames and sizes, as text, converted to *want*."""
@@ -218,8 +214,6 @@ class Emitter:
     def _type_of(self, name: str) -> Type:
         """The type of a name; names outside the kernel are the text's own indices."""
         return self.types.get(name) or weak(self.index_dtype)
-
-    # }}}
 
 
 def _is_number(dtype: np.dtype) -> bool:

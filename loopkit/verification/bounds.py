@@ -75,7 +75,7 @@ def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) 
     return outside(a.relation if storage is None else storage.accessed_cells(a), shape, knl.assumptions)
 
 
-# {{{ subscripts that are read from memory, by the range of their dtype: a uint8 is 0 to 255
+# Subscripts that are read from memory, by the range of their dtype: a uint8 is 0 to 255
 
 #: Most bytes of an integer whose values can index an array with an element for each value.
 _SHORT = 2
@@ -143,5 +143,3 @@ def _choices(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: fr
     for taken, points in ((choice.then, holds), (choice.else_, None if holds is None else where.subtract(holds))):
         yield from _choices(where if points is None else points,
                             tuple(replaced(s, {choice: taken}) for s in subscripts), allowed)
-
-# }}}

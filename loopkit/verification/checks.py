@@ -48,7 +48,7 @@ class Subject:
         return tuple(Conflicts(launch, self.lowered.storages) for launch in self.lowered.launches)
 
 
-# {{{ the order of dependences
+# The order of dependences
 
 def _legal(knl: LoopKernel) -> Check:
     """Does the order of *knl*, with its parallel inames, keep every dependence?
@@ -94,10 +94,8 @@ def _launch_order(lowered: Lowered) -> Iterator[Finding]:
             text = f"The lowered kernel runs '{d.source}' and '{d.sink}' in the wrong order, or at once."
             yield _misordered(knl, d, text, partial(smallest_witness, knl, d.array, d.kind, d.source, d.sink, late))
 
-# }}}
 
-
-# {{{ the checks of a subject
+# The checks of a subject
 
 def _order(subject: Subject) -> Check:
     check = _legal(subject.kernel)
@@ -119,8 +117,6 @@ CHECKS: dict[str, Callable[[Subject], Check]] = {
     "races": lambda subject: races(subject.launches),
     "barriers": lambda subject: barriers(subject.launches, subject.lowered.program.functions),
     "program": _program}
-
-# }}}
 
 
 def report_of(subject: Subject, *, full: bool = False) -> Report:
@@ -150,7 +146,7 @@ def subject_of(knl: LoopKernel, machine: Machine) -> Subject:
     return kept(knl.memo, ("verified subject", machine), lambda: Subject(knl, lowered_once(knl, machine)))
 
 
-# {{{ public checks
+# Public checks
 
 @checked
 def verify(knl: LoopKernel, target: str | Target | None = None, *, full: bool = False) -> Report:
@@ -251,10 +247,8 @@ def check_barriers(knl: LoopKernel, target: str | Target | None = None) -> Repor
     """
     return _one(knl, target, "barriers")
 
-# }}}
 
-
-# {{{ code generation
+# Code generation
 
 _WIDTH = 110
 
@@ -310,5 +304,3 @@ def _wrapped(text: str) -> list[str]:
     words = text.replace("\\", "/").split()
     return wrap(" ".join(words), _WIDTH - len("// "), subsequent_indent="  ", break_long_words=False,
                 break_on_hyphens=False)
-
-# }}}

@@ -108,7 +108,7 @@ class Conflicts:
                     found.setdefault(a.array, []).append(a)
         return {name: tuple(own) for name, own in found.items() if any(a.is_write for a in own)}
 
-    # {{{ within a block
+    # Within a block
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -242,9 +242,7 @@ class Conflicts:
         where = meeting(first, second)
         return in_time_order(pairs, shared_dims(a.statement.inames, b.statement.inames, where.loops), where.before)
 
-    # }}}
-
-    # {{{ across blocks
+    # Across blocks
 
     def across_blocks(self) -> Iterator[tuple[Candidate, Map]]:
         """Accesses to one element of global memory in two blocks without an order."""
@@ -271,9 +269,7 @@ class Conflicts:
             return pairs.subtract(to_later_blocks(self.kernel, first, second, pairs))
         return pairs.subtract(to_later_blocks(self.kernel, second, first, pairs.reverse()).reverse())
 
-    # }}}
-
-    # {{{ cells
+    # Cells
 
     def _bound(self, a: Access) -> BoundStatement:
         return self.launch.statements[a.statement]
@@ -298,8 +294,6 @@ class Conflicts:
         ends = ((id(x.domain), x.affine, x.subscripts, bound.hardware, bound.auto, bound.alone_on)
                 for x in (a, b) for bound in (self._bound(x),))
         return lead, *ends, a.statement == b.statement
-
-    # }}}
 
 
 #: Most pairs of pieces for which the relation itself is used.

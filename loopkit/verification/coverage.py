@@ -46,7 +46,7 @@ def coverage(lowered: Lowered) -> Check:
                  claim="no read before a write" if temporaries else "")
 
 
-# {{{ outputs
+# Outputs
 
 def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> str:
     """A note about the writes to one output."""
@@ -80,10 +80,8 @@ def _more_than_once(writes: Sequence[Access]) -> bool:
     return not all(a.affine for a in writes) or any(overlap(a.relation, a.relation, one=True) for a in writes) or any(
         overlap(a.relation, b.relation) for a, b in combinations(writes, 2))
 
-# }}}
 
-
-# {{{ temporaries
+# Temporaries
 
 def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence]) -> Iterator[Finding]:
     """Reads of one temporary that may run before any write of their element."""
@@ -140,5 +138,3 @@ def _finding(knl: LoopKernel, read: Access, unwritten: InstanceSet, *, exact: bo
         witness=AccessWitness(params, (read.statement, values), read.array, element),
         hint=f"write '{read.array}' first, restrict the domain of '{read.statement}', or assume sizes at which it is "
              "written"))
-
-# }}}

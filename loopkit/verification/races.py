@@ -109,7 +109,7 @@ def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
     return None if bound.is_empty() else bound
 
 
-# {{{ completion of asynchronous accesses
+# Completion of asynchronous accesses
 
 def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
     """Conflicts with asynchronous accesses without a wait between that covers the asynchronous access."""
@@ -171,10 +171,8 @@ def _not_surely_waited_for(conflicts: Conflicts, u: Hazard, scope: Scope, but: P
     return union_of_some([differing_first_at(u.pairs, way.loops, level) for level in way.between
                           if not any(b.must_separate(u.source, u.sink, level) for b in waits)])
 
-# }}}
 
-
-# {{{ barriers
+# Barriers
 
 def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Check:
     """Does a barrier or a wait order each conflict, and does every thread of the block execute each barrier? Lists the
@@ -207,5 +205,3 @@ def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
         yield refuted(VerificationError(
             f"In '{function.name}' {what} stands {why}, which may differ between the threads of a block.",
             check="barriers", hint="this is a fault in loopkit; please report it with the kernel"))
-
-# }}}

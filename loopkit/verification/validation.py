@@ -110,7 +110,7 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         yield from OrderCheck(*subject).findings()
 
 
-# {{{ the host's part
+# The host's part
 
 def _of_host(lowered: Lowered) -> Iterator[Mismatch]:
     """The mismatches of the host's part of the program; the host's inames identify each call."""
@@ -175,5 +175,3 @@ def _order(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
                     parameters, _, place = smallest_pair(late, first.coordinates, second.coordinates)
                     yield Mismatch("order", b.name, sink, f"the host launches '{b.name}' with '{sink}' before "
                                    f"'{source}' in '{a.name}' is done, which it meets on '{array}'", parameters, place)
-
-# }}}

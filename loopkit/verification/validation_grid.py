@@ -89,7 +89,7 @@ class Grid:
         """Coordinates that are a condition on parameters, as a set of the dimensions *dims*."""
         return projected(projected(points, (), self.coordinates), self.coordinates, dims)
 
-    # {{{ must-exist places of a statement
+    # Must-exist places of a statement
 
     def misplaced(self, inames: Sequence[str]) -> str | None:
         """An axis that a statement with *inames* does not use as the kernel packs them; ``None``: there is none.
@@ -144,9 +144,7 @@ class Grid:
         below, positive = share
         return reduce(Set.intersect, positive, below)
 
-    # }}}
-
-    # {{{ places at given sizes
+    # Places at given sizes
 
     def real(self, points: Set, names: Sequence[str]) -> Set | None:
         """Some of *points*, with the dimensions *names*, whose places exist; ``None``: none found."""
@@ -178,8 +176,6 @@ class Grid:
             conditions += [_condition(place, ">=", 0), _condition(place, "<", evaluate(extent, known))]
         conditions += [_condition(p.Variable(x), "==", substitute(self.parts[x].value, known)) for x in self.by_sizes]
         return reduce(Set.intersect, conditions)
-
-    # }}}
 
 
 def grid_of(knl: LoopKernel, function: Function) -> Grid:
@@ -226,7 +222,7 @@ def thread_number(grid: Grid, block: Sequence[int]) -> Expression:
     return result
 
 
-# {{{ parts of an axis
+# Parts of an axis
 
 def _part_of(value: Expression, axes: Collection[str]) -> AxisPart:
     """*value*, a hardware iname, as a part of one of *axes*; :raises NotAffineError: it is not one."""
@@ -328,5 +324,3 @@ def _same(a: Expression, b: Expression) -> bool:
 
 def _condition(left: Expression, operator: str, right: Expression) -> Set:
     return params_where(p.Comparison(left, operator, right))
-
-# }}}

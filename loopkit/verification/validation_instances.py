@@ -49,7 +49,7 @@ class InstanceCheck(LaunchCheck):
         yield from self._boxes()
         yield from self._arrivals()
 
-    # {{{ executed instances
+    # Executed instances
 
     def _instances(self, bound: BoundStatement, executions: Sequence[Execution]) -> Iterator[Mismatch]:
         s, axes = bound.statement, self._axes(bound)
@@ -142,9 +142,7 @@ class InstanceCheck(LaunchCheck):
         identified = {e.name for e in execution.instance.values() if isinstance(e, p.Variable)}
         return (not bound.auto and identified.issuperset(execution.loops)) or bool(relation.is_injective())
 
-    # }}}
-
-    # {{{ places of values
+    # Places of values
 
     def _arrivals(self) -> Iterator[Mismatch]:
         """A value in private cells is computed by each thread that reads it, a value in shared cells in its block."""
@@ -173,9 +171,7 @@ class InstanceCheck(LaunchCheck):
         own = _own_names(bound.statement)
         return projected(self._wanted(bound, axes), (*axes, *own), (*copies, *own))
 
-    # }}}
-
-    # {{{ computed values
+    # Computed values
 
     def _own(self, execution: Execution, expr: Expression) -> Expression:
         """An expression of the statement at *execution*, in terms of the coordinates."""
@@ -290,8 +286,6 @@ class InstanceCheck(LaunchCheck):
                     outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
                     text = f"'{s}' leaves the {extent} elements along an axis of '{array.name}'"
                     yield from self.mismatch("box", s, text, e.where(outside), e.coordinates)
-
-    # }}}
 
 
 def _own_name(iname: str) -> str:

@@ -85,7 +85,7 @@ class OrderCheck(LaunchCheck):
             for first, second in product(self.executions.get(source, ()), self.executions.get(sink, ())):
                 yield from self._pair(array, first, second, pairs)
 
-    # {{{ one pair of executions
+    # One pair of executions
 
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
         storage = self.storages.get(array)
@@ -148,9 +148,7 @@ class OrderCheck(LaunchCheck):
         yield Mismatch("barrier" if kind == "lanes" else kind, self.launch.name, b,
                        f"'{b}' meets '{a}' {on}, which {what}" + (f", at {at}" if at else ""), parameters, sink)
 
-    # }}}
-
-    # {{{ barriers and waits between
+    # Barriers and waits between
 
     def _uniformly(self, first: Execution, second: Execution, pairs: Map, kind: str, scope: Scope) -> Map | None:
         """:meth:`_left` of *pairs* of executions."""
@@ -243,8 +241,6 @@ class OrderCheck(LaunchCheck):
                 found = reduce(Map.union, ways, Map.empty(found.get_space()))
             return found.intersect_range(z.points)
         return kept(self.memo, (x, place, count), behind)
-
-    # }}}
 
 
 def required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Collection[str],

@@ -89,7 +89,7 @@ class VectorCheck(LaunchCheck):
             if i.claims(element, assign.target):
                 yield from self._found(s, f"{element} is moved without {i.noun}")
 
-    # {{{ alignment
+    # Alignment
 
     def _placed(self, vector: Vector, s: str) -> Iterator[Mismatch]:
         length, name = vector.length, vector.array
@@ -193,8 +193,6 @@ class VectorCheck(LaunchCheck):
                             for i, n in zip(around, above, strict=True) if n is not None]
                     points = reduce(Set.intersect, map(e.where, ends), points).union(e.where(other))
             yield element, points.intersect_params(self._sizes(vector)).intersect(loaded)
-
-    # }}}
 
     def _in_time(self, assign: Assign) -> Iterator[Mismatch]:
         """No iteration reads an element that an earlier one writes, if one of the two accesses is outside the loop."""

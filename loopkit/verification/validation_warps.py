@@ -148,7 +148,7 @@ class ProductCheck(LaunchCheck):
         return storage.dtype == np.float64 and storage.space not in (AddressSpace.PRIVATE, AddressSpace.WARP) \
             and not storage.temporary.between_blocks
 
-    # {{{ elements of each lane
+    # Elements of each lane
 
     def _elements(self, loop: For, loops: tuple[For, ...], assign: Assign) -> Iterator[Mismatch]:
         product, starts = self.product, {x.iname: x.start for x in loops}
@@ -194,8 +194,6 @@ class ProductCheck(LaunchCheck):
         pairs = places(read, at).subtract(sources.apply_range(places(given, {})))
         text = f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}"
         yield from self.mismatch("product", statement, text, pairs.domain(), e.coordinates)
-
-    # }}}
 
 
 def _name(element: p.Subscript) -> str:

@@ -93,7 +93,7 @@ def refused(before: lk.LoopKernel, after: lk.LoopKernel, temporary: str) -> lk.W
     return err.value.witness
 
 
-# {{{ faults of the result
+# Faults of the result
 
 def test_what_staging_makes_is_proven(staged_kernel: tuple[lk.LoopKernel, lk.LoopKernel, str]) -> None:
     before, after, temporary = staged_kernel
@@ -160,10 +160,7 @@ def test_a_flow_that_is_not_known() -> None:
     assert refused(before, forgetful, "a_fetch").kind == "missing"
 
 
-# }}}
-
-
-# {{{ writes in between
+# Writes in between
 
 def moved(knl: lk.LoopKernel, order: list[int]) -> lk.LoopKernel:
     assert isinstance(knl.tree, Seq)
@@ -224,10 +221,8 @@ def test_a_write_at_an_unknown_place_is_undecided() -> None:
     with pytest.raises(lk.UndecidedError, match="scatter"):
         require_copied_in(before, moved(after, [1, 0, 2]), "a_fetch", "the step")
 
-# }}}
 
-
-# {{{ on the caller's account
+# On the caller's account
 
 def swept_writes(write: str, read: str) -> lk.LoopKernel:
     data = [lk.GlobalArg("a", F32), lk.GlobalArg("x", F32), lk.GlobalArg("p", np.int32), lk.GlobalArg("y", F32), "..."]
@@ -267,10 +262,8 @@ def test_a_write_at_an_unknown_place_may_be_assumed() -> None:
     with pytest.raises(lk.IllegalTransformError):
         lk.add_prefetch(swept_writes("i", "i-1"), "a", "i", default_tag=None, assume="it is fine")
 
-# }}}
 
-
-# {{{ faults of the step itself
+# Faults of the step itself
 
 def shrunk(copy: Statement) -> Statement:
     """*copy* without the last value of its last iname."""
@@ -304,5 +297,3 @@ def test_a_fault_of_staging_is_found_by_its_own_step(kernel: str, fault: str, mo
     with pytest.raises(lk.IllegalTransformError) as err:
         stage(make())
     assert err.value.witness.kind in ("missing", "value")
-
-# }}}

@@ -91,7 +91,7 @@ def shrunk(domain: InstanceSet) -> InstanceSet:
     return domain.where((">=", add(p.Variable(last), -low - 1)))
 
 
-# {{{ faults of the result
+# Faults of the result
 
 def test_what_the_step_makes_is_proven(buffered: tuple[lk.LoopKernel, lk.LoopKernel]) -> None:
     require_buffered(*buffered, "y", "y_buf", "the step")
@@ -145,10 +145,8 @@ def test_loading_what_others_write_in_no_order() -> None:
         err = refused(before, forgetful)
         assert {err.witness.source[0], err.witness.sink[0]} == {"init_y", "store_y"}
 
-# }}}
 
-
-# {{{ faults of the step itself
+# Faults of the step itself
 
 def without(array: str, *kinds: str) -> Callable[[Callable[..., Iterable[Dependence]]], Callable[..., Any]]:
     return lambda right: lambda *args: [d for d in right(*args) if d.array != array or d.kind not in kinds]
@@ -197,5 +195,3 @@ def test_a_fault_is_found_by_its_own_step(kernel: str, fault: str, monkeypatch: 
         return
     with pytest.raises(lk.IllegalTransformError):
         step(make())
-
-# }}}

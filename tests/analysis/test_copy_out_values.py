@@ -49,7 +49,7 @@ def flowing(before: lk.LoopKernel, after: lk.LoopKernel) -> lk.LoopKernel:
     return with_dependences(after, lambda _, fresh: (*others, *values_in(fresh, "t_buf", outer)))
 
 
-# {{{ faults of the result
+# Faults of the result
 
 def test_what_the_step_makes_is_proven(buffered: Pair) -> None:
     require_values_buffered(*buffered, "t", "t_buf", "the step")
@@ -91,10 +91,8 @@ def test_a_flow_that_is_none(buffered: Pair) -> None:
             if not wider.relation.is_subset(d.relation):
                 refused(before, with_dependences(after, lambda *_, d=d, w=wider: (w if x is d else x for x in known)))
 
-# }}}
 
-
-# {{{ faults of the step itself
+# Faults of the step itself
 
 def short_copies(right: Callable[..., Statement]) -> Callable[..., Statement]:
     def copy(*args: Any) -> Statement:
@@ -125,5 +123,3 @@ def test_a_fault_is_found_by_its_own_step(kernel: str, fault: str, monkeypatch: 
     monkeypatch.setattr(where, name, wrong(getattr(where, name)))
     with pytest.raises(lk.IllegalTransformError):
         step(before)
-
-# }}}

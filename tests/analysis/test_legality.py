@@ -114,7 +114,7 @@ REWRITTEN = ("{[t,i]: 0<=t<T and 0<=i<16}", """
     """)
 
 
-# {{{ refuted, each with its witness
+# Refuted, each with its witness
 
 REFUTED: Mapping[str, Pair] = {
     "recurrence over blocks": Pair(
@@ -235,10 +235,8 @@ def test_what_is_no_accumulation_is_not(name: str) -> None:
         REFUTED[name].transformation(REFUTED[name].kernel())
     assert "reduction" not in str(caught.value)
 
-# }}}
 
-
-# {{{ undecided
+# Undecided
 
 INDEX = {"a": F32, "b": F32, "idx": np.int32}
 UNDECIDED: Mapping[str, Pair] = {
@@ -267,10 +265,8 @@ def test_undecided(name: str) -> None:
     assert caught.value.reason in str(caught.value)
     assert caught.value.hint is not None
 
-# }}}
 
-
-# {{{ accepted, each run
+# Accepted, each run
 
 SIZES_N = ({"n": 1}, {"n": 2}, {"n": 9}, {"n": 33})
 SIZES_NM = ({"n": 3, "m": 3}, {"n": 7, "m": 5}, {"n": 10, "m": 18})
@@ -353,10 +349,8 @@ def test_accepted(name: str) -> None:
     for given in pair.sizes:
         assert_same(knl, transformed, **given)
 
-# }}}
 
-
-# {{{ decided in lowering
+# Decided in lowering
 
 def two_loops_in_a_block(attribute: str) -> lk.LoopKernel:
     knl = lk.make_kernel("{[i,j]: 0<=i,j<32}", f"""
@@ -397,10 +391,8 @@ def test_a_reduction_over_blocks_is_refused() -> None:
     assert caught.value.subject == "i"
     assert caught.value.hint is not None
 
-# }}}
 
-
-# {{{ the verdict on a step
+# The verdict on a step
 
 def test_untagging_is_checked_too() -> None:
     """Within one statement instance order, a tag may have stood where a loop may not."""
@@ -417,8 +409,6 @@ def test_a_legal_order_stays_legal_after_more_steps() -> None:
     assert_same(knl, again, n=11, m=13)
     with pytest.raises(lk.IllegalTransformError):
         lk.tag_inames(again, {"i_outer": "g.0"})
-
-# }}}
 
 
 @pytest.mark.parametrize("text", [

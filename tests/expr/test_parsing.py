@@ -132,7 +132,7 @@ def test_substitution_leaves_bound_inames() -> None:
     assert substitute(expr, {"a": p.Variable("b")}) == read("b[i] + sum(i, b[i])")
 
 
-# {{{ the printer is the inverse of the parser
+# The printer is the inverse of the parser
 
 def _texts() -> st.SearchStrategy[str]:
     atoms = st.sampled_from(["x", "y", "a[i]", "a[i - 1]", "b[i, 2*j]", "0", "1", "7", "2.5", "1e-3", "2j", "true"])
@@ -167,5 +167,3 @@ def test_what_is_printed_reads_back(text: str) -> None:
     except ParseError:
         reject()                # an iname reduced inside its own reduction
     assert read(to_text(expr)) == expr
-
-# }}}

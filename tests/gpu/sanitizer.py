@@ -43,7 +43,7 @@ KINDS = {"racecheck": ("barrier deleted",), "memcheck": ("index shifted", "bound
 MARK = "fault"
 
 
-# {{{ faults that only a run shows
+# Faults that only a run shows
 
 def divergent(program: Program) -> Iterator[Fault]:
     """Each barrier under a condition that only the lower half of the threads along the first axis meet."""
@@ -95,10 +95,8 @@ def _changes(node: Node, kind: type, change: Callable[[Any], Node], which: Calla
         case _:
             pass
 
-# }}}
 
-
-# {{{ in the process that a tool watches
+# In the process that a tool watches
 
 @dataclass(frozen=True)
 class Mutant:
@@ -188,10 +186,7 @@ def watched(tool: str, most: int, first: int) -> None:
     print("done", flush=True)
 
 
-# }}}
-
-
-# {{{ what a tool says
+# What a tool says
 
 #: Seconds without a line after which a process hangs: threads wait for others at a barrier that these never reach.
 PATIENCE = 30
@@ -290,8 +285,6 @@ def opinion(tool: str, most: int) -> bool:
         for name, result in unseen:
             print("    not reported:", name, result, flush=True)
     return bool(log.clean) and not log.reports and all(x.endswith("True") for x in log.clean)
-
-# }}}
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ def torch() -> Any:
     return pytest.importorskip("torch")
 
 
-# {{{ what is refused
+# What is refused
 
 def test_refusals(torch: Any) -> None:
     knl = lk.compile(saxpy(), target="cuda")
@@ -146,8 +146,6 @@ def test_grids_are_checked_before_the_launch() -> None:
         knl(n=70_000, m=1)
     assert knl(n=65_535, m=1).y.all()
 
-# }}}
-
 
 @pytest.mark.parametrize("n", [2**31 - 5, 2**31 + 5])
 def test_arrays_at_the_edge_of_32_bits(torch: Any, n: int) -> None:
@@ -173,7 +171,7 @@ def test_outputs_that_are_written_as_a_whole_are_not_cleared(torch: Any) -> None
     assert not odd(x=x).z[1::2].any()
 
 
-# {{{ streams and graphs
+# Streams and graphs
 
 def test_the_current_stream_is_used(torch: Any) -> None:
     """On another stream the kernel would read what is not there yet, or its result be read too early."""
@@ -287,10 +285,8 @@ def test_temporaries_in_global_memory(torch: Any) -> None:
             for name, value in wanted.items():
                 np.testing.assert_allclose(np.asarray(torch.as_tensor(out[name]).cpu()), value, rtol=1e-5)
 
-# }}}
 
-
-# {{{ bound calls and timing
+# Bound calls and timing
 
 def test_bound_calls(torch: Any) -> None:
     knl = lk.compile(saxpy(), target="cuda")
@@ -353,10 +349,8 @@ def test_occupancy_is_the_drivers() -> None:
             assert code == 0
             assert knl.resources[launch.name].blocks_per_multiprocessor == count.value, f"{case.name}: {knl.resources}"
 
-# }}}
 
-
-# {{{ failures
+# Failures
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, as the context does not survive what is tried."""
@@ -431,5 +425,3 @@ def test_sass_is_there() -> None:
     assert ".entry" in knl.ptx
     assert knl.cubin.startswith(b"\x7fELF")
     assert "FFMA" in knl.sass
-
-# }}}

@@ -38,7 +38,7 @@ def turned(knl: lk.LoopKernel) -> Seq:
     return Seq(knl.tree.children[::-1])
 
 
-# {{{ no other way
+# No other way
 
 def test_a_kernel_has_no_copy() -> None:
     assert not hasattr(lk.LoopKernel, "copy")
@@ -82,10 +82,8 @@ def test_other_expressions_have_the_same_instances() -> None:
         with pytest.raises(InternalError, match="other instances"):
             rewritten(knl, statements=statements)
 
-# }}}
 
-
-# {{{ what binds
+# What binds
 
 KEEPING: dict[str, Callable[[lk.LoopKernel], lk.LoopKernel]] = {
     "annotated": lambda knl: annotated(knl, name="again"),
@@ -122,8 +120,6 @@ def test_many_steps_are_no_deep_recursion() -> None:
     for k in range(2000):
         knl = annotated(knl, name=f"step{k}")
     assert len(with_assumed(knl)) == 1
-
-# }}}
 
 
 def test_what_a_kernel_shows() -> None:

@@ -71,7 +71,7 @@ def answers(make: Callable[[], lk.LoopKernel]) -> Mapping[str, str]:
             **{target: str(lk.generate_code(knl, target=target)) for target in ("c", "cuda")}}
 
 
-# {{{ pipelines with steps on the caller's account
+# Pipelines with steps on the caller's account
 
 def scattered() -> lk.LoopKernel:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "out[index[i]] = x[i]", [
@@ -126,8 +126,6 @@ def untyped() -> lk.LoopKernel:
 
 
 PIPELINES = {f.__name__: f for f in (scattered, forced, fused, shared_cell, staged, buffered, untyped)}
-
-# }}}
 
 
 MADE = {**{c.name: c.fresh for c in CASES}, **{name: h.fresh for name, h in HOSTED.items()}, **PIPELINES}

@@ -16,7 +16,7 @@ LINE = "{[i]: 0<=i<n}"
 n, m = p.Variable("n"), p.Variable("m")
 
 
-# {{{ arguments
+# Arguments
 
 def test_arguments_are_found_in_the_text() -> None:
     knl = make_kernel(LINE, "y[i] = alpha*x[i]\ns = 2\nf(t) := t*w[0]")
@@ -79,10 +79,8 @@ def test_a_bound_read_from_memory() -> None:
     assert set(knl.statement("insn_1.k.update").domain.params) == {"lo", "hi", "n"}
     assert set(knl.statement("insn_1").domain.params) == {"n"}
 
-# }}}
 
-
-# {{{ statements
+# Statements
 
 def test_updates() -> None:
     knl = make_kernel(LINE, "y[i] += x[i]\ny[i] -= 2*x[i]\ny[i] *= x[i]\ny[i] /= x[i]")
@@ -126,8 +124,6 @@ def test_rules_stay() -> None:
     assert knl.statement("insn").expression == p.Call(p.Variable("f"), (2,))
     assert knl.substitutions["g"].expr == p.Sum((3, p.Call(p.Variable("h"), (1,))))
     assert knl.substitutions["f"].arguments == ("x",)
-
-# }}}
 
 
 def test_name_options_and_assumptions() -> None:

@@ -21,7 +21,7 @@ def run(domain: str | list[str], text: str, **arrays: Any) -> Any:
     return lk.make_kernel(domain, text)(**arrays)
 
 
-# {{{ what is meant
+# What is meant
 
 @pytest.mark.deep(every=24)
 @pytest.mark.parametrize(("domain", "text", "expected"), [
@@ -108,10 +108,8 @@ def test_bounds_read_from_memory_bring_their_inames() -> None:
     assert outline(knl).splitlines()[:2] == ["for i", "  insn: last = ends[i]"]
     assert "k" in outline(knl).splitlines()[2]
 
-# }}}
 
-
-# {{{ two readings
+# Two readings
 
 def refusal(domain: str | list[str], text: str, data: list[Any] | None = None) -> str:
     with pytest.raises((lk.ParseError, lk.PreconditionError)) as info:
@@ -182,5 +180,3 @@ def test_a_declared_shape_is_kept() -> None:
     assert "for the last value: " in error
     one_loop = lk.make_kernel(LINE, "<> t = x[i]\ny[i] = t", [lk.TemporaryVariable("t", np.float64, shape=()), "..."])
     assert np.array_equal(one_loop(x=X).y, X)
-
-# }}}

@@ -21,7 +21,7 @@ def run(domain: str, text: str, **arrays: Any) -> Any:
     return lk.make_kernel(domain, text)(**arrays)
 
 
-# {{{ order
+# Order
 
 def test_statements_run_in_the_order_of_the_text() -> None:
     """loopy lets the one writer of an array run first: ``y`` is ``2*x`` there."""
@@ -68,10 +68,8 @@ def test_the_condition_of_a_block_is_evaluated_once() -> None:
     out = run(LINE, "for i\n if y[i] > 0\n  y[i] = 0\n  z[i] = 1\n end\nend", y=N.copy())
     assert np.array_equal(out.z, N > 0)
 
-# }}}
 
-
-# {{{ values and their loops
+# Values and their loops
 
 def test_no_iname_comes_through_an_argument() -> None:
     """In loopy ``c`` is updated in the loop over ``i`` too, and holds the sum of all values of ``s``."""
@@ -118,10 +116,8 @@ def test_what_a_statement_writes_first_is_an_argument_of_its_own() -> None:
     assert out.y == 3
     assert np.array_equal(out.z, 3*X)
 
-# }}}
 
-
-# {{{ numbers
+# Numbers
 
 @pytest.mark.deep(every=9)
 @pytest.mark.parametrize(("text", "expected"), [
@@ -152,8 +148,6 @@ def test_a_temporary_has_the_dtype_of_its_first_write() -> None:
     """loopy joins the dtypes of all writes."""
     with pytest.raises(lk.TypeInferenceError, match="its fraction would be lost"):
         run(LINE, "for i\n <> t = n[i]\n t = t + 0.5*x[i]\n y[i] = t\nend", n=N, x=X)
-
-# }}}
 
 
 @pytest.mark.parametrize("text", [

@@ -28,7 +28,7 @@ def bad(error: type[LoopkitError], subject: str) -> tuple[type[LoopkitError], di
     return error, {"subject": subject}
 
 
-# {{{ instructions
+# Instructions
 
 INSTRUCTIONS: Mapping[str, tuple[str, tuple[type[LoopkitError], dict[str, object]]]] = {
     "open bracket": ("a[i] = b[i", at(1, 9, "']' behind it")),
@@ -139,10 +139,8 @@ def test_instructions(name: str) -> None:
     instructions, (error, fields) = INSTRUCTIONS[name]
     _refused(error, fields, BOX, instructions)
 
-# }}}
 
-
-# {{{ domains
+# Domains
 
 DOMAINS: Mapping[str, tuple[str | list[str], tuple[type[LoopkitError], dict[str, object]]]] = {
     "no braces": ("0<=i<n", at(1, 1, "'{'")),
@@ -185,10 +183,8 @@ def test_a_bound_is_an_integer_scalar() -> None:
     _refused(*bad(PreconditionError, "t"), ["{[i]: 0<=i<n}", "{[j]: 0<=j<t}"], "<int32> t[i] = 1\na[j] = 1")
     _refused(*at(1, 1, "an array"), ["{[i]: 0<=i<n}", "{[j]: 0<=j<a}"], "a[j] = 1")
 
-# }}}
 
-
-# {{{ declarations
+# Declarations
 
 DECLARATIONS: Mapping[str, tuple[dict[str, Any], tuple[type[LoopkitError], dict[str, object]]]] = {
     "argument missing": ({"kernel_data": ["a"]}, no("argument", "b")),
@@ -223,8 +219,6 @@ def test_declarations(name: str) -> None:
 
 def test_a_temporary_is_no_argument() -> None:
     _refused(*at(1, 1, "a new name"), BOX, "<> t = 1\na[i] = t", kernel_data=[GlobalArg("t"), "..."])
-
-# }}}
 
 
 def _refused(error: type[LoopkitError], fields: dict[str, object], domains: str | list[str], instructions: str,

@@ -109,7 +109,7 @@ def test_loops_above_a_statement_are_its_inames() -> None:
         assert loops == statement.inames
 
 
-# {{{ instance sets
+# Instance sets
 
 @pytest.mark.parametrize(("domains", "instructions", "expected"), [
     (BOX, "y[i,j] = 1", ["[m, n] -> { [i, j] : 0 <= i < n and 0 <= j < m }"]),
@@ -147,10 +147,8 @@ def test_a_float_parameter_is_no_parameter_of_a_set() -> None:
     assert statement.domain.params == ("n",)
     assert [str(c) for c in statement.predicates] == ["alpha > 0"]
 
-# }}}
 
-
-# {{{ conditions that are not affine
+# Conditions that are not affine
 
 def test_a_block_evaluates_its_condition_once() -> None:
     knl = make_kernel(BOX, "if a[i] > 0\n a[i] = 0\n b[i,j] = 1\nelse\n c[i] = 1\nend")
@@ -218,5 +216,3 @@ def test_a_condition_behind_an_instruction_stays_there() -> None:
         for i
           insn: y[i] = 1 if x[i] > 0 and not flag
         """)
-
-# }}}

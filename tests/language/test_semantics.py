@@ -28,7 +28,7 @@ def points(domain: InstanceSet) -> set[tuple[int, ...]]:
     return found
 
 
-# {{{ conditions
+# Conditions
 
 FORMS = st.sampled_from(["i", "j", "i + j", "2*i - 3", "i - j", "n - i", "i // 2", "j % 3", "(i + 2*j) // 3", "2"])
 COMPARISONS = st.tuples(FORMS, st.sampled_from(["<", "<=", "==", "!=", ">=", ">"]), FORMS).map(" ".join)
@@ -49,10 +49,8 @@ def test_affine_conditions_are_those_of_python(condition: str) -> None:
     assert points(alone.domain) == points(then.domain) == holds
     assert points(otherwise.domain) == every - holds
 
-# }}}
 
-
-# {{{ order: the instances of a program in the order in which Python runs it
+# Order: the instances of a program in the order in which Python runs it
 
 
 def program(draw: Any, opened: tuple[str, ...], depth: int) -> list[str]:
@@ -137,8 +135,6 @@ def test_blocks_run_as_in_python(data: st.DataObject) -> None:
     lines = program(data.draw, (), 3)
     knl = make_kernel("{[i,j]: 0<=i,j<n}", lines)
     assert in_loopkit(knl) == in_python(lines)
-
-# }}}
 
 
 def test_rules_in_conditions_and_in_subscripts_that_are_written() -> None:

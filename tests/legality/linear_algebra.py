@@ -14,7 +14,7 @@ NM = ({"n": 1, "m": 1}, {"n": 5, "m": 7}, {"n": 10, "m": 9})
 N = ({"n": 1}, {"n": 2}, {"n": 9})
 
 
-# {{{ numpy's answers
+# Numpy's answers
 
 def gemm(a: Any, b: Any, c: Any, **_: int) -> None:
     c[:] = 3*c + 2*a @ b
@@ -144,8 +144,6 @@ def outer_product(a: Any, u: Any, v: Any, **_: int) -> None:
 def kronecker(a: Any, b: Any, c: Any, n: int) -> None:
     for i, j, k, q in np.ndindex(n, n, 3, 2):
         c[3*i + k, 2*j + q] = a[i, j] * b[k, q]
-
-# }}}
 
 
 IJK = "{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}"

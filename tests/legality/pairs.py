@@ -83,7 +83,7 @@ def nest(domain: str | tuple[str, ...], text: str, *sizes: Mapping[str, Any], **
     return Nest(domain, text, sizes, **more)
 
 
-# {{{ nests
+# Nests
 
 N = ({"n": 2}, {"n": 3}, {"n": 17}, {"n": 40})
 NM = ({"n": 3, "m": 3}, {"n": 7, "m": 5}, {"n": 10, "m": 18})
@@ -220,10 +220,8 @@ BROADCAST = nest("{[i]: 0<=i<n}", "a[0] = b[i]", *N)
 LAST_ROW = nest("{[i,j]: 0<=i<n and 0<=j<m}", "a[j] = b[i,j]", *NM)
 STAIRS = nest("{[i,j]: 0<=i<n and i<=j<i+3}", "a[j] = a[j] + b[i]", *N)
 
-# }}}
 
-
-# {{{ twins
+# Twins
 
 #: Blocks of 4 threads along i, and one axis of the grid.
 GRID_I = step("split_iname", "i", 4, outer_tag="g.0", inner_tag="l.0")
@@ -350,10 +348,8 @@ LOOPS: Mapping[str, Twins] = {
         LEFT_BEHIND, step("privatize", "i", "t"), (step("privatize", "i", "t"),), legal_nest=FRESH),
 }
 
-# }}}
 
-
-# {{{ what data decides
+# What data decides
 
 IDX = {"idx": np.int32}
 PERMUTED = {"n": 4, "idx": np.array([3, 0, 2, 1], np.int32)}
@@ -402,10 +398,8 @@ UNDECIDED: Mapping[str, Twins] = {
     "rows that may overlap": Twins(ROWS_WRITTEN, tag("i:g.0"), (tag("i:g.0"),), legal_nest=ROWS_READ),
 }
 
-# }}}
 
-
-# {{{ what lowering decides
+# What lowering decides
 
 def in_one_block(read: str, options: str = "") -> Nest:
     return nest("{[i,j]: 0<=i,j<32}", f"""
@@ -433,6 +427,3 @@ LOWERED: Mapping[str, LoweredTwins] = {
     "nosync over a neighbour": LoweredTwins(
         in_one_block("(j+1) % 32", ", nosync=W"), in_one_block("j", ", nosync=W"), (tag("i:l.0, j:l.0"),)),
 }
-
-# }}}
-

@@ -12,7 +12,7 @@ N = ({"n": 2}, {"n": 3}, {"n": 12})
 NM = ({"n": 2, "m": 2}, {"n": 6, "m": 5}, {"n": 9, "m": 11})
 
 
-# {{{ numpy's answers
+# Numpy's answers
 
 def prefix_sum(a: Any, b: Any, n: int) -> None:
     a[1:n] = a[0] + np.cumsum(b[1:n])
@@ -119,8 +119,6 @@ def tridiagonal(a: Any, b: Any, c: Any, d: Any, n: int, m: int) -> None:
         d[i, :] -= a[i, :] * d[i-1, :]
     for i in range(1, n):
         d[n-1-i, :] -= c[n-1-i, :] * d[n-i, :]
-
-# }}}
 
 
 RECURRENCES: Mapping[str, Classic] = {

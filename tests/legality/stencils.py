@@ -13,7 +13,7 @@ NM = ({"n": 3, "m": 3}, {"n": 6, "m": 9}, {"n": 11, "m": 8})
 TN = ({"nt": 1, "n": 3}, {"nt": 2, "n": 6}, {"nt": 5, "n": 9})
 
 
-# {{{ numpy's answers
+# Numpy's answers
 
 def smooth(a: Any, b: Any, n: int) -> None:
     b[1:n-1] = a[:-2] + a[1:-1] + a[2:]
@@ -113,8 +113,6 @@ def advected(a: Any, nt: int, n: int) -> None:
 def swept(u: Any, f: Any, n: int, m: int) -> None:
     for i, j in np.ndindex(n - 1, m - 1):
         u[i+1, j+1] = f[i, j] + u[i, j+1] - u[i+1, j]
-
-# }}}
 
 
 LINE = ("{[t]: 0<=t<nt}", "{[i,j]: 1<=i,j<n-1}")

@@ -54,7 +54,7 @@ def test_mapping(name: str, mapping: str) -> None:
             np.testing.assert_allclose(arrays[a], want, rtol=1e-9, atol=1e-9, err_msg=f"{a} with {sizes}")
 
 
-# {{{ each step by itself, judged by enumeration
+# Each step by itself, judged by enumeration
 
 def single_steps(knl: lk.LoopKernel) -> Iterator[Step]:
     """Every loop over blocks, in strips over threads and by ilp, and every two loops interchanged and tiled."""
@@ -95,5 +95,3 @@ def test_single_steps(name: str) -> None:
             assert not broken, f"{one} was accepted, but breaks {broken[0]}"
             counts["proven"] += 1
     assert counts["proven"]
-
-# }}}

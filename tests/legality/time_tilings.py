@@ -16,7 +16,7 @@ TN: tuple[Mapping[str, int], ...] = ({"nt": 1, "n": 3}, {"nt": 5, "n": 9})
 AXES = "ijk"
 
 
-# {{{ numpy's answers
+# Numpy's answers
 
 def seidel_1d(a: Any, nt: int, n: int) -> None:
     for _t in range(nt):
@@ -36,10 +36,8 @@ def shortest_paths(path: Any, n: int) -> None:
             for j in range(n):
                 path[i, j] = min(path[i, j], path[i, k] + path[k, j])
 
-# }}}
 
-
-# {{{ steps
+# Steps
 
 def skewed(*inames: str, by: int = 1) -> Steps:
     return tuple(step("skew", x, by={"t": by}) for x in inames)
@@ -61,8 +59,6 @@ def diamond(*new: str, **values: str) -> Steps:
     old = ["t", *AXES[:len(new) - 1]]
     return (step("affine_map_inames", old, list(new), [f"{x} = {form}" for x, form in values.items()]),
             *tile(**dict(zip(new, (3, 4, 5), strict=False))))
-
-# }}}
 
 
 def two_sweeps(rank: int, first: str) -> tuple[str, str]:

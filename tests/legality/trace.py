@@ -219,7 +219,7 @@ class Judged:
                 found.setdefault(t.array, []).append(t)
         return found
 
-    # {{{ the order as written
+    # The order as written
 
     def time(self, instance: Instance) -> tuple[int, ...]:
         """When an instance ran in the kernel as it was written."""
@@ -263,9 +263,7 @@ class Judged:
             return [(self.time(instance), instance)]
         return [when for reader in self.served.get(instance, ()) for when in self.times(reader)]
 
-    # }}}
-
-    # {{{ what must stay in order
+    # What must stay in order
 
     def pairs(self) -> Iterator[Pair]:
         """Every pair of instances that binds: of storage all that meet, of a value its last write and its reads."""
@@ -336,9 +334,7 @@ class Judged:
                     for _, _, b in updates[n + 1:]:
                         yield Pair(a, b, array, (), "flow")
 
-    # }}}
-
-    # {{{ the order now
+    # The order now
 
     def broken(self) -> list[Pair]:
         """The pairs that do not run one after the other any more."""
@@ -419,10 +415,8 @@ class Judged:
                 found[x] = min(value, found.get(x, value))
         return found
 
-    # }}}
 
-
-# {{{ the smallest
+# The smallest
 
 def key(knl: lk.LoopKernel, pair: Pair) -> tuple[object, ...]:
     """What orders the pairs of one size: the source's place in the text and its inames, then the sink's."""
@@ -474,5 +468,3 @@ def smaller(values: Sequence[int], reach: int) -> Iterator[tuple[int, ...]]:
     for found in product(*(range(v + reach + 1) for v in values)):
         if found < tuple(values):
             yield found
-
-# }}}

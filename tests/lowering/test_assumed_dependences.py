@@ -81,7 +81,7 @@ def run(knl: lk.LoopKernel, **arrays: np.ndarray) -> np.ndarray:
     return given["y"]
 
 
-# {{{ assumed: the two never meet
+# Assumed: the two never meet
 
 @pytest.mark.deep(every=10)
 @pytest.mark.parametrize("step", [
@@ -154,10 +154,8 @@ def test_a_flag_that_all_threads_set_alike() -> None:
         y, = lk.compile(knl, target="c")(x=x)
         assert y[0] == (x > 3).any()
 
-# }}}
 
-
-# {{{ unsafe: the order does not matter
+# Unsafe: the order does not matter
 
 def test_a_reversed_recurrence_runs_backwards() -> None:
     knl = lk.reverse(running(), "i", unsafe=True)
@@ -243,10 +241,8 @@ def test_given_up_and_expanded() -> None:
     knl = lk.privatize(lk.add_dtypes(knl, {"x": F32}), "i", "t", unsafe=True)
     assert "value may be lost" in knl.obligations[0].claim
 
-# }}}
 
-
-# {{{ arguments
+# Arguments
 
 def accumulated() -> lk.LoopKernel:
     knl = lk.make_kernel("{[i, j]: 0<=i,j<8}", "a[j] = a[j] + x[i, j]")
@@ -264,10 +260,8 @@ def test_a_statement_that_meets_itself_on_an_argument(make: Callable[[], lk.Loop
     assert caught.value.witness.source[1]["i"] < caught.value.witness.sink[1]["i"]
     lowered(lk.tag_inames(knl, "i:l.0", unsafe=True))
 
-# }}}
 
-
-# {{{ no others
+# No others
 
 def test_two_pairs_and_a_promise_of_one() -> None:
     """What is assumed of one array says nothing of the other."""
@@ -317,5 +311,3 @@ def test_a_step_that_carries_them_along() -> None:
         with_pairs = step(knl)
         if "row" in with_pairs.tags or "i" in with_pairs.tags:
             lowered(with_pairs)
-
-# }}}

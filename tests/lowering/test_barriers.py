@@ -212,7 +212,7 @@ def test_a_tree_reduction_takes_one_a_step_where_threads_meet() -> None:
     assert_same(plain, knl, n=3)
 
 
-# {{{ warps
+# Warps
 
 @pytest.mark.deep
 def test_what_stays_in_a_warp_takes_a_barrier_of_the_warp() -> None:
@@ -293,8 +293,6 @@ def test_the_text_says_which() -> None:
     assert "warp barrier\n" in str(lk.lower(knl))
     knl = lk.tag_inames(turned(64), "b:g.0, i:l.0, j:l.0")
     assert "__syncwarp" not in str(lk.generate_code(knl, target="cuda"))
-
-# }}}
 
 
 def test_a_barrier_names_each_dependence_once() -> None:
@@ -443,7 +441,7 @@ def test_a_barrier_within_the_iterations_between_serves_two_that_a_loop_carries(
     assert_same(plain, knl, m=3)
 
 
-# {{{ dep=
+# Dep=
 
 def behind(at: str, dep: str = ",dep=first") -> lk.LoopKernel:
     """Two statements that share nothing but the loop over ``k``; the second one's index along the block is *at*."""
@@ -481,5 +479,3 @@ def test_a_missing_barrier_for_dep_is_found() -> None:
     found = report(knl, less)
     assert found["barriers"].verdict is lk.Verdict.REFUTED
     assert "'second' and 'first', which dep= orders, run on two threads with no barrier between" in str(found)
-
-# }}}

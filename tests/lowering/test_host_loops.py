@@ -60,7 +60,7 @@ def test_each_function_stands_once_in_the_text(name: str) -> None:
         assert len({launch.name for launch in code.kernels}) == len(code.kernels)
 
 
-# {{{ the host's part
+# The host's part
 
 def test_host_text() -> None:
     assert lk.generate_code(over_blocks("i", "j")(time_loop())).host == """\
@@ -143,10 +143,8 @@ def test_a_long_loop_takes_wide_indices(number: int) -> None:
     bound = typed.plan.bind({"u": u, "v": u.copy(), "T": number})
     assert bound.wide is (number >= 2**31)
 
-# }}}
 
-
-# {{{ which loops
+# Which loops
 
 def test_what_stays_in_a_block_stays_in_one_launch() -> None:
     knl = lk.tag_inames(lk.fix_parameters(time_loop(), n=18), "i:l.0, j:l.0")
@@ -202,10 +200,8 @@ def test_rows_of_data_dependent_length_within_a_step() -> None:
             "val": np.arange(-3, 6).astype(F32), "x": np.arange(5).astype(F32)}
     assert_same(knl, mapped, T=2, n=5, **data)
 
-# }}}
 
-
-# {{{ storage
+# Storage
 
 def test_storage() -> None:
     assert storages(HOSTED["temporaries in each step"].mapped()) == {
@@ -230,10 +226,6 @@ def test_blocks_before_the_first_value() -> None:
     for mapped in (lk.tag_inames(knl, "i:g.0"), over_blocks("i")(knl)):
         for m in (0, 3, 9):
             assert_same(knl, mapped, n=9, m=m)
-
-# }}}
-
-# }}}
 
 
 def test_a_loop_that_the_host_cannot_run_has_no_value_from_one_block_for_all() -> None:

@@ -25,7 +25,7 @@ def blocks_of(knl: lk.LoopKernel) -> tuple[int, int, int]:
     return lowered(knl).launches[0].block
 
 
-# {{{ full tiles
+# Full tiles
 
 def mapped(knl: lk.LoopKernel) -> lk.LoopKernel:
     knl = lk.split_iname(knl, "i", 4, outer_tag="g.1", inner_tag="l.1")
@@ -141,10 +141,7 @@ def test_a_condition_of_a_product_stays_in_each_iteration() -> None:
     assert condition == "i*k < 40"
 
 
-# }}}
-
-
-# {{{ unrolled loops
+# Unrolled loops
 
 @pytest.mark.deep(every=38)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -180,10 +177,8 @@ def test_ilp_runs_all_instances_of_a_statement_before_the_next_statement() -> No
     assert placed(lk.tag_inames(plain, "i:g.0, j:ilp")) == ["for j\n  a\nfor j\n  b"]
     assert placed(lk.tag_inames(plain, "i:g.0, j:unr")) == ["for j\n  a\n  b"]
 
-# }}}
 
-
-# {{{ axes
+# Axes
 
 def test_two_inames_on_one_thread_axis() -> None:
     plain = lk.fix_parameters(scale(), n=5, m=7)
@@ -269,5 +264,3 @@ def test_an_update_outside_the_threads_happens_once() -> None:
 def test_empty_grids_are_launched_for_nothing() -> None:
     for n, m in ((0, 5), (5, 0), (0, 0)):
         assert_same(scale(), mapped(scale()), n=n, m=m)
-
-# }}}

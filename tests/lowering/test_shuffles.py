@@ -48,7 +48,7 @@ def in_rows(rows_: int, lanes: int) -> lk.LoopKernel:
                           inner_tag="l.0")
 
 
-# {{{ which
+# Which
 
 def note(knl: lk.LoopKernel) -> str:
     """What the text says of how the reduction is done."""
@@ -179,10 +179,8 @@ def test_how_it_is_done_is_a_note_of_the_texts() -> None:
     for target in ("c", "cuda"):
         assert "// combined" not in str(lk.generate_code(knl, target=target))
 
-# }}}
 
-
-# {{{ in which order
+# In which order
 
 def of_threads(values: Sequence[Any], lanes: int, start: Any, combine: Combine) -> list[Any]:
     """What each thread has of a row."""
@@ -252,10 +250,8 @@ def test_rows_have_the_order_of_their_own_threads() -> None:
     expected = [of_row(of_threads(row, 8, F32(0), lambda x, y: x + y), lambda x, y: x + y) for row in a]
     np.testing.assert_array_equal(got, expected)
 
-# }}}
 
-
-# {{{ any block
+# Any block
 
 def lowered(knl: lk.LoopKernel) -> Lowered:
     result = lk.lower(knl)
@@ -349,10 +345,8 @@ def test_a_reduction_whose_result_leads_the_next() -> None:
         assert_same(plain, knl, n=3, m=200)
         assert validate(lowered(knl)) == ()
 
-# }}}
 
-
-# {{{ the text
+# The text
 
 @pytest.mark.deep
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
@@ -421,8 +415,6 @@ def test_a_loop_around_barriers_is_unrolled() -> None:
     text = str(lk.generate_code(lk.set_options(knl, textual_unroll=True), target="cuda"))
     assert "int j" not in text
     assert [text.count(f"__shfl_down_sync(0xffffffff, acc_k_warp, {s})") for s in (16, 1)] == [4, 4]
-
-# }}}
 
 
 @pytest.mark.parametrize("space", ["warp", AddressSpace.WARP])

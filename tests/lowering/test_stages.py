@@ -124,7 +124,7 @@ def test_what_is_not_finished_is_no_program(use: Callable[[Lowered], object]) ->
         use(lk.lower(shown("roots"), stop="vectors"))
 
 
-# {{{ what checks find
+# What checks find
 
 def test_checks_find_what_is_missing() -> None:
     knl = shown("row_sums")
@@ -148,5 +148,3 @@ def test_checks_find_what_is_missing() -> None:
     function, = low.program.functions
     inside = replace(function, body=Block((*function.body.children, lk.ast.nodes.Region(Block((Sync(()),))))))
     refused(replace(low, program=replace(low.program, functions=(inside,))), "barrier")
-
-# }}}

@@ -8,7 +8,7 @@ from tests.lowering.kernels import F32, across_blocks, exchange, make, outside_a
 from tests.lowering.shown import storages
 from tests.transform.same import assert_same
 
-# {{{ address spaces
+# Address spaces
 
 
 def test_what_only_its_own_thread_reads_is_private() -> None:
@@ -72,10 +72,8 @@ def test_a_value_computed_outside_the_threads_is_computed_by_each() -> None:
     assert storages(knl) == {"s": "private float32 s"}
     assert_same(outside_axes(), knl, n=3, m=19)
 
-# }}}
 
-
-# {{{ expansion
+# Expansion
 
 def distributed() -> lk.LoopKernel:
     """Two loops between which 8 values are alive."""
@@ -229,10 +227,8 @@ def test_a_carried_value_stays_in_one_cell() -> None:
     assert storages(plain) == {"s": "private float32 s"}
     assert_same(plain, lk.split_iname(plain, "i", 4), n=10)
 
-# }}}
 
-
-# {{{ what was declared
+# What was declared
 
 @pytest.mark.deep
 def test_a_larger_space_than_needed_is_kept() -> None:
@@ -349,5 +345,3 @@ def test_an_expanded_one_with_subscripts_that_are_affine_for_each_value_only() -
     assert storages(knl) == {"t": "shared float32 t[8][23] expanded over b_inner"}
     assert lk.verify(knl, full=True).proven
     assert_same(plain, knl, n=17)
-
-# }}}

@@ -40,7 +40,7 @@ def run(way: Waiting, lowered: Lowered, n: int) -> tuple[np.ndarray, np.ndarray]
     return got, want
 
 
-# {{{ right waits
+# Right waits
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", WAITING)
@@ -141,10 +141,8 @@ def test_where_groups_cannot_be_counted() -> None:
         for wrong in with_one_changed(lowered, weaker):
             assert report(knl, wrong)["races"].verdict is lk.Verdict.REFUTED
 
-# }}}
 
-
-# {{{ wrong ones
+# Wrong ones
 
 def weaker(wait: Barrier) -> Iterator[Barrier]:
     """A wait after which fewer threads wait for each other, or that is no wait."""
@@ -175,6 +173,3 @@ def breaks(way: Waiting, lowered: Lowered, n: int) -> bool:
     except MachineError:
         return True
     return False
-
-
-# }}}

@@ -122,7 +122,7 @@ def shown(expr: Expression) -> str:
     return text
 
 
-# {{{ random ranges
+# Random ranges
 
 @dataclass(frozen=True)
 class Range:
@@ -226,6 +226,3 @@ def test_the_text_in_c_at_the_largest_sizes(tmp_path: Path) -> None:
         for n, m in [*np.random.default_rng(i).integers(-most, most, (20, 2), endpoint=True).tolist(),
                      (most, most), (-most, most), (most, -most), (0, 0), (-1, -1)]:
             assert getattr(library, f"f{i}")(n, m) == evaluate(e, {"n": n, "m": m}), (to_text(e), n, m)
-
-
-# }}}

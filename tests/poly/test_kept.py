@@ -41,7 +41,7 @@ def used_up() -> Iterator[None]:
             yield
 
 
-# {{{ analyses of kernels
+# Analyses of kernels
 
 def tiled() -> lk.LoopKernel:
     """A product in tiles, with copies; its text has a version for full tiles."""
@@ -94,10 +94,8 @@ def test_a_look_at_the_cost_changes_no_storage(monkeypatch: pytest.MonkeyPatch) 
         assert (placed_once(knl).storages, array_shapes(knl)) == (placed_once(tiled()).storages, array_shapes(tiled()))
         assert str(lk.generate_code(knl, target="c")) == expected
 
-# }}}
 
-
-# {{{ one memo
+# One memo
 
 def test_an_answer_is_found_once() -> None:
     memo: dict[str, int] = {}
@@ -172,5 +170,3 @@ def test_results_of_functions_are_kept_likewise() -> None:
         assert not function(1)
     assert [function(1), function(1), function(2)] == [True, True, True]
     assert asked == [1, 1, 2]
-
-# }}}

@@ -36,7 +36,7 @@ def storage_refusal() -> lk.StorageError:
     return caught.value
 
 
-# {{{ all that users call
+# All that users call
 
 KERNEL, REFUSAL, STORAGE = mapped(), refusal(), storage_refusal()
 DATA = {"a": np.ones((4, 3), np.float32), "x": np.ones(3, np.float32)}
@@ -114,10 +114,8 @@ def test_the_end_of_the_budget_is_no_other_error(name: str, monkeypatch: pytest.
     # a hint that nobody found, and what asks nothing
     assert "isl gave up after 3 operations" in said or name in ("hints", "a hint about storage", "replay", "equality")
 
-# }}}
 
-
-# {{{ questions that once took for ever
+# Questions that once took for ever
 
 DOMAINS = {
     "a triangle": "{[a, b, c, d, e]: 0<=a<16 and 0<=b<6 and 0<=c<=b and 0<=d<5 and 0<=e<5}",
@@ -141,10 +139,8 @@ def test_copies_of_what_joined_loops_use(domain: str, swept: tuple[str, ...], st
     knl = step(knl, "x" if step is lk.add_prefetch else "u", swept)
     assert "exists" not in knl.domains_text
 
-# }}}
 
-
-# {{{ optional questions
+# Optional questions
 
 #: isl needs about 11_000 operations to take them out of a box.
 HOLES = " and ".join(f"not ({c} <= i <= {c + 2} and {c} <= j <= {c + 1})" for c in range(0, 30, 5))
@@ -220,5 +216,3 @@ def test_an_optional_question_within_another_has_what_that_one_has() -> None:
     with limits.bounded("asking"):
         assert limits.affordable(inner, otherwise=None) is True
         assert limits.affordable(inner, otherwise=None, budget=100) is False
-
-# }}}

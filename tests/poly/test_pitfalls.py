@@ -55,7 +55,7 @@ LINE = InstanceSet.parse("[n] -> { [i] : 0 <= i < n }")
 SQUARE = InstanceSet.parse("[n] -> { [i, j] : 0 <= i < n and 0 <= j < n }")
 
 
-# {{{ sets
+# Sets
 
 def test_names_of_dimensions_do_not_count_in_isl_so_they_stand_beside_the_set() -> None:
     other = InstanceSet.parse("[n] -> { [q] : 0 <= q < n }")
@@ -161,10 +161,8 @@ def test_parameters_are_fixed_and_renamed_by_name() -> None:
     assert fix_params(LINE.set, {"n": 4, "unknown": 1}).is_equal(InstanceSet.parse("{ [i] : 0 <= i < 4 }").set)
     assert InstanceSet(("i",), rename_param(LINE.set, "n", "m")).params == ("m",)
 
-# }}}
 
-
-# {{{ affine forms
+# Affine forms
 
 @pytest.mark.parametrize("expr", [i*j, i*n, p.Quotient(i, 2), p.FloorDiv(i, n), p.FloorDiv(i, -2), p.Remainder(i, 0),
                                   p.Power(i, 2), p.Call(p.Variable("f"), (i,)), p.Subscript(p.Variable("a"), (i,)),
@@ -204,10 +202,8 @@ def test_sums_collect_their_terms() -> None:
     assert affine_difference(add(i, n, 5), add(n, i)) == 5
     assert affine_difference(add(i, n), i) is None
 
-# }}}
 
-
-# {{{ code
+# Code
 
 def test_the_filters_of_a_sequence_partition_the_domain() -> None:
     """isl drops a statement without a word that no filter names."""
@@ -302,10 +298,8 @@ def test_full_tiles_by_the_condition_of_a_full_box() -> None:
     assert full is not None
     assert full.is_equal(isl.Set("[n, o] -> { : 16*o + 15 < n }"))
 
-# }}}
 
-
-# {{{ the budget
+# The budget
 
 def test_a_question_that_is_too_large_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BUDGET", 10)
@@ -341,10 +335,8 @@ def test_another_error_of_isl_is_one_of_ours_too() -> None:
         isl.Set("{ [i] : ")
     assert "isl says" in caught.value.reason
 
-# }}}
 
-
-# {{{ relations in time
+# Relations in time
 
 def test_time_order_is_lexicographic() -> None:
     pairs = same_element(subscript_relation(("i", "j"), (i,)), subscript_relation(("i", "j"), (i,)))
@@ -484,8 +476,6 @@ def test_flow_between_iterations() -> None:
     assert (source, sink) == (1, 0)
     assert relation.is_equal(isl.Map("{ [i] -> [i + 1] : 0 <= i < 8 }"))
     assert not relation.has_tuple_name(isl.dim_type.in_)                # anonymous, as all of ours
-
-# }}}
 
 
 def test_dimensions_that_only_some_pieces_have_names_for_become_parameters() -> None:

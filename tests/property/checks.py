@@ -111,7 +111,7 @@ class Trial:
         """How long warps are in this trial: blocks are small here, and some should have several."""
         return (1, 2, 4, 32)[self.program.seed % 4]
 
-    # {{{ steps
+    # Steps
 
     def transform(self, draw: Draw, count: int) -> None:
         """Apply up to *count* random steps."""
@@ -172,9 +172,7 @@ class Trial:
             except AssertionError as false:
                 raise self.fail(f"{error}\nis no true alarm: {false}", step) from None
 
-    # }}}
-
-    # {{{ results
+    # Results
 
     def lowered(self) -> Lowered | None:
         """The kernel lowered; ``None`` if it is refused, which a kernel without steps must not be."""
@@ -282,8 +280,6 @@ class Trial:
                 at = tuple(map(int, wrong[0]))
                 raise self.fail(f"{who} computes {name}{list(at)} = {values[at]} instead of {wanted[name][at]} "
                                 f"with {dict(sizes)}")
-
-    # }}}
 
 
 def cut(arrays: Mapping[str, np.ndarray], boxes: Mapping[str, tuple[slice, ...]]) -> dict[str, np.ndarray]:

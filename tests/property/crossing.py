@@ -22,7 +22,7 @@ from tests.property.rule import (
     understood,
 )
 
-# {{{ text
+# Text
 
 def text_of(e: Expr) -> str:
     match e:
@@ -57,8 +57,6 @@ def lines_of(nodes: Sequence[Node], declared: set[str]) -> Iterator[str]:
         place = text_of(("read", node.target, node.subscripts))
         yield f"{'<> ' if new else ''}{place} = {text_of(node.expr)} {{{', '.join(options)}}}"
 
-# }}}
-
 
 @dataclass(frozen=True)
 class Crossing(Program):
@@ -90,7 +88,7 @@ def _statements(nodes: Sequence[Node]) -> Iterator[Statement]:
             yield node
 
 
-# {{{ drawing
+# Drawing
 
 @dataclass
 class Drawing:
@@ -174,5 +172,3 @@ def crossings(draw: Draw) -> Crossing:
 
 def _words(text: str) -> set[str]:
     return set("".join(c if c.isalnum() else " " for c in text).split())
-
-# }}}

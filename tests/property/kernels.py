@@ -139,7 +139,7 @@ def _compiled(python: str) -> Any:
     return compile(python, "<oracle>", "exec")
 
 
-# {{{ what the oracle's programs use
+# What the oracle's programs use
 
 class UnwrittenError(Exception):
     """A read of a temporary's element that was not written before."""
@@ -175,8 +175,6 @@ FUNCTIONS: dict[str, Any] = {
     "fold_sum": _fold(lambda a, b: a + b, 0), "fold_product": _fold(lambda a, b: a * b, 1),
     "fold_max": _fold(max, -2**63), "fold_min": _fold(min, 2**63 - 1),
     "iff": lambda c, a, b: a if c else b}
-
-# }}}
 
 
 #: The array arguments and their axes: ``x`` and ``z`` are only read.

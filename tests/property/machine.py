@@ -353,7 +353,7 @@ class Lanes(dict[int, Any]):
 UNORDERED = 10**6
 
 
-# {{{ the loop program as Python
+# The loop program as Python
 
 class _Text:
     """Writes the body of a launch.
@@ -640,10 +640,8 @@ def _axis(name: str) -> str:
     """The name of an axis: one that nothing of a kernel may have."""
     return f"__{name.replace('.', '_')}" if "." in name else name
 
-# }}}
 
-
-# {{{ running it
+# Running it
 
 def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int],
             order: random.Random, *, warp: int | None = None, memory: type[Memory] | None = None
@@ -780,5 +778,3 @@ def thread_count(lowered: Lowered) -> int:
     """The most threads of a block."""
     return max((prod(e for e in (f.extents.get(axis, 1) for axis in BLOCK) if isinstance(e, int))
                 for f in lowered.program.functions), default=1)
-
-# }}}

@@ -90,7 +90,7 @@ class Drawer:
     def within(self) -> tuple[tuple[str, Any], ...]:
         return (("within", self.one(self.knl.statement_by_id)),) if self.chance(6) else ()
 
-    # {{{ inames and order
+    # Inames and order
 
     def split(self) -> Step:
         kwargs: list[tuple[str, Any]] = list(self.within())
@@ -138,9 +138,7 @@ class Drawer:
     def unroll(self) -> Step:
         return Step("unroll", (self.one(self.inames),))
 
-    # }}}
-
-    # {{{ affine maps and parts of loops
+    # Affine maps and parts of loops
 
     def skew(self) -> Step:
         nests = {(x, y) for way in self.knl.paths.values() for a, x in enumerate(_inames(way))
@@ -177,9 +175,7 @@ class Drawer:
     def peel(self) -> Step:
         return Step("peel", (self.one(self.untagged), self.one((1, 0, 2)), self.one((0, 1, 2))), self.within())
 
-    # }}}
-
-    # {{{ the order tree
+    # The order tree
 
     def fuse(self) -> Step:
         runs = [loops for s in _sequences(self.knl.tree)
@@ -233,9 +229,7 @@ class Drawer:
             elif kind == "swap" and y in v:
                 v[v.index(y)], v[at] = v[at], v[v.index(y)]
 
-    # }}}
-
-    # {{{ data
+    # Data
 
     def prefetch(self) -> Step:
         readers = self._readers([*self.knl.array_args, *self.knl.temporaries])
@@ -357,9 +351,7 @@ class Drawer:
     def rename_argument(self) -> Step:
         return Step("rename_argument", (self.one(self.knl.argument_by_name), self.knl.fresh_name("arg")))
 
-    # }}}
-
-    # {{{ parameters and options
+    # Parameters and options
 
     def fix(self) -> Step:
         name = self.one([q for q in self.sizes if q in self.knl.argument_by_name])
@@ -374,8 +366,6 @@ class Drawer:
     def options(self) -> Step:
         option = self.one((("full_tiles", False), ("annotate", False), ("min_blocks", "max"), ("textual_unroll", True)))
         return Step("set_options", (), (option,))
-
-    # }}}
 
     def _readers(self, names: Any) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

@@ -53,7 +53,7 @@ class RefusedError(Exception):
     """The text leaves two readings, so that an error is what it means."""
 
 
-# {{{ inames
+# Inames
 
 def mentioned(e: Expr) -> frozenset[str]:
     match e:
@@ -172,10 +172,8 @@ class Meaning:
         opened = self.opened[s.id]
         return (*opened, *(x for x in RANGES if x in self.inames[s.id] and x not in opened))
 
-# }}}
 
-
-# {{{ running
+# Running
 
 @dataclass(frozen=True, eq=False)
 class Loop:
@@ -357,5 +355,3 @@ def run_of(meaning: Meaning, n: int, inputs: Mapping[str, np.ndarray]) -> Run:
     run = Run(meaning, n, {k: v.copy() for k, v in inputs.items()})
     run.all(tree_of(meaning, meaning.nodes), {}, {})
     return run
-
-# }}}

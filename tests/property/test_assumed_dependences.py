@@ -158,7 +158,7 @@ def test_what_was_not_given_up_stays_right(part: int) -> None:
         assert counts["elements that are bound"], counts
 
 
-# {{{ what is assumed, with data for which it holds
+# What is assumed, with data for which it holds
 
 def promised(knl: lk.LoopKernel, idx: Sequence[int]) -> bool:
     """Do the pairs that were given up never meet, with *idx* in memory?"""
@@ -222,5 +222,3 @@ def test_what_is_assumed_and_true_changes_nothing(part: int) -> None:
         require_as_promised(random.Random(f"{FIRST_SEED} {part} {number}"), counts)
     if EXAMPLES >= 2000:
         assert counts["ran"], counts
-
-# }}}

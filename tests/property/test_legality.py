@@ -79,7 +79,7 @@ class Trial:
             except lk.LoopkitError as other:
                 COUNTS[f"impossible: {step.name}: {type(other).__name__}"] += 1
 
-    # {{{ refusals
+    # Refusals
 
     def require_true(self, step: Step, witness: Witness) -> None:
         """:raises AssertionError: the reference run does not confirm *witness*, or the step does not break it."""
@@ -141,8 +141,6 @@ class Trial:
                        and (e.array, e.element) == (pair.array, pair.element)]
             assert not between, f"{between[0]} writes in between"
 
-    # }}}
-
     def require_right(self) -> None:
         """:raises AssertionError: the kernel leaves on the host what the program does not."""
         for sizes in self.program.sizes[:2]:
@@ -167,7 +165,7 @@ class Trial:
                     raise self.fail(f"{name}{list(at)} is {found[at]} instead of {wanted[name][at]} with {dict(sizes)}")
 
 
-# {{{ the test
+# The test
 
 def examples(part: int) -> Any:
     fixed = settings(max_examples=max(1, EXAMPLES // len(PARTS)), database=None, deadline=None, print_blob=False,
@@ -191,5 +189,3 @@ def test_accepted_is_right_and_refused_is_wrong(part: int) -> None:
         trial.require_right()
     run()
     assert 100*COUNTS[UNJUDGED] <= sum(n for what, n in COUNTS.items() if what.startswith("refused: "))
-
-# }}}

@@ -49,7 +49,7 @@ class Text:
         return f"{self.domain}\n{self.text}\nparameters {self.parameters}"
 
 
-# {{{ drawing
+# Drawing
 
 def program(rng: random.Random) -> Text:
     inames = ["i"] if rng.random() < 0.6 else ["i", "j"]
@@ -102,8 +102,6 @@ def step(rng: random.Random, knl: lk.LoopKernel) -> Step:
     if sum(line.startswith("for") for line in str(knl.statements_text).splitlines()) > 1:
         choices.append(Step("fuse_loops", (["i", "i"],)))
     return rng.choice(choices)
-
-# }}}
 
 
 @dataclass(frozen=True)
@@ -197,7 +195,7 @@ def test_witnesses_are_true_and_smallest(part: int) -> None:
     assert counts["one of several"] * 8 <= counts["refused"] + 8
 
 
-# {{{ single ones
+# Single ones
 
 def refusal(text: Text, drawn: Step) -> Refused:
     with pytest.raises(lk.IllegalTransformError) as error:
@@ -247,5 +245,3 @@ def test_what_is_too_much_to_look_at_says_so() -> None:
     assert str(witness).startswith("with n = 3: A[i=0] writes a[1]")
     assert str(replace(witness, smallest=False)).startswith("one of several, with n = 3: A[i=0] writes a[1]")
     assert str(replace(witness, smallest=False, parameters={})).startswith("one of several: A[i=0]")
-
-# }}}

@@ -51,7 +51,7 @@ class Writer:
     temporaries: dict[str, None] = field(default_factory=dict)
     count: int = 0
 
-    # {{{ choices
+    # Choices
 
     def pick(self, *choices: object) -> object:
         return self.draw(st.sampled_from(choices))
@@ -65,9 +65,7 @@ class Writer:
     def chance(self, percent: int) -> bool:
         return self.number(0, 99) >= 100 - percent
 
-    # }}}
-
-    # {{{ inames
+    # Inames
 
     def add_inames(self) -> None:
         for name in (*LOOPS, "r", "s"):
@@ -112,9 +110,7 @@ class Writer:
         self.used[x] = None
         return f"for {x} in {self.inames[x].values}:"
 
-    # }}}
-
-    # {{{ expressions
+    # Expressions
 
     def subscript(self, scope: Scope) -> Both:
         """One within the arrays: inames are at most 11, their least value is known."""
@@ -215,9 +211,7 @@ class Writer:
             a = plain(self.word(*scope.scalars)) if scope.scalars and self.chance(40) else self.read(scope)
         return both(self.word("{} > 0", "{} < 1", "{} == 1"), a)
 
-    # }}}
-
-    # {{{ statements
+    # Statements
 
     def options(self, condition: Both | None = None, inames: Sequence[str] = ()) -> str:
         parts = [f"id=S{self.count}"]
@@ -283,9 +277,7 @@ class Writer:
         value = both("(({}) % 97)", value) if self.integers else value
         return Line([f"<> {name} = {value.text}{self.options()}"], [f"{name} = {value.python}"]), name
 
-    # }}}
-
-    # {{{ blocks
+    # Blocks
 
     def block(self, scope: Scope, depth: int, conditional: bool = False) -> list[Line]:
         lines: list[Line] = []
@@ -358,8 +350,6 @@ class Writer:
                 python += line.python
             last = line.implied
         return text, python
-
-    # }}}
 
 
 def indented(lines: Sequence[str]) -> list[str]:

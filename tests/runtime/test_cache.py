@@ -287,7 +287,7 @@ def test_directory_that_vanishes(compiler: HostCompiler, counted: list[str], tmp
     assert counted == ["answer"] * 2
 
 
-# {{{ trust
+# Trust
 
 def given_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let *path* be another user's."""
@@ -328,10 +328,7 @@ def test_file_that_others_can_write_to(tmp_path: Path, spoil: str, monkeypatch: 
         given_away(path, monkeypatch)
     assert cache.lookup("key", ".so") is None
 
-
-# }}}
-
-# {{{ eviction
+# Eviction
 
 def aged(cache: DiskCache, key: str, seconds: float) -> None:
     for file in cache.directory.glob(f"{key}.*"):
@@ -415,9 +412,6 @@ def test_bound_is_looked_after_now_and_then(tmp_path: Path, monkeypatch: pytest.
     for i in range(500):                               # 1.1 kilobytes each: one of about nine
         cache.put(f"key{i}", str(i).encode() * (1000 // len(str(i))), {}, ".so")
     assert 30 < len(looks) < 90
-
-
-# }}}
 
 def test_dump(compiler: HostCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPKIT_DUMP", str(tmp_path / "dump"))

@@ -155,7 +155,7 @@ def test_eight_processes_on_a_cold_cache(processes: Processes) -> None:
     assert processes.compilations() == 0
 
 
-# {{{ killed
+# Killed
 
 @pytest.mark.parametrize(("when", "left"), [
     # the default action of the signal for a file that grows too large is the end of the process, amid the write
@@ -186,10 +186,7 @@ def test_killed_writer(processes: Processes, when: str, left: int | None) -> Non
     assert processes.compilations() == 1
     assert leftovers(processes.cache) == [leftover]
 
-
-# }}}
-
-# {{{ places that cannot be used
+# Places that cannot be used
 
 def test_files_that_cannot_grow(processes: Processes) -> None:
     ended = processes.run("""
@@ -280,10 +277,7 @@ def test_directory_that_others_can_write_to(processes: Processes) -> None:
     assert "can be written to by others (mode 777" in ended.warnings[0]
     assert not list(processes.cache.directory.iterdir())
 
-
-# }}}
-
-# {{{ damage
+# Damage
 
 @pytest.mark.deep
 def test_garbage_in_every_file(processes: Processes) -> None:
@@ -310,9 +304,6 @@ for c, knl in kept:
 check(3)""") == QUIET
     assert stat.S_IMODE(processes.cache.directory.stat().st_mode) == 0o700
     assert len(objects(processes.cache)) == 1
-
-
-# }}}
 
 EVICT = """
 until = time.time() + 2

@@ -38,7 +38,7 @@ def scale(workshop: Workshop) -> CompiledKernel:
 A, B = np.arange(5, dtype=F), np.ones(5, F)
 
 
-# {{{ what comes back
+# What comes back
 
 def test_output_is_allocated(add: CompiledKernel) -> None:
     out = add(a=A, b=B)
@@ -103,10 +103,8 @@ def test_outputs_by_name() -> None:
     with pytest.raises(KeyError):
         _ = out["z"]
 
-# }}}
 
-
-# {{{ strides and layouts
+# Strides and layouts
 
 def test_c_order_needs_no_strides(scale: CompiledKernel, workshop: Workshop) -> None:
     a = np.arange(12, dtype=F).reshape(3, 4)
@@ -167,10 +165,8 @@ def test_wide_size_takes_the_wide_text(workshop: Workshop) -> None:
     assert knl(n=2**40).y[0] == 1
     assert workshop.layouts[-1].index_bits == 64
 
-# }}}
 
-
-# {{{ refusals
+# Refusals
 
 def refuse(knl: CompiledKernel, argument: str, match: str, **given: object) -> CallError:
     with pytest.raises(CallError, match=match) as err:
@@ -273,10 +269,8 @@ def test_extent_that_depends_on_data(workshop: Workshop) -> None:
     assert knl(a=B, y=y).y[1, 0] == 1
     assert workshop.layouts[-1].strided == {"y"}
 
-# }}}
 
-
-# {{{ scalars
+# Scalars
 
 @pytest.mark.deep(every=17)
 @pytest.mark.parametrize(("dtype", "given", "expected"), [
@@ -302,10 +296,8 @@ def test_scalar_refusals(workshop: Workshop, dtype: Any, given: object, match: s
     knl = workshop.compiled((array("y", dtype), value("s", dtype)), ("y",), shapes={"y": (1,)}, body="  y[0] = s;")
     refuse(knl, "s", match, s=given)
 
-# }}}
 
-
-# {{{ open dtypes, targets, timing
+# Open dtypes, targets, timing
 
 def test_open_dtypes_come_from_the_arrays(workshop: Workshop) -> None:
     def body(knl: Any, layout: Any) -> Any:
@@ -345,5 +337,3 @@ def test_targets(add: CompiledKernel) -> None:
         lk.compile(add.kernel, target="metal")
     with pytest.raises(DeviceError, match="host target has no device"):
         lk.compile(add.kernel, target="c", device=0)
-
-# }}}

@@ -26,7 +26,7 @@ def twice() -> lk.LoopKernel:
     return lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
 
 
-# {{{ arguments
+# Arguments
 
 def test_a_stride_between_elements() -> None:
     x = np.zeros(4, [("a", np.complex128), ("b", np.float64)])["a"]       # aligned to half of an element
@@ -58,10 +58,8 @@ def test_a_capsule_that_is_refused() -> None:
     with pytest.raises(lk.CallError, match="cannot be read through DLPack: not today"):
         lk.compile(twice(), target="c")(x=Refuses())
 
-# }}}
 
-
-# {{{ calls
+# Calls
 
 def test_plans_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_MOST_SIGNATURES", 2)
@@ -97,10 +95,8 @@ def test_random_scalars() -> None:
     knl = lk.add_dtypes(knl, {"x": np.float64})
     assert lk.check_equivalent(lambda a, x: a*x, knl, {"n": 4}, target="c").error == 0
 
-# }}}
 
-
-# {{{ compilers and files
+# Compilers and files
 
 def test_a_cache_that_is_not_there(tmp_path: Path) -> None:
     assert DiskCache(tmp_path / "none").size() == (0, 0)
@@ -123,8 +119,6 @@ def test_binaries_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPa
         cuda_compiler._remembered(str(i), Binary(b"", "", {}))
         assert len(cuda_compiler._binaries) <= 2
 
-# }}}
-
 
 @pytest.mark.parametrize(("known", "text"), [(True, "CUDA_ERROR_7: too bad"), (False, "CUDA error 7")])
 def test_errors_of_the_driver(known: bool, text: str) -> None:
@@ -140,7 +134,7 @@ def test_errors_of_the_driver(known: bool, text: str) -> None:
     assert caught.value.code == 7
 
 
-# {{{ numbers of the interpreter
+# Numbers of the interpreter
 
 def test_random_truth_values() -> None:
     data = InitialData(0, {}, frozenset())
@@ -153,5 +147,3 @@ def test_conversions_of_numbers() -> None:
     assert converted(2**64 + 5, np.dtype(np.int64)) == 5
     assert function_value("pow", np.int64(2), np.int64(-1)) == 0.5
     assert np.isnan(function_value("lgamma", np.float64(-1)))
-
-# }}}

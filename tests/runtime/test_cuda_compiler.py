@@ -84,7 +84,7 @@ def load(counting: Counting, cache: DiskCache, target: lk.CudaTarget = SM_90) ->
     return load_binary(SOURCE, "reverse", target, cache, counting)
 
 
-# {{{ finding
+# Finding
 
 def test_nvrtc_comes_first() -> None:
     assert find_cuda_compiler() == nvrtc() == available_cuda_compilers()[0]
@@ -133,10 +133,8 @@ def test_no_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     assert find_nvrtc() is None
 
-# }}}
 
-
-# {{{ compiling
+# Compiling
 
 def test_cubin(compiler: CudaCompiler) -> None:
     binary = compiler.cubin(SOURCE, "reverse", SM_90)
@@ -297,10 +295,8 @@ def test_two_threads_at_once() -> None:
         binaries = list(pool.map(lambda s: nvrtc().cubin(s, "reverse", SM_90), sources))
     assert [set(b.resources) for b in binaries] == [{"reverse", "zero"}]*8
 
-# }}}
 
-
-# {{{ keeping
+# Keeping
 
 def test_compiles_once(tmp_path: Path) -> None:
     counting, cache = Counting(), DiskCache(tmp_path)
@@ -403,5 +399,3 @@ def test_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert dumped.name.startswith("reverse-")
     assert dumped.suffix == ".cu"
     assert dumped.read_text() == SOURCE
-
-# }}}

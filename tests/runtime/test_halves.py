@@ -54,7 +54,7 @@ def same_bits(got: Array, expected: Array) -> None:
     np.testing.assert_array_equal(got.view(bits)[number], expected.view(bits)[number])
 
 
-# {{{ conversions
+# Conversions
 
 @pytest.mark.deep(every=4)
 @each_half
@@ -122,10 +122,8 @@ def test_complex(half: np.dtype[Any]) -> None:
     np.testing.assert_array_equal(run("a[i] - 2j", {"a": a}), a.astype(np.complex64) - np.complex64(2j))
     same_bits(run("real(z[i])", {"z": z}, {"y": half}), z.real.astype(half))
 
-# }}}
 
-
-# {{{ arithmetic
+# Arithmetic
 
 OPERATIONS: dict[str, Any] = {
     "a[i] + b[i]": lambda a, b: a + b, "a[i] - b[i]": lambda a, b: a - b, "a[i]*b[i]": lambda a, b: a*b,
@@ -189,10 +187,8 @@ def test_function_is_rounded_from_float32(half: np.dtype[Any], name: str) -> Non
     assert np.max(np.abs(differ)) <= 1
     assert np.count_nonzero(differ) < 20
 
-# }}}
 
-
-# {{{ sums, values, temporaries
+# Sums, values, temporaries
 
 @each_half
 def test_sum_of_halves_is_a_half(half: np.dtype[Any]) -> None:
@@ -284,5 +280,3 @@ def test_equivalence_of_half_temporaries(half: np.dtype[Any]) -> None:
                          [lk.GlobalArg("a", np.float32), "..."])
     report = lk.check_equivalent(lambda a: 3*a, knl, {"n": 100})
     assert 0 < report.error < report.outputs[0].bound
-
-# }}}

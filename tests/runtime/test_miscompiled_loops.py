@@ -21,7 +21,7 @@ TARGETS = [lk.CTarget(), lk.CTarget(fast=True)]
 F32, F64 = np.float32, np.float64
 
 
-# {{{ kernels that compilers got wrong
+# Kernels that compilers got wrong
 
 @pytest.mark.deep(every=2)
 @pytest.mark.parametrize("target", TARGETS, ids=["default", "fast"])
@@ -56,10 +56,8 @@ def test_the_last_write_stays(index: tuple[int, int], value: str, target: lk.CTa
         found = lk.compile(knl, target=target)(x=x, a=np.zeros(4*n)).a
         np.testing.assert_array_equal(found, wanted)
 
-# }}}
 
-
-# {{{ compilers that miscompile
+# Compilers that miscompile
 
 def wrapped(place: Path, *, miscompiles: str) -> str:
     """A compiler that forgets what a NaN is where the flags match the shell's pattern *miscompiles*."""
@@ -151,10 +149,8 @@ def test_fast_flags_include_loop_vectors_or_are_dropped() -> None:
     assert "-fno-tree-vectorize" not in fast.flags or fast.dropped
     assert not safe.dropped
 
-# }}}
 
-
-# {{{ the program
+# The program
 
 def test_faults_by_what_is_printed() -> None:
     names = re.findall(r"^LOOP\((\w+), ", trial_program(), re.MULTILINE)
@@ -202,5 +198,3 @@ def test_a_trial_that_another_would_not_repeat_is_not_kept(tmp_path: Path, monke
 
 def test_what_is_dropped_prints() -> None:
     assert str(Dropped(("-O3", "-x"), ("a", "b"))) == "-O3 -x miscompiles a, b"
-
-# }}}

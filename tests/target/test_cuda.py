@@ -25,7 +25,7 @@ def affine() -> lk.LoopKernel:
     return lk.set_options(knl, full_tiles=False)
 
 
-# {{{ the head
+# The head
 
 def test_the_whole_text_of_a_small_kernel() -> None:
     plain = make("{[i]: 0<=i<n}", "y[i] = 2*x[i]", x=F32)
@@ -84,10 +84,8 @@ def test_what_a_launch_does_not_touch_it_does_not_take() -> None:
     assert [p.written for p in code.kernels[0].parameters] == [False, True, False]
     assert code.kernels[1].parameters[1].kind is ParameterKind.SCRATCH
 
-# }}}
 
-
-# {{{ the body
+# The body
 
 @pytest.mark.deep(every=37)
 @pytest.mark.parametrize("case", [case for case in CASES if case.dtype != np.float64], ids=lambda case: case.name)
@@ -165,10 +163,8 @@ def test_a_name_of_the_kernel_is_the_function_s() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]", name="copy_it"), {"x": F32})
     assert "\ncopy_it(" in cuda_text(knl)
 
-# }}}
 
-
-# {{{ layouts
+# Layouts
 
 def test_64_bit_indices() -> None:
     code = lk.generate_code(affine(), layout=Layout(index_bits=64))
@@ -218,10 +214,8 @@ def test_a_layout_leaves_the_next_text_alone() -> None:
     assert lk.generate_code(affine()) == before
     assert "stride" not in before.host
 
-# }}}
 
-
-# {{{ limits
+# Limits
 
 def swapped(length: int, dtype: type = np.float64) -> lk.LoopKernel:
     """A block that keeps *length* values in shared memory."""
@@ -288,8 +282,6 @@ def test_the_host_has_no_such_limits() -> None:
     x = np.arange(5000, dtype=F32)
     np.testing.assert_array_equal(lk.compile(knl, "c")(x=x).y, 2*x)
 
-# }}}
-
 
 def test_the_same_kernel_gives_the_same_text() -> None:
     assert lk.generate_code(affine()) == lk.generate_code(affine())
@@ -310,7 +302,7 @@ def test_double_precision_has_no_f() -> None:
     assert lines_with(knl, "y[i]") == ["y[i] = sqrt(x[i]) + 0.1;"]
 
 
-# {{{ dynamic shared memory
+# Dynamic shared memory
 
 def three_shared(length: int) -> lk.LoopKernel:
     """A block that keeps a row of floats, a number and a row of doubles in shared memory."""
@@ -368,10 +360,8 @@ def test_nothing_else_is_called_like_the_memory() -> None:
     with pytest.raises(lk.ParseError, match="'shared_memory_' is what the generated code calls"):
         lk.make_kernel("{[i]: 0<=i<n}", "y[i] = shared_memory_[i]")
 
-# }}}
 
-
-# {{{ how it is compiled
+# How it is compiled
 
 @pytest.mark.parametrize(("changes", "message", "hint"), [
     ({"arch": "sm_13"}, "'sm_13' is no known CUDA architecture", "sm_121f"),
@@ -438,5 +428,3 @@ def test_as_many_blocks_as_there_are_threads_for(arch: str, length: int, blocks:
 def test_a_number_of_blocks_that_cannot_be(blocks: object) -> None:
     with pytest.raises(lk.PreconditionError, match=rf"min_blocks.* .?{re.escape(str(blocks))}"):
         lk.set_options(swapped(64), min_blocks=blocks)
-
-# }}}

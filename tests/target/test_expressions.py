@@ -45,7 +45,7 @@ def text(source: str, dialect: object = C, want: object = None) -> str:
                 subscripts=subscripts)
 
 
-# {{{ the same numbers as numpy
+# The same numbers as numpy
 
 def _random(count: int, seed: int = 20, dtypes: Sequence[str] = REALS) -> list[tuple[object, np.ndarray]]:
     found: list[tuple[object, np.ndarray]] = []
@@ -127,10 +127,8 @@ def test_nvrtc_takes_the_cuda_form(arch: str) -> None:
     functions, _ = source(exprs, CUDA, "__device__ void")           # type: ignore[arg-type]
     compile_cuda(functions + 'extern "C" __global__ void nothing(int *x) { x[0] = 1; }\n', arch)
 
-# }}}
 
-
-# {{{ text
+# Text
 
 @pytest.mark.parametrize(("given", "expected"), [
     ("2*a[i] + 1", "2.0f*a[i] + 1.0f"), ("i*a[j]", "i*a[j]"), ("i/2*a[j]", "(i / 2.0f)*a[j]"),
@@ -213,5 +211,3 @@ def test_nothing_unused_in_the_preamble() -> None:
 def test_refused(given: str) -> None:
     with pytest.raises(TypeInferenceError):
         text(given)
-
-# }}}

@@ -36,7 +36,7 @@ def accesses(source: str, arch: str) -> Counter[str]:
     return Counter(re.findall(r"\b(ld\.global|st\.global|ld\.shared|st\.shared)(?:\.nc)?(\.v\d\.\w+)", ptx))
 
 
-# {{{ what the compiler makes of it
+# What the compiler makes of it
 
 @pytest.mark.deep(every=12)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
@@ -80,10 +80,8 @@ def test_the_text_without_vectors(bits: int) -> None:
     assert "reinterpret_cast" not in code.source
     assert not accesses(code.source, "sm_90")
 
-# }}}
 
-
-# {{{ which accesses are vectors
+# Which accesses are vectors
 
 @pytest.mark.deep(every=9)
 @pytest.mark.parametrize(("text", "loaded", "others"), [
@@ -147,8 +145,6 @@ def test_conditions_that_hold_for_a_whole_vector_come_before_it() -> None:
     text = str(lk.generate_code(lk.set_options(stencil_2d_vec(), full_tiles=False), target="c"))
     before = text.split("for (int j_inner")[0]
     assert "4*i_outer + i_inner + 2 <= n" in before
-
-# }}}
 
 
 @pytest.mark.deep(every=3)

@@ -45,7 +45,7 @@ def prefix(by: str = "{[i,j]: 0<=i<n and 1<=j<m}") -> lk.LoopKernel:
 
 SIZES = ((0, 3), (1, 1), (3, 0), (4, 7), (9, 5))
 
-# {{{ skew
+# Skew
 
 
 @pytest.mark.deep
@@ -203,10 +203,8 @@ def test_skew_along_threads_is_checked() -> None:
     assert kept.history[-1].verdict == "unsafe"
     assert kept.obligations
 
-# }}}
 
-
-# {{{ shift
+# Shift
 
 @pytest.mark.deep(every=5)
 @pytest.mark.parametrize("by", [1, -3, "n", "2*n - 1", "n // 2"])
@@ -297,10 +295,8 @@ def test_a_temporary_that_waits_for_a_shifted_reader_needs_cells() -> None:
         lk.lower(lk.shift(plain, "i", 1, within="B"))
     assert_same(plain, lk.shift(lk.privatize(plain, "i", ["t"]), "i", 1, within="B"))
 
-# }}}
 
-
-# {{{ reverse
+# Reverse
 
 def test_reverse() -> None:
     knl = step(twice(), lk.reverse, "i")
@@ -362,10 +358,8 @@ def test_reverse_of_one_of_two_loops() -> None:
     with pytest.raises(lk.ScheduleError, match="only some"):
         lk.reverse(pair("a[i] = x[i]", "b[i] = 2*x[i]"), "i", within="A")
 
-# }}}
 
-
-# {{{ affine_map_inames
+# Affine_map_inames
 
 @pytest.mark.deep(every=10)
 @pytest.mark.parametrize(("new", "equations"), [
@@ -434,10 +428,8 @@ def test_a_map_with_a_rule() -> None:
                           {"x": F32})
     assert_same(plain, lk.affine_map_inames(plain, "i, j", "u, v", ["u = i + j", "v = j"]), n=4, m=5)
 
-# }}}
 
-
-# {{{ refused
+# Refused
 
 def mapped(knl: lk.LoopKernel) -> lk.LoopKernel:
     return lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.0")
@@ -543,5 +535,3 @@ def test_no_affine_form_of_the_new_inames() -> None:
 def test_a_loop_without_instances() -> None:
     knl = lk.fix_parameters(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), n=0)
     assert "y[-i] = 2*x[-i]" in lk.reverse(knl, "i").statements_text
-
-# }}}

@@ -28,7 +28,7 @@ def same_jacobi(knl: lk.LoopKernel) -> None:
         assert_same(jacobi(), knl, n=n, m=m)
 
 
-# {{{ legal
+# Legal
 
 def test_the_order_that_stands() -> None:
     knl = step(jacobi(), lk.apply_schedule, {"half": "[t, 0, i]", "back": "[t, 1, i]"})
@@ -196,10 +196,8 @@ def test_vectors_of_several_lengths() -> None:
     knl = lk.apply_schedule(plain, {"start": "[0, i]", "sweep": "[1, j, i]"})
     same(plain, knl)
 
-# }}}
 
-
-# {{{ reductions
+# Reductions
 
 @pytest.mark.deep
 def test_a_reduction_runs_where_its_statement_does() -> None:
@@ -241,10 +239,8 @@ def test_an_update_before_its_init_is_refused() -> None:
         lk.apply_schedule(matvec(), {"insn.k.init": "[i, 1]", "insn.k.update": "[i, 0, k]", "insn": "[i, 2]"})
     assert (caught.value.witness.source[0], caught.value.witness.sink[0]) == ("insn.k.init", "insn.k.update")
 
-# }}}
 
-
-# {{{ with tags
+# With tags
 
 def test_an_iname_with_a_tag_is_kept() -> None:
     tagged = lk.tag_inames(scaled_matrix(), "i:g.0")
@@ -270,10 +266,8 @@ def test_a_prefetch_after_it() -> None:
     knl = lk.add_prefetch(knl, "x", ["i_1", "j_1"])
     assert_same(scaled_matrix(), knl, n=6, m=9)
 
-# }}}
 
-
-# {{{ illegal
+# Illegal
 
 def test_a_reversed_sweep_is_refused() -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i]: 1<=i<n}", "a[i] = a[i-1] + 1"), {"a": F32})
@@ -314,10 +308,8 @@ def test_an_indirect_read_is_undecided() -> None:
     knl = lk.apply_schedule(plain, {"first": "[i, 0]", "second": "[j, 1]"}, assume="idx points backwards")
     assert [o.verdict for o in knl.obligations] == ["assumed"]
 
-# }}}
 
-
-# {{{ what is no schedule
+# What is no schedule
 
 J = {"half": "[t, 0, i]", "back": "[t, 1, i]"}
 
@@ -392,5 +384,3 @@ def test_parts_of_a_reduction_share_their_inames() -> None:
     beside = lk.apply_schedule(knl, {"T": "[0, j]", "S.k.init": "[1, i]", **apart})
     with pytest.raises(lk.ScheduleError, match=r"fuse_loops\(j, i\) would give the parts of the reduction"):
         lk.fuse_loops(beside, ["j", "i"], within="T or S.k.init")
-
-# }}}

@@ -41,7 +41,7 @@ def places(knl: lk.LoopKernel) -> list[str]:
             if "group" in line or "barrier" in line]
 
 
-# {{{ what it makes
+# What it makes
 
 @pytest.mark.deep
 @pytest.mark.parametrize("make", [reversed_rows, in_place])
@@ -92,10 +92,8 @@ def test_the_text_for_cuda() -> None:
     assert "    wait_for_copies<1>();\n    __syncwarp();\n    for (int k = 0;" in source
     assert "        end_copy_group();\n        wait_for_copies<1>();\n        __syncwarp();\n    }" in source
 
-# }}}
 
-
-# {{{ what is refused
+# What is refused
 
 def refused(body: str, dtype: type = np.float32) -> lk.PreconditionError:
     with pytest.raises(lk.PreconditionError) as caught:
@@ -129,10 +127,8 @@ def test_what_the_hardware_has() -> None:
         lk.generate_code(own, target="cuda")
     assert_same(reversed_rows("c[k, i] = a[k, i]"), own, n=5)
 
-# }}}
 
-
-# {{{ wrong waits are found
+# Wrong waits are found
 
 def run(lowered: Lowered, n: int) -> np.ndarray:
     rng = np.random.default_rng(n)
@@ -173,5 +169,3 @@ def test_every_wrong_wait_is_found(stages: int, sizes: dict[str, int]) -> None:
         count += 1
         assert any(breaks(lowered, n) for n in sizes.values() or range(8))
     assert count >= 6
-
-# }}}

@@ -84,7 +84,7 @@ def test_what_cuda_has_not() -> None:
     assert knl(w=w, h=np.zeros(2, np.float32)).h.tolist() == [3, 2]
 
 
-# {{{ buffers
+# Buffers
 
 def counting(text: str = "h[x[i]] = h[x[i]] + w[i] {id=count, atomic}") -> lk.LoopKernel:
     return lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<20}", text, [
@@ -177,5 +177,3 @@ def test_buffers_that_cannot_be() -> None:
         lk.buffer_array(lk.make_kernel("{[i,k]: 0<=i,k<n}", "h[i] = h[i] + w[k] {atomic}"), "h", "k")
     with pytest.raises(lk.PreconditionError, match="are for values"):
         lk.buffer_array(counting(), "h", "i", fetch_bounding_box=True)
-
-# }}}

@@ -48,7 +48,7 @@ def sweep(write: str = "i", read: str = "i-1") -> lk.LoopKernel:
     return lk.split_iname(lk.make_kernel("{[i]: 1<=i<n}", f"y[{write}] = y[{read}] + x[i]", arrays("x", "y")), "i", 4)
 
 
-# {{{ what it makes
+# What it makes
 
 @pytest.mark.deep
 def test_a_tile_is_loaded_and_stored() -> None:
@@ -196,10 +196,8 @@ def test_names_can_be_given() -> None:
     assert {"fill", "spill"} <= set(knl.statement_by_id)
     assert_same(sweep(), knl, n=9)
 
-# }}}
 
-
-# {{{ whole boxes
+# Whole boxes
 
 def triangle() -> lk.LoopKernel:
     return lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<=i}", "y[i, j] = y[i, j]*2 + 3*i + j", arrays("y"))
@@ -288,10 +286,8 @@ def test_boxes_that_cannot_be(call: object, subject: str) -> None:
         call()                                                     # type: ignore[operator]
     assert err.value.subject == subject
 
-# }}}
 
-
-# {{{ other values to begin with and to end with
+# Other values to begin with and to end with
 
 @pytest.mark.deep
 def test_an_increment_is_added_at_the_end() -> None:
@@ -324,10 +320,8 @@ def test_nobody_answers_for_other_values() -> None:
     with pytest.raises(lk.ParseError):
         lk.buffer_array(tiled_accumulation(), "c", "i_inner, j_inner", "0 +", assume="it is")
 
-# }}}
 
-
-# {{{ what it refuses
+# What it refuses
 
 def between(second: str) -> lk.LoopKernel:
     return lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<4}", f"""
@@ -406,8 +400,6 @@ def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, o
         call()                                                     # type: ignore[operator]
     assert type(caught.value) is error, caught.value
     assert {f: getattr(caught.value, f) for f in fields} == fields
-
-# }}}
 
 
 def test_a_condition_on_a_size_is_decided_once_a_call_says_that_it_is_an_integer() -> None:

@@ -44,7 +44,7 @@ def line(work: str = "t[i] = t[i]*2 + 1", where: str = "0<=i<n") -> lk.LoopKerne
     return lk.split_iname(knl, "i", 4)
 
 
-# {{{ what it makes
+# What it makes
 
 @pytest.mark.deep
 def test_a_row_is_loaded_and_stored() -> None:
@@ -190,10 +190,8 @@ def test_a_reduction_into_it() -> None:
     knl = step(plain, lk.buffer_array, "t", "j", within="work", default_tag=None)
     assert_same(plain, knl, n=3, m=5)
 
-# }}}
 
-
-# {{{ what it refuses
+# What it refuses
 
 def test_a_write_between_is_refused() -> None:
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<8}", """
@@ -254,6 +252,3 @@ def test_what_a_reduction_works_on() -> None:
     knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, x[i, k])", DATA)
     with pytest.raises(lk.PreconditionError, match="what a reduction has combined so far"):
         lk.buffer_array(knl, "acc_k", "k")
-
-
-# }}}

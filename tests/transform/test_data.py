@@ -19,7 +19,7 @@ def with_temporary() -> lk.LoopKernel:
     return lk.add_dtypes(lk.make_kernel("{[i]: 3<=i<9}", "<> t = 2*x[i]\ny[i] = t + 1"), {"x": F32})
 
 
-# {{{ add_dtypes
+# Add_dtypes
 
 def test_add_dtypes_of_no_mapping() -> None:
     with pytest.raises(lk.PreconditionError, match="dtype_dict= is a mapping of texts to dtypes, not 'x'"):
@@ -52,10 +52,8 @@ def test_every_dtype_computes(dtype: type) -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]"), {"x": dtype})
     assert_same(knl, lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.0"), n=11)
 
-# }}}
 
-
-# {{{ rename_argument
+# Rename_argument
 
 def test_rename_of_an_array() -> None:
     knl = step(matmul(), lk.rename_argument, "a", "left")
@@ -86,10 +84,8 @@ def test_rename_reaches_into_rules_and_shapes() -> None:
     assert_same(knl, lk.rename_argument(knl, "n", "length"), called={"n": "length"}, n=5)
     assert_same(knl, lk.rename_argument(knl, "x", "source"), called={"x": "source"}, n=5)
 
-# }}}
 
-
-# {{{ set_temporary_address_space
+# Set_temporary_address_space
 
 @pytest.mark.deep(every=4)
 @pytest.mark.parametrize("space", ["private", "shared", "global", lk.AddressSpace.SHARED])
@@ -116,10 +112,8 @@ def test_an_address_space_holds_for_mapped_kernels_too(space: str) -> None:
     knl = lk.set_temporary_address_space(lk.tag_inames(plain, "b:g.0, i:l.0"), "s", space)
     assert_same(plain, knl, n=5)
 
-# }}}
 
-
-# {{{ privatize
+# Privatize
 
 def test_privatize_gives_each_iteration_a_cell() -> None:
     knl = step(with_temporary(), lk.privatize, "i")
@@ -163,10 +157,8 @@ def test_privatize_of_an_array() -> None:
     assert "t[i, j]" in str(knl)
     assert_same(plain, knl)
 
-# }}}
 
-
-# {{{ fix_parameters, assume, set_options
+# Fix_parameters, assume, set_options
 
 def test_fix_parameters() -> None:
     knl = step(matmul(), lk.fix_parameters, n=4, l=3)
@@ -213,8 +205,6 @@ def test_set_options() -> None:
     knl = step(twice(), lk.set_options, full_tiles=False, annotate=False)
     assert (knl.options.full_tiles, knl.options.annotate) == (False, False)
     assert lk.set_options(knl, annotate=True).options == lk.Options(full_tiles=False)
-
-# }}}
 
 
 @pytest.mark.parametrize(("call", "error", "fields"), [

@@ -9,7 +9,7 @@ from tests.transform.kernels import F32, matmul, matvec, scaled_matrix, triangle
 from tests.transform.same import assert_same, step
 from tests.transform.test_fusion import kernel, same
 
-# {{{ distribute_loop
+# Distribute_loop
 
 
 def chain(third: str = "c[i] = b[i] + a[i]") -> lk.LoopKernel:
@@ -173,10 +173,8 @@ def test_refused(call: object, error: type[lk.LoopkitError], field: str, value: 
     assert type(caught.value) is error, caught.value
     assert getattr(caught.value, field) == value
 
-# }}}
 
-
-# {{{ unroll_and_jam
+# Unroll_and_jam
 
 def test_unroll_and_jam() -> None:
     knl = step(scaled_matrix(), lk.unroll_and_jam, "i", 4)
@@ -260,5 +258,3 @@ def test_a_dependence_against_the_inner_loop_is_refused() -> None:
     assert w.source[1]["j"] == w.sink[1]["j"] + 1
     skewed = lk.add_dtypes(lk.make_kernel("{[i, j]: 1<=i<n and 0<=j<n-1}", "a[i, j] = a[i-1, j] + 1"), {"a": F32})
     same(skewed, lk.unroll_and_jam(skewed, "i", 2), 0, 1, 2, 5)
-
-# }}}

@@ -23,7 +23,7 @@ def kernel(statements: str = MATVEC, domain: str = BOX, **dtypes: object) -> lk.
     return lk.add_dtypes(knl, {x: dtypes.get(x, np.float32) for x in knl.array_args if x not in knl.written_names})
 
 
-# {{{ what runs on
+# What runs on
 
 def test_what_fills_temporaries_runs_on() -> None:
     knl = step(kernel(), lk.pad_domain, {"i": 4, "k": 3})
@@ -83,10 +83,8 @@ def test_a_tile_of_filled_values() -> None:
     for sizes in ({"n": 1, "l": 1}, {"n": 13, "l": 7}, {"n": 16, "l": 8}):
         assert_same(knl, tiled, **sizes)
 
-# }}}
 
-
-# {{{ what is refused
+# What is refused
 
 @pytest.mark.parametrize(("statements", "lengths", "value"), [
     ("y[i] = sum(k, a[i, k]*x[i])", {"k": 4}, 0),           # x may be infinite
@@ -150,8 +148,6 @@ def test_after_the_order_of_values_changed() -> None:
     with pytest.raises(lk.ScheduleError, match="earlier steps"):
         lk.pad_domain(lk.distribute_loop(knl, "i", "y"), {"i": 4})
 
-# }}}
-
 
 def test_tiles_of_a_product_in_chunks_are_filled_up_to_the_ends_of_its_arrays() -> None:
     """Each chunk reaches a part of the array of its own, which is no reason for conditions that tell these apart."""
@@ -164,7 +160,7 @@ def test_tiles_of_a_product_in_chunks_are_filled_up_to_the_ends_of_its_arrays() 
     assert {to_text(c) for c in rule.condition.children} <= {"a_axis_0 < n", "a_axis_1 < l", "0 <= a_axis_1"}
 
 
-# {{{ the proof looks at the two kernels alone
+# The proof looks at the two kernels alone
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(("by", "kind"), [(1, "missing"), (-1, "value")])
@@ -183,8 +179,6 @@ def test_wrong_conditions_are_found(axis: int, by: int, kind: str) -> None:
     with pytest.raises(lk.IllegalTransformError) as err:
         require_extended(knl, after, "step")
     assert err.value.witness.kind == kind
-
-# }}}
 
 
 def test_hints_name_what_was_asked_for() -> None:

@@ -54,7 +54,7 @@ def rows() -> lk.LoopKernel:
         """, ARRAYS)
 
 
-# {{{ expand
+# Expand
 
 def test_each_iteration_gets_a_cell() -> None:
     knl = step(scalar(), lk.expand, "t", "i")
@@ -116,10 +116,8 @@ def test_declared_space_is_kept() -> None:
     scratch = lk.expand(lk.set_temporary_address_space(scalar(), "t", "global"), "t", "i")
     assert_same(scalar(), scratch, n=12)
 
-# }}}
 
-
-# {{{ contract
+# Contract
 
 def test_iterations_share_a_cell() -> None:
     plain = rows()
@@ -257,8 +255,6 @@ def test_a_subscript_from_memory_is_undecided() -> None:
                          [*ARRAYS[:2], lk.GlobalArg("p", np.int32), lk.TemporaryVariable("t", F32, (8,)), "..."])
     with pytest.raises(lk.UndecidedError, match="contracted"):
         lk.contract(knl, "t", "i")
-
-# }}}
 
 
 @pytest.mark.parametrize(("call", "error", "fields"), [

@@ -34,7 +34,7 @@ def same(before: lk.LoopKernel, after: lk.LoopKernel, *sizes: int, **others: int
         assert_same(before, after, n=n, **others)
 
 
-# {{{ legal
+# Legal
 
 def test_two_loops_become_one() -> None:
     knl = step(producer_consumer(), lk.fuse_loops, ["i", "j"])
@@ -211,10 +211,8 @@ def test_a_reduction_with_a_plain_loop() -> None:
         """)
     same(plain, knl)
 
-# }}}
 
-
-# {{{ what stands between
+# What stands between
 
 def between(line: str) -> lk.LoopKernel:
     return lk.add_dtypes(lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<n and 0<=k<n}", f"""
@@ -276,10 +274,8 @@ def test_a_dependence_of_another_iteration_holds_nothing_back() -> None:
     assert list(knl.paths) == ["middle", "first", "last"]
     same(plain, knl, 1, 4)
 
-# }}}
 
-
-# {{{ illegal
+# Illegal
 
 def test_a_forward_read_is_refused() -> None:
     with pytest.raises(lk.IllegalTransformError) as caught:
@@ -351,10 +347,8 @@ def test_only_the_outer_of_two_loops_may_be_fused() -> None:
         lk.fuse_loops(knl, ["j", "q"])
     assert caught.value.witness.element == (0, 1)
 
-# }}}
 
-
-# {{{ with other steps
+# With other steps
 
 def test_equal_tags_stay() -> None:
     plain = producer_consumer(domain="{[i, j]: 0<=i<64 and 0<=j<48}")
@@ -393,8 +387,6 @@ def test_tiles_of_two_sweeps() -> None:
     assert outline(knl).splitlines()[:2] == ["for tile", "  for i_inner"]
     same(plain, knl, 0, 1, 4, 9)
     same(plain, lk.fuse_loops(knl, ["i_inner", "j_inner"]), 0, 1, 4, 9)
-
-# }}}
 
 
 def _nested() -> lk.LoopKernel:

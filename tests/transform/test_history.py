@@ -117,7 +117,7 @@ def test_what_can_be_read_once_is_kept() -> None:
     assert run(made.history.script()) == made
 
 
-# {{{ scripts
+# Scripts
 
 def run(script: str) -> lk.LoopKernel:
     scope: dict[str, Any] = {}
@@ -187,10 +187,8 @@ def test_every_transformation_is_public() -> None:
     assert {"split_iname", "interchange", "add_prefetch"} <= own
     assert all(getattr(lk, name) is TRANSFORMATIONS[name] for name in own)
 
-# }}}
 
-
-# {{{ replaying
+# Replaying
 
 def test_steps_are_checked_on_the_other_kernel() -> None:
     recurrence = lk.make_kernel("{[i]: 0<=i<n}", "y[i+1] = y[i] + x[i]")
@@ -222,10 +220,8 @@ def test_only_histories_are_replayed() -> None:
 def test_nothing_to_replay() -> None:
     assert lk.replay(scaled_matrix(), lk.History()) == scaled_matrix()
 
-# }}}
 
-
-# {{{ comparing
+# Comparing
 
 def test_equal_histories() -> None:
     diff = mapped().history.diff(mapped().history)
@@ -269,5 +265,3 @@ def test_a_set_as_an_argument_is_copied() -> None:
     knl = lk.duplicate_inames(knl, "i", within=chosen)
     chosen.clear()
     assert knl.history[-1].arguments()["within"] == {"B"}
-
-# }}}

@@ -12,7 +12,7 @@ from tests.language.outline import outline, text
 from tests.transform.kernels import F32, matmul, matvec, scaled_matrix, triangle, twice, two_loops
 from tests.transform.same import assert_domain, assert_same, step
 
-# {{{ split_iname
+# Split_iname
 
 
 def test_split_makes_two_nested_loops() -> None:
@@ -99,10 +99,8 @@ def test_within_cannot_cut_a_loop_in_two() -> None:
     assert caught.value.subject == "i"
     assert caught.value.hint is not None
 
-# }}}
 
-
-# {{{ split_levels
+# Split_levels
 
 LEVELS = {"block": None, "warp": 3, "lane": 4, "item": 2}
 
@@ -137,10 +135,8 @@ def test_levels_that_cannot_be(factors: Mapping[str, int | None], tags: Mapping[
     with pytest.raises(error, match=message):
         lk.split_levels(twice(), "i", factors, tags=tags)
 
-# }}}
 
-
-# {{{ join_inames
+# Join_inames
 
 def test_join_runs_through_all_points() -> None:
     plain = lk.fix_parameters(scaled_matrix(), m=7)
@@ -189,10 +185,8 @@ def test_split_and_join_give_the_instances_back() -> None:
     assert_domain(knl, plain.domains_text)
     assert_same(plain, knl)
 
-# }}}
 
-
-# {{{ rename_iname
+# Rename_iname
 
 def test_rename() -> None:
     knl = step(scaled_matrix(), lk.rename_iname, "i", "row")
@@ -228,10 +222,8 @@ def test_rename_of_an_iname_that_bounds_another() -> None:
     assert_domain(knl, "[n] -> { [row, j] : row < n and 0 <= j <= row }")
     assert_same(triangle(), knl, n=6)
 
-# }}}
 
-
-# {{{ remove_unused_inames
+# Remove_unused_inames
 
 def test_remove_drops_an_iname_of_one_point() -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<n and j=0}", "for j\n y[i] = 2*x[i]\nend"), {"x": F32})
@@ -248,8 +240,6 @@ def test_remove_keeps_what_is_mentioned_or_has_many_points() -> None:
 def test_remove_only_looks_at_those_named() -> None:
     plain = lk.make_kernel("{[i,j,k]: 0<=i<n and j=0 and k=0}", "y[i] = 1 {inames=i:j:k}")
     assert lk.remove_unused_inames(plain, ["k"]).inames == ("i", "j")
-
-# }}}
 
 
 ERRORS: Mapping[str, tuple[object, type[lk.LoopkitError], dict[str, object]]] = {

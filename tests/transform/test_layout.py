@@ -29,7 +29,7 @@ def cuda(knl: lk.LoopKernel) -> str:
     return lk.generate_code(knl, target="cuda").source
 
 
-# {{{ a swizzle
+# A swizzle
 
 @given(st.sampled_from([(8, 8), (4, 16), (16, 4), (5, 8), (8, 12)]), st.sampled_from(["C", "F"]), st.booleans(),
        st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4, 8]))
@@ -124,10 +124,8 @@ def test_too_few_axes() -> None:
     with pytest.raises(lk.PreconditionError, match="'t' has 1 axes"):
         lk.swizzle(lk.add_dtypes(knl, {"x": F32}), "t")
 
-# }}}
 
-
-# {{{ the order of axes
+# The order of axes
 
 @pytest.mark.deep(every=5)
 @pytest.mark.parametrize(("tags", "shape"), [("C", (4, 6, 8)), ("N2,N1,N0", (4, 6, 8)), ("F", (8, 6, 4)),
@@ -176,5 +174,3 @@ def test_an_axis_more_behind_it() -> None:
     knl = lk.split_iname(lk.tag_array_axes(lk.untag_inames(registers(), "b"), "t", "F"), "b", 4)
     with pytest.raises(lk.StorageError, match="The 2 axes of 't' were tagged, and it has 3 now"):
         lk.lower(lk.privatize(knl, "b_inner", "t"))
-
-# }}}

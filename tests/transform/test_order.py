@@ -8,7 +8,7 @@ from tests.language.outline import outline, text
 from tests.transform.kernels import F32, matmul, matvec, scaled_matrix, triangle, two_loops
 from tests.transform.same import assert_domain, assert_same, step
 
-# {{{ prioritize_loops
+# Prioritize_loops
 
 
 def test_prioritize_nests_in_the_order_given() -> None:
@@ -91,10 +91,8 @@ def test_prioritize_then_split_then_prioritize() -> None:
     assert knl.statement("insn").inames == ("i_outer", "i_inner", "j")      # an instance set has its own order
     assert_same(scaled_matrix(), knl, n=10, m=3)
 
-# }}}
 
-
-# {{{ interchange
+# Interchange
 
 def test_interchange() -> None:
     knl = step(scaled_matrix(), lk.interchange, "i", "j")
@@ -123,10 +121,8 @@ def test_loops_between_the_two_stay() -> None:
         """)
     assert_same(plain, knl, n=2, m=3, l=4)
 
-# }}}
 
-
-# {{{ tile
+# Tile
 
 def test_tile() -> None:
     knl = step(scaled_matrix(), lk.tile, {"i": 4, "j": 8})
@@ -157,8 +153,6 @@ def test_tile_of_a_triangle() -> None:
 
 def test_tile_is_one_step_of_the_history() -> None:
     assert [s.name for s in lk.tile(scaled_matrix(), {"i": 4, "j": 8}).history] == ["add_dtypes", "tile"]
-
-# }}}
 
 
 @pytest.mark.parametrize(("call", "error", "field", "value"), [

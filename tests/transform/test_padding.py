@@ -81,7 +81,7 @@ def test_padding_a_second_time_adds_to_the_first() -> None:
     assert lk.add_padding(knl, "a_fetch", 0, 32).temporaries["a_fetch"].shape == (16, 24)
 
 
-# {{{ what is refused
+# What is refused
 
 def test_an_argument_or_nothing() -> None:
     for name in ("a", "nothing"):
@@ -145,5 +145,3 @@ def test_what_was_declared_is_kept() -> None:
                          [lk.TemporaryVariable("t", F32, (4, 4), lk.AddressSpace.PRIVATE), "..."])
     with pytest.raises(lk.StorageError, match="were declared"):
         lk.add_padding(knl, "t", 0, by=1)
-
-# }}}

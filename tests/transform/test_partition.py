@@ -38,7 +38,7 @@ def nest() -> lk.LoopKernel:
     return lk.add_dtypes(knl, {"x": F32})
 
 
-# {{{ duplicate_inames
+# Duplicate_inames
 
 def test_a_statement_gets_its_own_loop() -> None:
     knl = step(chain(), lk.duplicate_inames, "i", "B")
@@ -178,10 +178,8 @@ def test_a_rule_serves_both_copies() -> None:
         """), {"x": F32})
     assert_same(plain, lk.duplicate_inames(plain, "i", "B"), n=5)
 
-# }}}
 
-
-# {{{ chunk_iname
+# Chunk_iname
 
 @pytest.mark.deep(every=3)
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -301,10 +299,8 @@ def test_one_range_of_several_is_chosen_by_an_assumption() -> None:
     known = lk.assume(plain, "n <= m")
     assert_same(known, lk.chunk_iname(known, "i", 2), n=5, m=8)
 
-# }}}
 
-
-# {{{ peel
+# Peel
 
 def test_peel() -> None:
     knl = step(twice(), lk.peel, "i", first=2, last=1)
@@ -482,8 +478,6 @@ def test_peel_along_threads_is_checked() -> None:
 def test_the_stencil_without_its_ends() -> None:
     for n in (0, 1, 2, 3, 4, 9):
         assert_same(stencil(), lk.peel(stencil(), "i", 1, 1), n=n)
-
-# }}}
 
 
 REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {

@@ -42,7 +42,7 @@ def barriers(knl: lk.LoopKernel) -> list[str]:
     return [line.strip() for line in str(placed).splitlines() if "barrier" in line]
 
 
-# {{{ what it makes
+# What it makes
 
 @pytest.mark.deep
 @pytest.mark.parametrize("stages", [1, 2, 3])
@@ -194,10 +194,8 @@ def test_threads_that_are_tagged_later() -> None:
     assert lk.verify(later).verdict is lk.Verdict.PROVEN
     assert_same(knl, later, n=11)
 
-# }}}
 
-
-# {{{ what it refuses
+# What it refuses
 
 WRITTEN = BODY.replace("c[k, j]", "a[k + 1, j]")
 CARRIED = """
@@ -268,8 +266,6 @@ def test_declared_storage_is_kept() -> None:
     with pytest.raises(lk.StorageError, match="were declared"):
         lk.pipeline(knl, "k")
     assert_same(made(), lk.pipeline(knl, "k", 1), n=3)
-
-# }}}
 
 
 @pytest.mark.parametrize(("fill", "why"), [

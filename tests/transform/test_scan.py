@@ -28,7 +28,7 @@ def prefix(domain: str, text: str = "y[i] = sum(j, x[j])", rows: str = "{[i]: 0<
     return lk.add_dtypes(lk.make_kernel([rows, domain], text, **kwargs), {"x": F32})
 
 
-# {{{ what is a scan
+# What is a scan
 
 @a_few
 @given(scans())
@@ -119,10 +119,8 @@ def test_within_names_those_that_are_meant() -> None:
     assert [r.final for r in found.reductions.values()] == ["A"]
     assert_same(knl, lk.realize_scan(found, "j"), n=6)
 
-# }}}
 
-
-# {{{ over threads
+# Over threads
 
 LARGEST = lk.ReductionOperation("largest", "if(a > b, a, b)", neutral=-100, reorderable=True)
 
@@ -160,10 +158,8 @@ def test_over_threads(data: Any) -> None:
         np.testing.assert_array_equal(got["y"], want)
     assert_same(plain, mapped, n=length)
 
-# }}}
 
-
-# {{{ what is none
+# What is none
 
 @pytest.mark.parametrize(("domain", "why"), [
     ("{[j]: 0<=j<n}", "its bounds move with no iname"),
@@ -256,5 +252,3 @@ def test_a_loop_of_operands_with_other_statements() -> None:
     knl = prefix(SCAN, "for i\nfor j\nw[i, j] = x[j]\nend\ny[i] = sum(j, x[j]) {id=S}\nend")
     with pytest.raises(lk.ScheduleError, match=r"The loop of 'S\.j\.update' over 'j' has other statements too"):
         lk.realize_scan(lk.fuse_loops(knl, "j"), "j")
-
-# }}}

@@ -54,7 +54,7 @@ def spaces(knl: lk.LoopKernel) -> dict[str, str]:
     return {x: str(cells) for x, cells in cost_of(knl).cells.items()}
 
 
-# {{{ storage
+# Storage
 
 @pytest.mark.deep
 def test_an_accumulator_is_not_enlarged() -> None:
@@ -222,10 +222,8 @@ def test_numbers_of_cells_are_compared_at_sizes_that_differ(old: tuple[Expressio
     first, second = (Cells(AddressSpace.PRIVATE, shape, 4) for shape in (old, new))
     assert second.more_than(first) is more
 
-# }}}
 
-
-# {{{ orders
+# Orders
 
 ORDERS = {
     "blocks": lambda: halves(transposition("for i\nfor j\nb[j, i] = a[i, j]\nend\nend")),
@@ -388,10 +386,8 @@ def test_hints_can_be_followed(name: str) -> None:
     more = re.findall(r"allow_\w+(?==True)", err.value.hint or "")
     lk.add_prefetch(knl, "a", sweep, within=within, **dict.fromkeys({*more, "allow_global_storage"}, True))
 
-# }}}
 
-
-# {{{ launches
+# Launches
 
 def overlapping() -> lk.LoopKernel:
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<2}", "y[4*i + 5*j] = y[4*i + 5*j] + x[i]")
@@ -446,10 +442,8 @@ def test_a_kernel_that_cannot_be_lowered_prints() -> None:
     assert "STATEMENTS" in str(knl)
     assert "STATEMENTS" in str(lk.tag_inames(knl, {"k_inner": "l.auto"}, force=True))
 
-# }}}
 
-
-# {{{ the arguments of the other steps
+# The arguments of the other steps
 
 @pytest.mark.deep
 @pytest.mark.parametrize("refused", ["allow_reordering", "allow_global_storage"])
@@ -509,10 +503,8 @@ def test_what_a_pipeline_is_allowed(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert f"{name}=True" in (err.value.hint or "")
     assert_same(knl, lk.pipeline(knl, "k", **{name: True}), n=5)
 
-# }}}
 
-
-# {{{ the history
+# The history
 
 def test_effects_are_no_part_of_equality() -> None:
     knl = lk.tag_inames(jacobi_over_blocks(), "t:for")
@@ -530,8 +522,6 @@ def test_the_script_has_them_as_comments() -> None:
     exec(script, names)
     assert names["knl"] == knl
     assert "j_inner distributed; acc_k:" in str(knl.history)
-
-# }}}
 
 
 def test_a_question_that_costs_too_much_has_no_answer_and_the_step_goes_on() -> None:

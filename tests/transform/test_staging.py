@@ -25,7 +25,7 @@ def with_rule() -> lk.LoopKernel:
     return lk.add_dtypes(knl, {"x,z": F32})
 
 
-# {{{ add_prefetch
+# Add_prefetch
 
 def test_what_only_conditions_read() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "f(s) := 2*x[s]\ny[i] = 2 {if=x[i] > 0}\nz[i] = 3 {if=f(i) > 0}")
@@ -232,10 +232,8 @@ def test_an_address_space_that_cannot_serve_is_refused_in_lowering() -> None:
     assert caught.value.subject == "a_fetch"
     assert caught.value.hint == "set_temporary_address_space(knl, 'a_fetch', 'shared')"
 
-# }}}
 
-
-# {{{ precompute
+# Precompute
 
 def test_precompute() -> None:
     knl = step(with_rule(), lk.precompute, "f", "i", default_tag=None)
@@ -273,10 +271,8 @@ def test_precompute_of_a_rule_without_arguments() -> None:
     assert knl.statement("f_0_rule").inames == ("i",)
     assert_same(plain, knl, n=3, m=4)
 
-# }}}
 
-
-# {{{ extract_subst, expand_subst
+# Extract_subst, expand_subst
 
 def test_extract_subst_names_what_matches() -> None:
     knl = step(stencil(), lk.extract_subst, "load", "a[s]", "s")
@@ -321,8 +317,6 @@ def test_expand_one_rule_of_two() -> None:
 
 def test_expand_of_an_extract_gives_the_expressions_back() -> None:
     assert outline(lk.expand_subst(lk.extract_subst(twice(), "f", "x[s]", "s"))) == outline(twice())
-
-# }}}
 
 
 @pytest.mark.deep(every=23)
@@ -369,7 +363,7 @@ def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, o
     assert {f: getattr(caught.value, f) for f in fields} == fields
 
 
-# {{{ what the copy does not serve
+# What the copy does not serve
 
 def test_a_reader_that_goes_on_reading_keeps_its_dependences() -> None:
     """The copy serves the expression; the condition reads the array still."""
@@ -399,8 +393,6 @@ def test_a_read_in_a_condition_still_ends_the_launch() -> None:
     fetched = lk.tag_inames(lk.add_prefetch(knl, "t", [], default_tag=None), "i:g.0")
     assert len(lk.generate_code(fetched).kernels) == 2
     assert_same(knl, fetched)
-
-# }}}
 
 
 @pytest.mark.deep

@@ -95,7 +95,7 @@ def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, o
         assert caught.value.hint is not None
 
 
-# {{{ several inames of parametric extent on one axis
+# Several inames of parametric extent on one axis
 
 def packed(text: str, *arrays: str) -> lk.LoopKernel:
     return lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", text, [*(lk.GlobalArg(a, np.float64) for a in arrays), "..."])
@@ -147,5 +147,3 @@ def test_blocks_of_different_packings_are_undecided_where_no_launch_can_end_betw
     assert_same(knl, mapped, n=3, m=2)
     with pytest.raises(lk.UndecidedError, match="their blocks are not known; put one of them on another axis"):
         lk.tag_inames(mapped, "t:unr")
-
-# }}}

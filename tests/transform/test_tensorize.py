@@ -43,7 +43,7 @@ def run(low: Lowered, size: tuple[int, int, int], seed: int = 0) -> tuple[np.nda
     return execute(low, {"a": a, "b": b, "c": np.full((n, m), np.nan)}, sizes, random.Random(seed))["c"], a @ b
 
 
-# {{{ what they compute
+# What they compute
 
 @pytest.mark.deep
 @pytest.mark.parametrize("rows", [8, 16])
@@ -83,10 +83,8 @@ def test_one_text_serves_all_architectures(rows: int, depth: int) -> None:
     found = {arch: compile_cuda(source, arch) for arch in ("sm_75", "sm_80", "sm_90")}
     assert not any(x.spills for x in found.values())
 
-# }}}
 
-
-# {{{ what is proven of them
+# What is proven of them
 
 @pytest.mark.deep
 def test_the_machine_sees_what_lanes_load() -> None:
@@ -108,10 +106,8 @@ def test_what_lanes_load_for_others_needs_its_barriers() -> None:
         run(bare, (32, 16, 16))
     assert lk.check_races(knl).verdict is lk.Verdict.PROVEN
 
-# }}}
 
-
-# {{{ what is refused
+# What is refused
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: lk.tensorize(product("c[i, j] = sum(k, a[i, k] + b[k, j])"), "i", "j", "k"),
@@ -161,5 +157,3 @@ def test_tiles_at_an_edge_stay_loops() -> None:
     ragged = lk.set_options(knl, full_tiles=False)
     with pytest.raises(lk.PreconditionError, match="a thread may have no part in it; pad_domain"):
         lk.lower(ragged)
-
-# }}}

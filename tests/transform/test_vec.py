@@ -15,7 +15,7 @@ def make(domain: str, text: str, **dtypes: object) -> lk.LoopKernel:
     return lk.add_dtypes(knl, dict.fromkeys(knl.array_args, F32) | dtypes)
 
 
-# {{{ what it takes
+# What it takes
 
 @pytest.mark.parametrize(("extent", "values"), [(1, "1 value "), (3, "3 values "), (5, "5 values ")])
 def test_an_odd_extent_makes_no_vectors(extent: int, values: str) -> None:
@@ -44,10 +44,8 @@ def test_two_statements_may_have_two() -> None:
     knl = make("{[i, j]: 0<=i<8 and 0<=j<4}", "y[i] = 2*x[i]\nz[j] = 3*x[j]")
     assert_same(knl, step(knl, lk.tag_inames, "i:vec, j:vec"))
 
-# }}}
 
-
-# {{{ what is legal
+# What is legal
 
 def test_a_recurrence_is_refused_with_its_witness() -> None:
     knl = make("{[i]: 1<=i<64}", "y[i] = y[i-1] + x[i]")
@@ -107,10 +105,8 @@ def test_what_is_read_from_memory_is_undecided() -> None:
     place = np.random.default_rng(0).permutation(64).astype(np.int32)
     assert_same(knl, owed, p=place, y=np.arange(64, dtype=F32))
 
-# }}}
 
-
-# {{{ results
+# Results
 
 @pytest.mark.deep
 @pytest.mark.parametrize("n", [1, 4, 127, 128, 130, 1000])
@@ -148,5 +144,3 @@ def test_textual_unrolling_leaves_vectors_alone() -> None:
     knl = lk.set_options(axpy_vec(), textual_unroll=True)
     assert "y_vec loaded and stored" in str(lk.lower(knl))
     assert_same(lk.untag_inames(axpy_vec(), "i_inner"), knl, n=130, a=3)
-
-# }}}

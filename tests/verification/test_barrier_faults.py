@@ -78,7 +78,7 @@ def test_a_barrier_of_warps_does_not_do_for_the_block(name: str) -> None:
         assert report(kernel(name), lowered)["races"].verdict is missed(name)
 
 
-# {{{ the same, by running
+# The same, by running
 
 def double_buffered() -> lk.LoopKernel:
     """Two rows of a buffer take turns, so that one barrier an iteration is enough."""
@@ -140,5 +140,3 @@ def test_a_barrier_that_nothing_needs_is_listed() -> None:
     assert found.proven
     assert found["barriers"].summary == "1, of which nothing needs 1"
     assert found["barriers"].notes == ("kernel: barrier in the loop over 'b', which nothing needs",)
-
-# }}}

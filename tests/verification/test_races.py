@@ -151,7 +151,7 @@ def test_two_warps_of_a_block() -> None:
     assert not report(knl, without_barriers(knl)).ok
 
 
-# {{{ what the caller answers for
+# What the caller answers for
 
 def scattered() -> lk.LoopKernel:
     return make("{[i]: 0<=i<64}", "y[place[i]] = x[i]", x=F32, place=np.int32)
@@ -182,5 +182,3 @@ def test_an_obligation_covers_no_other_race() -> None:
     findings = report(knl, replace(lowered, launches=(replace(launch, kernel=bound),)))["races"].findings
     assert {f.verdict for f in findings} == {lk.Verdict.ASSUMED, lk.Verdict.REFUTED}
     assert "'z'" in next(f.text for f in findings if f.verdict is lk.Verdict.REFUTED)
-
-# }}}

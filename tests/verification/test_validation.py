@@ -38,7 +38,7 @@ def only(findings: tuple[Mismatch, ...]) -> Mismatch:
     return findings[0]
 
 
-# {{{ no false alarms
+# No false alarms
 
 @pytest.mark.deep
 @pytest.mark.parametrize("options", [{}, {"full_tiles": False}, {"textual_unroll": True}], ids=str)
@@ -171,10 +171,8 @@ def test_bounds_from_memory_around_loops_of_their_own(tag: str, mapped: str) -> 
         return replace(node, start=0) if isinstance(node, For) and "first" in variables(node.start) else node
     assert {found.kind for found in validate(changed(low, wider))} == {"outside"}
 
-# }}}
 
-
-# {{{ what it finds
+# What it finds
 
 def test_a_branch_that_is_only_right_where_the_other_one_is_taken() -> None:
     knl = lk.make_kernel("{[k]: 0<=k<n}", "c[k] = if(3 <= k, x[k], if(k < 3, 2*x[k], x[0]))")
@@ -404,8 +402,6 @@ def test_coordinates() -> None:
     function = low.program.functions[0]
     wrong = replace(function, coordinates={**function.coordinates, "i_inner": p.Sum((p.Variable("l.0"), 1))})
     assert validate(replace(low, program=replace(low.program, functions=(wrong,))))
-
-# }}}
 
 
 @pytest.mark.parametrize("condition", [

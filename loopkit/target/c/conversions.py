@@ -81,7 +81,7 @@ def inside(piece: Piece, precedence: int) -> str:
     return piece.text if piece.precedence >= precedence else f"({piece.text})"
 
 
-# {{{ literals
+# Literals
 
 def real_literal(value: float, dtype: np.dtype) -> Piece:
     """*value* as a literal of a real *dtype*, or as one of the macros ``INFINITY`` and ``NAN``.
@@ -131,8 +131,6 @@ def _shortest(value: np.generic) -> np.float64:
             return found
     return np.float64(value)
 
-# }}}
-
 
 #: Functions of halves whose result is a half again.
 _EXACT = frozenset({"abs", "fabs", "floor", "ceil", "round", "rint", "trunc", "min", "max", "fmin", "fmax", "copysign"})
@@ -162,7 +160,7 @@ class CBase:
     bounds: AbstractSet[str] = frozenset()
     _types: dict[int, tuple[Expression, Type]] = field(default_factory=dict, init=False, repr=False)
 
-    # {{{ types
+    # Types
 
     def _type(self, expr: Expression) -> Type:
         if id(expr) not in self._types:
@@ -229,9 +227,7 @@ class CBase:
             return real_dtype(want)
         return want if rank == 3 else resolve(given)
 
-    # }}}
-
-    # {{{ conversions
+    # Conversions
 
     def _convert(self, piece: Piece, want: np.dtype) -> Piece:
         """*piece* with the dtype *want*; a cast if it has another one."""
@@ -265,9 +261,7 @@ class CBase:
             return self._literal(piece.literal, piece.dtype, typed=True)
         return self._cast(replace(piece, dtype=piece.c_dtype), piece.dtype)
 
-    # }}}
-
-    # {{{ literals
+    # Literals
 
     def _literal(self, value: object, dtype: np.dtype, *, typed: bool = False) -> Piece:
         """The number *value* as one of *dtype*; *typed*: an integer's type is *dtype* in C too."""
@@ -287,9 +281,7 @@ class CBase:
             return replace(real_literal(number, FLOAT32), dtype=dtype, number=number)
         return integer_literal(int(value), dtype, typed=typed)          # type: ignore[call-overload]
 
-    # }}}
-
-    # {{{ halves: literals and computed values are floats until another form is needed
+    # Halves: literals and computed values are floats until another form is needed
 
     def _stored(self, piece: Piece) -> Piece:
         """A half in its memory form."""
@@ -328,9 +320,7 @@ class CBase:
             piece = self._cast(piece, FLOAT32)
         return replace(piece, dtype=want, c_dtype=FLOAT32, unrounded=not small)
 
-    # }}}
-
-    # {{{ functions
+    # Functions
 
     def _computed(self, name: str, arguments: Sequence[Piece], own: np.dtype, named: Callable[[str, np.dtype], str]
                   ) -> Piece:
@@ -347,5 +337,3 @@ class CBase:
 
     def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype, c_dtype: np.dtype | None = None) -> Piece:
         return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, c_dtype or dtype)
-
-    # }}}

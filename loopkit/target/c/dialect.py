@@ -134,7 +134,7 @@ class Dialect:
         return text.replace("TYPE", type_name).replace("MARK", "f" if bits == "32" else "")
 
 
-# {{{ helper functions: those that C lacks or defines differently
+# Helper functions: those that C lacks or defines differently
 
 #: Parameters and body by name; ``TYPE`` stands for the type.
 _INTEGER: Mapping[str, tuple[str, str]] = {
@@ -197,5 +197,3 @@ _NOTES = {"rsqrt_normal":
 #: The names of these functions.
 _HELPER = re.compile(rf"(?P<function>{'|'.join((*_INTEGER, *_REAL))}|power(?P<exponent>\d+))"
                      r"_(?P<kind>[iufc])(?P<bits>\d+)")
-
-# }}}

@@ -76,7 +76,7 @@ class CText(CBase):
         """*expr* as the condition of an ``if``."""
         return self._condition(expr).text
 
-    # {{{ nodes
+    # Nodes
 
     def _operand(self, expr: Expression, want: np.dtype) -> Piece:
         """*expr* as an operand where *want* is needed: weak ones adapt to it, others keep their dtype."""
@@ -361,9 +361,7 @@ class CText(CBase):
         piece = self._convert(self._operand(expr.child, dtype), dtype)
         return piece if is_half(dtype) else self._exact(piece)
 
-    # }}}
-
-    # {{{ functions
+    # Functions
 
     def _function(self, name: str, arguments: Sequence[Expression], own: np.dtype) -> Piece:
         kind = FUNCTIONS[name].kind
@@ -389,8 +387,6 @@ class CText(CBase):
         args = [self._converted(argument, operand)]
         return self._convert(self._call(self.dialect.function(name, operand), args,
                                         operand if name == "conj" else real_dtype(operand)), own)
-
-    # }}}
 
 
 def _without_sign(term: Expression) -> Expression | None:

@@ -151,7 +151,7 @@ class _Function(FunctionText):
         dynamic = end + others > self.limits.static_shared_bytes
         return _SharedMemory(offsets, (end if dynamic else total) + others, end if dynamic else 0)
 
-    # {{{ limits
+    # Limits
 
     def require_within(self) -> None:
         """:raises LimitError: the launch needs more than the device has."""
@@ -191,8 +191,6 @@ class _Function(FunctionText):
         return asked if isinstance(asked, int) else min(
             limits.resident_blocks, limits.resident_threads // (limits.warps(self.launch.threads) * limits.warp),
             limits.resident_shared_bytes // max(limits.allocated_shared_bytes(self.shared.total), 1))
-
-    # }}}
 
     def lines(self) -> Iterator[str]:
         launch = self.launch
@@ -237,7 +235,7 @@ def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
         "g.2": f"({number} / gridDim.x / gridDim.y)"}
 
 
-# {{{ shared memory of a block: declared arrays, or one dynamic piece with the arrays in it
+# Shared memory of a block: declared arrays, or one dynamic piece with the arrays in it
 
 @dataclass(frozen=True)
 class _SharedMemory:
@@ -271,5 +269,3 @@ def _reference(array: Array, offset: int) -> str:
     place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
     own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
     return f"{type_name} {own} = *reinterpret_cast<{type_name} {pointer}>({place});"
-
-# }}}

@@ -92,7 +92,7 @@ class CurrentStreams:
             setattr(self._local, f"on{ordinal}", before)
 
 
-# {{{ torch
+# Torch
 
 class TorchDtype:
     def __init__(self, name: str) -> None:
@@ -226,10 +226,8 @@ class _TorchStream:
         self._stream: Stream = machine.new_stream(blocking=False, context=machine.primary(ordinal))
         self.cuda_stream = self._stream.handle
 
-# }}}
 
-
-# {{{ cupy, pycuda
+# Cupy, pycuda
 
 class CupyArray(OnGpu):
     """``cupy.ndarray``."""
@@ -308,10 +306,8 @@ def fill_gpuarray(module: Any, driver: Any, machine: Machine) -> None:
     module.GPUArray, module.to_gpu, module.drv = GPUArray, to_gpu, driver
     module.empty = lambda shape, dtype: GPUArray((shape,) if isinstance(shape, int) else shape, dtype)
 
-# }}}
 
-
-# {{{ arrays that have a protocol only
+# Arrays that have a protocol only
 
 class Interface:
     """Nothing but ``__cuda_array_interface__``; *changes* replace entries of it."""
@@ -365,5 +361,3 @@ def on_gpu(machine: Machine, array: np.ndarray, ordinal: int = 0, stream: int = 
     made = OnGpu(machine, ordinal, block, block.array(array.shape, array.dtype))
     made.fill(array, stream)
     return made
-
-# }}}

@@ -172,7 +172,7 @@ class Machine:
         self._stacks = threading.local()
         self._handles = iter(range(0x5000, 1 << 40, 8))
 
-    # {{{ contexts
+    # Contexts
 
     def primary(self, ordinal: int) -> int:
         return _PRIMARY + 0x100 * ordinal
@@ -211,9 +211,7 @@ class Machine:
             raise FailedCallError(INVALID_CONTEXT)
         return self.current
 
-    # }}}
-
-    # {{{ memory
+    # Memory
 
     def allocate(self, size: int, what: str = "memory") -> Allocation:
         """In the current context."""
@@ -291,9 +289,7 @@ class Machine:
     def is_pinned(self, address: int) -> bool:
         return any(a.ctypes.data <= address < a.ctypes.data + a.nbytes for a in self.pinned)
 
-    # }}}
-
-    # {{{ streams
+    # Streams
 
     def new_stream(self, *, blocking: bool = True, context: int | None = None) -> Stream:
         with self.lock:
@@ -365,9 +361,7 @@ class Machine:
         if self.sticky:
             raise FailedCallError(self.sticky)
 
-    # }}}
-
-    # {{{ launches
+    # Launches
 
     def launch(self, function: int, config: Any, table: int) -> int:
         """As ``cuLaunchKernelEx``; gives its code."""
@@ -407,8 +401,6 @@ class Machine:
                 run()
         self.enqueue(function.name, stream.handle, execute, context)
         return SUCCESS
-
-    # }}}
 
     def require_sound(self) -> None:
         """Nothing was written beside what was allocated, and no context was left behind."""

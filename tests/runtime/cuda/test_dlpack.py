@@ -61,7 +61,7 @@ class Capsule:
         self.deleted += 1
 
 
-# {{{ in
+# In
 
 @pytest.mark.parametrize("versioned", [False, True])
 def test_what_a_capsule_says(versioned: bool) -> None:
@@ -123,10 +123,8 @@ def test_versions_that_are_not_known_are_not_touched() -> None:
 def test_elements(code: int, bits: int, wanted: str) -> None:
     assert Imported(Capsule(code=code, bits=bits).made).view.dtype.name == wanted
 
-# }}}
 
-
-# {{{ out
+# Out
 
 def exported(array: np.ndarray = X) -> Any:
     return DeviceArray(DeviceView(array.dtype, array.shape, array.strides, array.ctypes.data, 0), array)
@@ -171,10 +169,8 @@ def test_copies_and_other_devices_are_refused() -> None:
             array.__dlpack__(**wrong)
     assert array.__dlpack_device__() == (2, 0)
 
-# }}}
 
-
-# {{{ as arguments
+# As arguments
 
 class Producer(SimpleNamespace):
     """Gives *capsule* once; *device* is what it says before."""
@@ -241,8 +237,6 @@ def test_arrays_on_the_host(lab: Lab, device: int) -> None:
     x = OnHost(np.arange(5, dtype=F))
     for _ in range(2):
         np.testing.assert_array_equal(compiled(x=x, y=x, alpha=2).z, 3*np.arange(5))
-
-# }}}
 
 
 #: A library in C that took a capsule, and lets go of it when its own object dies.

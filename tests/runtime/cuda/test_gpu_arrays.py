@@ -31,7 +31,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 X, Y = np.arange(100, dtype=F), np.linspace(-1, 1, 100, dtype=F)
 
 
-# {{{ kinds
+# Kinds
 
 @pytest.mark.deep(every=7)
 @each_kind
@@ -145,10 +145,8 @@ def test_subclasses_of_numpys_arrays(lab: Lab) -> None:
         with pytest.raises(lk.CallError, match="masked"):
             plain(x=np.ma.masked_array(X), y=Y, alpha=1)
 
-# }}}
 
-
-# {{{ strides and shapes
+# Strides and shapes
 
 VIEWS = {"as it is": lambda a: a, "transposed": lambda a: a.T, "sliced": lambda a: a[:, 3:9],
          "steps": lambda a: a[::2, ::3], "one column": lambda a: a[:, :1], "one row": lambda a: a[3:4]}
@@ -225,10 +223,8 @@ def test_packed_copies_decide_about_the_width_of_indices(lab: Lab, kind: str) ->
     runner._plan(known, values)
     assert lab.codes.layouts[-1].index_bits == 64
 
-# }}}
 
-
-# {{{ the protocols
+# The protocols
 
 def test_interfaces_are_read_as_they_say(lab: Lab) -> None:
     knl = lk.compile(saxpy(), target="cuda")
@@ -332,5 +328,3 @@ def test_arrays_of_a_context_of_their_own_are_refused(lab: Lab) -> None:
             with pytest.raises(lk.CallError, match="context of its own"):
                 knl(x=foreign, y=foreign, alpha=1)
         np.testing.assert_array_equal(read(lab, knl(x=x, y=x, alpha=1).z), 2*X)
-
-# }}}

@@ -17,7 +17,7 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 X, Y = np.arange(50, dtype=F), np.ones(50, F)
 
 
-# {{{ scalars
+# Scalars
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("dtype", "given"), [
@@ -95,10 +95,8 @@ def test_open_dtypes(lab: Lab) -> None:
     with pytest.raises(lk.CallError, match="be a number"):
         compiled(x=X, s="x")
 
-# }}}
 
-
-# {{{ sizes
+# Sizes
 
 @pytest.mark.deep(every=7)
 @pytest.mark.parametrize("kind", KINDS)
@@ -143,10 +141,8 @@ def test_a_size_decides_about_the_width_of_indices(lab: Lab) -> None:
         assert read(lab, y)[0] == m
     assert {x.index_bits for x in lab.codes.layouts} <= {32, 64}
 
-# }}}
 
-
-# {{{ what is refused
+# What is refused
 
 @pytest.mark.deep(every=5)
 @pytest.mark.parametrize("kind", GPU_KINDS)
@@ -222,8 +218,6 @@ def test_overlaps_are_looked_for_at_each_call(lab: Lab, kind: str) -> None:
         np.testing.assert_array_equal(read(lab, memory)[:, 1::2], 2*before[:, ::2])
         with pytest.raises(lk.CallError, match="'y' is written and overlaps 'x'"):
             compiled(x=part(lambda a: a[:, ::2]), y=part(lambda a: a[:, ::2]))
-
-# }}}
 
 
 @pytest.mark.deep(every=12)

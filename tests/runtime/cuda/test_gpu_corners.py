@@ -31,7 +31,7 @@ def only_second(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     devices._initialised.cache_clear()
 
 
-# {{{ devices
+# Devices
 
 def test_no_other_gpu_is_touched(lab: Lab) -> None:
     x = make(lab, "torch", ONES, 1)
@@ -87,10 +87,8 @@ def test_a_chosen_stream_on_a_gpu_that_is_not_current(lab: Lab) -> None:
             knl(x=x, y=x, alpha=1.0)
     assert {launch.stream for launch in lab.machine.launched} == {stream}
 
-# }}}
 
-
-# {{{ chosen streams
+# Chosen streams
 
 def test_copies_keep_the_stream(lab: Lab) -> None:
     stream = lab.machine.new_stream(context=lab.machine.primary(0)).handle
@@ -143,10 +141,8 @@ def test_what_goes_out_through_dlpack_is_complete(lab: Lab, chosen: bool) -> Non
         del type(x).__array_namespace__
     assert (seen[0] == 2).all()
 
-# }}}
 
-
-# {{{ names and values
+# Names and values
 
 @pytest.mark.deep(every=5)
 @pytest.mark.parametrize("name", ["self", "knl", "args", "kwargs", "arguments"])
@@ -231,10 +227,8 @@ def test_a_tensor_for_a_scalar(lab: Lab) -> None:
     with pytest.raises(lk.CallError, match=r"pass alpha=alpha.item\(\)"):
         lk.compile(saxpy(), target="cuda")(x=x, y=x, alpha=Scalar())
 
-# }}}
 
-
-# {{{ failures
+# Failures
 
 def test_too_little_memory_for_a_bound_call(lab: Lab) -> None:
     knl = lk.compile(saxpy(), target="cuda")
@@ -257,10 +251,8 @@ def test_a_duration_without_end(lab: Lab) -> None:
     with pytest.raises(lk.CallError, match="finite"):
         lk.compile(saxpy(), target="cuda").time(x=ONES, y=ONES, alpha=1.0, duration=float("inf"))
 
-# }}}
 
-
-# {{{ compilers
+# Compilers
 
 def test_the_compiler_that_is_expected_fits_its_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wheel of another major version is not what will be loaded."""
@@ -285,5 +277,3 @@ def test_nvcc_brings_its_own_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert binary_key("#include <cuda_fp16.h>", lk.CudaTarget("sm_90"), "nvcc", "13.0")
     with pytest.raises(lk.CompilerError):
         binary_key("#include <cuda_fp16.h>", lk.CudaTarget("sm_90"), "NVRTC", "13.0")
-
-# }}}

@@ -23,7 +23,7 @@ from tests.runtime.cuda.work import F, make, saxpy
 X = np.arange(10, dtype=F)
 
 
-# {{{ which
+# Which
 
 @pytest.mark.parametrize(("device", "ordinal"), [
     (1, 1), (np.int64(1), 1), ("cuda:1", 1), ("cuda:0", 0), ("cuda", 0), (TorchDevice("cuda", 1), 1),
@@ -74,10 +74,8 @@ def test_gpus_that_the_table_does_not_have(monkeypatch: pytest.MonkeyPatch) -> N
     finally:
         devices._initialised.cache_clear()
 
-# }}}
 
-
-# {{{ what is missing
+# What is missing
 
 def without_pycuda(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     _no_import(monkeypatch, ModuleNotFoundError("No module named 'pycuda'", name="pycuda"))
@@ -165,10 +163,8 @@ def test_what_was_missing_may_come(lab: Lab, monkeypatch: pytest.MonkeyPatch) ->
         assert why_not() is not None
     assert why_not() is None
 
-# }}}
 
-
-# {{{ choosing, and telling
+# Choosing, and telling
 
 def test_info_with_gpus(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.machine.capabilities = ((9, 0), (6, 1), (8, 0))
@@ -201,5 +197,3 @@ def test_arrays_on_a_gpu_for_a_kernel_on_the_host(lab: Lab) -> None:
         with pytest.raises(lk.CallError, match="'x' lies on a GPU, and the kernel runs on the host") as caught:
             knl(x=make(lab, kind, X), y=X, alpha=1)
         assert caught.value.argument == "x"
-
-# }}}

@@ -17,7 +17,7 @@ X = np.arange(100, dtype=F)
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-# {{{ launches
+# Launches
 
 @pytest.mark.deep(every=14)
 @each_kind
@@ -74,10 +74,8 @@ def test_the_second_of_two_launches(lab: Lab) -> None:
     assert "a temporary, at 0x" in str(caught.value)
     assert "z: float32, shape (100,), strides (4,) bytes, at 0x" in str(caught.value)
 
-# }}}
 
-
-# {{{ kernels that break the context
+# Kernels that break the context
 
 @pytest.mark.deep(every=7)
 @each_kind
@@ -172,10 +170,8 @@ def test_at_the_end_all_contexts_are_given_back(lab: Lab) -> None:
         at_exit()
     assert lab.machine.retained == {0: 0, 1: 0}
 
-# }}}
 
-
-# {{{ memory
+# Memory
 
 @pytest.mark.deep(every=6)
 @pytest.mark.parametrize(("kind", "allocation"), [("numpy", 0), ("numpy", 1), ("numpy", 2), ("torch_cpu", 2),
@@ -241,5 +237,3 @@ def test_grids_are_checked_before_the_launch(lab: Lab, kind: str) -> None:
         with pytest.raises(lk.LimitError, match="70000 blocks along y"):
             compiled(x=x, n=70_000)
     assert read(lab, compiled(x=x, n=65_535).y).shape == (65_535,)
-
-# }}}

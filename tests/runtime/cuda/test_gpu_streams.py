@@ -27,7 +27,7 @@ def knl() -> lk.LoopKernel:
     return saxpy()
 
 
-# {{{ whose stream
+# Whose stream
 
 @pytest.mark.parametrize("how", ["in place", "allocated", "temporary"])
 def test_the_current_stream_is_used(lab: Lab, how: str) -> None:
@@ -115,10 +115,8 @@ def test_arrays_that_are_handed_over_may_go_when_the_call_is_over(lab: Lab) -> N
         lab.machine.finish(lab.machine.streams[own].last)          # it is used for something else by now
         assert (read(lab, z) == X + turn + Y).all()
 
-# }}}
 
-
-# {{{ chosen streams
+# Chosen streams
 
 @pytest.mark.deep(every=21)
 @pytest.mark.parametrize("kind", KINDS)
@@ -180,10 +178,8 @@ def test_there_are_no_streams_on_the_host(lab: Lab) -> None:
     with pytest.raises(lk.DeviceError, match="no streams on the host"):
         lk.compile(saxpy(), target="c").on(0)
 
-# }}}
 
-
-# {{{ contexts and devices
+# Contexts and devices
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("current", ["none", "own", "the other GPU's", "a foreign one"])
@@ -256,10 +252,8 @@ def test_compiled_kernels_can_be_pickled(lab: Lab, knl: lk.LoopKernel) -> None:
     assert lab.machine.launched[-1].context == lab.machine.primary(1)
     assert again._given == ("cuda", 1, True, None)
 
-# }}}
 
-
-# {{{ bound calls
+# Bound calls
 
 @pytest.mark.deep(every=21)
 @pytest.mark.parametrize("kind", KINDS)
@@ -360,10 +354,8 @@ def test_bound_calls_check_once(lab: Lab) -> None:
         with machine.context(context):
             np.testing.assert_array_equal(read(lab, run().z), X + Y)
 
-# }}}
 
-
-# {{{ lifetimes and threads
+# Lifetimes and threads
 
 def test_what_is_remembered_keeps_no_array(lab: Lab) -> None:
     compiled = lk.compile(saxpy(), target="cuda")
@@ -414,5 +406,3 @@ def test_threads(lab: Lab) -> None:
     for t in threads:
         t.join()
     assert not wrong
-
-# }}}
