@@ -25,7 +25,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.kernel.dependence import Dependence, kind_of, writing_ends
 from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import ReductionNode
-from loopkit.kernel.tree import Path
+from loopkit.kernel.tree import Path, meeting
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
@@ -106,12 +106,16 @@ def _in_order(knl: LoopKernel, paths: Mapping[str, Path], source: str, sink: str
 
 def _compute(knl: LoopKernel) -> Iterator[Dependence]:
     accumulators = {r.accumulator for r in knl.reductions.values()}
-    for array, accesses in accesses_by_array(knl).items():
+    patterns: dict[object, list[_Found]] = {}
+    by_array = accesses_by_array(knl)   # keeps the ids in pattern keys unique
+    for array, accesses in by_array.items():
         if array in accumulators or array not in knl.written_names:
             continue
         of_value = array in knl.temporaries
-        found = _value_order(knl, accesses, knl.paths) if of_value else _storage_order(knl, accesses)
-        yield from _between(accesses, found, of_value)
+        key = (of_value, *_pattern(knl, accesses))
+        if key not in patterns:
+            patterns[key] = list(_value_order(knl, accesses, knl.paths) if of_value else _storage_order(knl, accesses))
+        yield from _between(accesses, patterns[key], of_value)
     for node in knl.reductions.values():
         yield from reduction_dependences(knl, node)
     for sink in knl.statements:
@@ -129,6 +133,14 @@ def _between(accesses: Sequence[Access], found: Iterable[_Found], of_value: bool
         a, b = accesses[i], accesses[j]
         yield Dependence(kind, a.array, a.statement, b.statement, relation, exact=a.exact and b.exact,
                          of_value=of_value)
+
+
+def _pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
+    """The key of the dependences among *accesses*: domains, subscripts and relative positions."""
+    paths = [knl.paths[a.statement] for a in accesses]
+    return (joint_must_writes(knl, accesses), tuple(meeting(x, y) for x, y in product(paths, repeat=2)),
+            *((a.is_write, a.affine, a.must, a.update, id(a.domain), a.subscripts, loops_of(path))
+              for a, path in zip(accesses, paths, strict=True)))
 
 
 def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[_Found]:

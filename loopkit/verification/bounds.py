@@ -18,6 +18,7 @@ from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered, Storage
 from loopkit.poly.elements import outside
+from loopkit.poly.limits import kept
 from loopkit.poly.piecewise import is_piecewise, where_holds
 from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet, Set
@@ -28,6 +29,7 @@ def bounds(lowered: Lowered) -> Check:
     """Is every access of the lowered kernel inside its array? Temporaries have the shape of their storage."""
     knl = lowered.kernel
     findings: dict[Finding, None] = {}
+    cache: dict[object, Set | None] = {}
     count = 0
     for name, accesses in accesses_by_array(knl).items():
         storage = lowered.storages.get(name)
@@ -39,7 +41,7 @@ def bounds(lowered: Lowered) -> Check:
         shape = tuple(e if e is None or is_piecewise(e) else None for e in shape)
         for a in accesses:
             count += 1
-            findings.update(dict.fromkeys(_findings(knl, a, shape, storage)))
+            findings.update(dict.fromkeys(_findings(knl, a, shape, storage, cache)))
     return Check("bounds", f"{count} accesses", tuple(findings), claim="in bounds")
 
 
@@ -51,10 +53,12 @@ def _unknown_extent(knl: LoopKernel, name: str, shape: Shape, storage: Storage |
     return next((e for e in shape if e is not None and not is_piecewise(e)), None)
 
 
-def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> Iterator[Finding]:
+def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
+              cache: dict[object, Set | None]) -> Iterator[Finding]:
     bad = None
     if a.affine:
-        bad = _outside(knl, a, shape, storage)
+        lead = () if storage is None else (storage.lead, storage.lows)
+        bad = kept(cache, (shape, lead, id(a.domain), a.subscripts), lambda: _outside(knl, a, shape, storage))
         if bad is None:
             return
     elif _stays_inside(knl, a, shape, storage):

@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from loopkit.analysis.accesses import why_undecided
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.legality import not_to_later_blocks, violations
+from loopkit.analysis.legality import is_between_blocks, not_to_later_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.errors import IllegalTransformError, UndecidedError, VerificationError, Witness
@@ -22,6 +22,7 @@ from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded, kept
 from loopkit.poly.relations import out_of_time_order
+from loopkit.poly.sets import Map
 from loopkit.target.code import GeneratedCode, Layout, resolve_text_target, write_code
 from loopkit.verification.bounds import bounds
 from loopkit.verification.conflicts import Conflicts
@@ -77,6 +78,7 @@ def _launch_order(lowered: Lowered) -> Iterator[Finding]:
     """The dependences that are broken by the order of the launches, or of the loops inside one."""
     knl = lowered.kernel
     places = {s: (i, way) for i, launch in enumerate(lowered.launches) for s, way in paths(launch.tree).items()}
+    cache: dict[object, Map | None] = {}
     for d in dependences(knl):
         if d.reorderable:
             continue
@@ -89,7 +91,10 @@ def _launch_order(lowered: Lowered) -> Iterator[Finding]:
             where = meeting(source, sink)
             shared, before = [*shared, *where.loops], where.before
         loops = shared_loops(knl, d.source, d.sink, shared)
-        late = out_of_time_order(not_to_later_blocks(knl, d), loops, before)
+        key = (id(d.relation), loops, before, is_between_blocks(knl, d))
+        if key not in cache:
+            cache[key] = out_of_time_order(not_to_later_blocks(knl, d), loops, before)
+        late = cache[key]
         if late is not None:
             text = f"The lowered kernel runs '{d.source}' and '{d.sink}' in the wrong order, or at once."
             yield _misordered(knl, d, text, partial(smallest_witness, knl, d.array, d.kind, d.source, d.sink, late))

@@ -39,8 +39,9 @@ def coverage(lowered: Lowered) -> Check:
         if d.of_value and d.kind == "flow" and not d.reorderable:
             flows.setdefault(d.array, []).append(d)
     temporaries = [name for name in by_array if name in knl.temporaries]
+    cache: dict[object, Set | None] = {}
     for name in temporaries:
-        findings += _reads(knl, by_array[name], flows.get(name, []))
+        findings += _reads(knl, by_array[name], flows.get(name, []), cache)
     summary = "no temporaries" if not temporaries else f"{', '.join(temporaries)}: written before read"
     return Check("coverage", summary, tuple(dict.fromkeys(findings)), tuple(notes),
                  claim="no read before a write" if temporaries else "")
@@ -83,13 +84,19 @@ def _more_than_once(writes: Sequence[Access]) -> bool:
 
 # Temporaries
 
-def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence]) -> Iterator[Finding]:
+def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence], cache: dict[object, Set | None]
+           ) -> Iterator[Finding]:
     """Reads of one temporary that may run before any write of their element."""
     joint = joint_must_writes(knl, accesses)
     for j, read in enumerate(accesses):
         if read.is_write:
             continue
-        unwritten = _unwritten(accesses, j, [d for d in flows if d.sink == read.statement], joint)
+        own = [d for d in flows if d.sink == read.statement]
+        several = sum(a.statement == read.statement and not a.is_write for a in accesses) > 1
+        key = (id(read.domain), read.subscripts if several else None, tuple(id(d.relation) for d in own))
+        if joint or key not in cache:
+            cache[key] = _unwritten(accesses, j, own, joint, several)
+        unwritten = cache[key]
         clobbered = None if unwritten is None else clobbered_reads(knl, read.array, read.statement)
         if unwritten is not None and clobbered is not None:
             yield Finding(Verdict.ASSUMED, f"that '{read.statement}' may find any value in '{read.array}' is an "
@@ -100,14 +107,12 @@ def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependen
                            exact=all(a.affine and a.must for a in accesses if a.is_write))
 
 
-def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], joint: Sequence[JointMustWrite]
-               ) -> Set | None:
+def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], joint: Sequence[JointMustWrite],
+               several: bool) -> Set | None:
     """The instances of a read without a must-write before them; ``None`` if there are none."""
     read = accesses[j]
     unwritten = read.domain.set
-    # else a flow may belong to another read of the statement
-    alone = sum(a.statement == read.statement and not a.is_write for a in accesses) == 1
-    found = {i: _sources(accesses[i], read, flows, alone) for i in range(len(accesses)) if accesses[i].is_write}
+    found = {i: _sources(accesses[i], read, flows, several) for i in range(len(accesses)) if accesses[i].is_write}
     for i, pairs in found.items():
         if is_must_write(accesses[i]):
             unwritten = reduce(Set.subtract, (p.range() for p in pairs), unwritten)
@@ -120,10 +125,16 @@ def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], 
     return None if unwritten.is_empty() else unwritten
 
 
-def _sources(write: Access, read: Access, flows: Sequence[Dependence], alone: bool) -> list[Map]:
-    """The pairs in which *write* gives, or may give, *read* its value; *alone*: its statement has no other read."""
+def _sources(write: Access, read: Access, flows: Sequence[Dependence], several: bool) -> list[Map]:
+    """The pairs in which *write* gives, or may give, *read* its value.
+
+    :arg several: the reading statement has several reads of the array, so a flow may belong to another one.
+    """
     pairs = [d.relation for d in flows if d.source == write.statement]
-    return pairs if alone else [p.intersect(same_element(write.relation, read.relation)) for p in pairs]
+    if not several or not pairs:
+        return pairs
+    on_one_cell = same_element(write.relation, read.relation)
+    return [p.intersect(on_one_cell) for p in pairs]
 
 
 def _finding(knl: LoopKernel, read: Access, unwritten: InstanceSet, *, exact: bool) -> Finding:
