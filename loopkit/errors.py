@@ -104,7 +104,7 @@ class ShapeError(PreconditionError):
 
 
 class ScheduleError(PreconditionError):
-    """Raised by a transformation that the nesting of the kernel's loops does not allow."""
+    """Raised if the nesting of the loops does not allow a transformation or a barrier."""
 
 
 class StorageError(PreconditionError):
@@ -126,8 +126,8 @@ class StorageError(PreconditionError):
 
 @dataclass(frozen=True)
 class Witness:
-    """The pair of statement instances that an :class:`IllegalTransformError` or a :class:`VerificationError` names:
-    a step or a lowered kernel would run it in the wrong order.
+    """The two statement instances in an :class:`IllegalTransformError` or a :class:`VerificationError`: their order or
+    their value would be wrong.
 
     :ivar parameters: values of the kernel's size parameters.
     :ivar source: id and iname values of the instance that must run first.
@@ -183,7 +183,7 @@ class IllegalTransformError(LoopkitError):
     :ivar witness: the instances, the sizes and the element.
     :ivar before: the kernel before the step, or ``None``; *after*: the kernel after the step, or ``None`` if the step
         failed earlier. If lowering finds the conflict, both are the kernel itself. The type is ``Any`` because this
-        floor does not import kernels.
+        module does not import kernels.
     """
 
     def __init__(self, message: str, witness: Witness, hints: Sequence[str] = (), *, before: Any = None,
@@ -241,7 +241,7 @@ class IllegalTransformError(LoopkitError):
 
 
 class UndecidedError(LoopkitError):
-    """Raised by a step that needs an answer of the analysis which it cannot give, or not within its limits.
+    """Raised if the analysis cannot give an answer that a step needs, or not within its limits.
 
     :ivar reason: the obstacle.
     """
@@ -273,7 +273,7 @@ class AccessWitness:
 
 
 class VerificationError(LoopkitError):
-    """Raised by code generation and by the ``check_`` functions if a check refutes a kernel.
+    """Raised by code generation and by ``Report.raise_if_refuted`` if a check refutes a kernel.
 
     :ivar check: the check: ``"races"``, ``"barriers"``, ``"coverage"``, ...
     :ivar witness: sizes, instances and the element; ``None`` if the check gives none.
@@ -290,7 +290,7 @@ class VerificationError(LoopkitError):
 
 
 class BoundsError(LoopkitError):
-    """Raised by code generation and by ``check_bounds`` if a statement accesses an element outside its array.
+    """Raised by code generation and ``Report.raise_if_refuted`` if an access is outside its array.
 
     :ivar parameters: values of the size parameters at which the access is outside.
     :ivar instance: id and iname values of the statement instance.
@@ -358,7 +358,7 @@ class CallError(LoopkitError):
 
 
 class CompilerError(LoopkitError):
-    """Raised by ``compile`` if a compiler is missing or rejects the generated text.
+    """Raised if a compiler is missing, miscompiles, or rejects the generated code.
 
     :ivar log: the output of the compiler, or ``""``.
     """

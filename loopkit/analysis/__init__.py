@@ -1,1 +1,1 @@
-"""Analyses of a kernel: accesses, dependences, legality, shapes. Functions of values passed in."""
+"""Analyses of a kernel: accesses, dependences, legality, shapes. Pure functions."""

@@ -1,4 +1,4 @@
-"""Expansion and contraction of temporaries: an axis for each iteration of an iname, and its removal."""
+"""Expansion and contraction of temporaries: adds an axis for each iname, or removes axes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
@@ -18,9 +18,10 @@ from loopkit.poly.affine import subtract
 _Axes = tuple[Expression, ...]
 
 
-def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...], *, behind: bool = False
+def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...], *, trailing: bool = False
               ) -> LoopKernel:
-    """*kernel* with an axis over each of *inames* for the temporaries *names*, before their axes or *behind* them.
+    """*kernel* with an axis over each of *inames* for the temporaries *names*, before their axes or, *trailing*, after
+    them.
 
     The dependences stay the same: the caller has checked that values stay within an iteration of *inames*. All
     statements that use the temporaries must have the inames.
@@ -28,7 +29,7 @@ def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...
     places = tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inames)
 
     def joined(new: _Axes, own: _Axes) -> _Axes:
-        return (*own, *new) if behind else (*new, *own)
+        return (*own, *new) if trailing else (*new, *own)
     return with_other_axes(kernel, names, lambda _, own: joined(places, own),
                            lambda _, own: joined(tuple(iname_extent(kernel, x) for x in inames), own))
 

@@ -4,7 +4,7 @@ Arguments are storage: flow, anti and output dependences bind between all pairs 
 Temporaries carry values: only the flow from the last write to each read binds, as lowering allocates their storage
 later. If data decides which of several writes is the last, their order binds too.
 
-A reduction has dependences from init to every update to the final statement, and among the updates in any order.
+A reduction has dependences from init to updates to final statement, and among updates (ordered unless reorderable).
 Atomic updates of one array by one operation do not depend on each other. To all other accesses of the array they are
 reads and writes, and the value of each flows to every later read.
 """

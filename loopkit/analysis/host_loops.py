@@ -1,4 +1,4 @@
-"""Sequential loops that the host can run: launches in each iteration keep cross-block dependences."""
+"""Host loops: sequential loops whose iterations are launches, which order cross-block dependences."""
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Legality of an execution order with parallel inames: proven, refuted with a witness, or undecided.
 
-A dependence is legal if it is in time order along the loops that its two statements share. So the cost is linear in
-the number of dependences; the order of all pairs of instances is never built.
+A dependence is legal if its pairs are in time order in the shared loops and a launch can end between blocks. The cost
+is linear in the number of dependences.
 """
 from __future__ import annotations
 
@@ -72,9 +72,11 @@ def across_blocks(knl: LoopKernel, d: Dependence, kind: type[InameTag] = GroupTa
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
     apart, places = not_to_later_blocks(knl, d), _places_on(knl, source, sink, axes)
-    if places is not None and all(isinstance(e, p.Variable) for pair in places for e in pair):
-        return differing(apart, [(a.index(x.name), b.index(y.name)) for x, y in places])
     if places is not None:                  # else any two may be in different blocks
+        dims = [(a.index(x.name), b.index(y.name)) for x, y in places
+                if isinstance(x, p.Variable) and isinstance(y, p.Variable)]
+        if len(dims) == len(places):
+            return differing(apart, dims)
         apart = apart.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
 

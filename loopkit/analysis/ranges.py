@@ -1,4 +1,4 @@
-"""Value ranges of inames and sizes under the assumptions, for all steps and stages."""
+"""Value ranges of inames for all sizes; of the assumptions only equalities count."""
 from __future__ import annotations
 
 from contextlib import suppress

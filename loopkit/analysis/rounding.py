@@ -1,4 +1,4 @@
-"""Accumulation length: the number of roundings in an output, by the length of reductions and recurrences."""
+"""Accumulation length: a bound on the roundings in an output, from all reductions and recurrences."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Reductions that are scans: along an iname, each has the operands of the one before it and at most one more."""
+"""Scans: reductions of which each instance along an iname adds at most one operand to those of the one before."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

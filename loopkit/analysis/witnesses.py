@@ -1,7 +1,7 @@
 """The smallest witness: a check collects all pairs that a step would break, and its error shows the smallest.
 
-Compared are the parameters in the order of the arguments (one that does not matter counts as 0), then the first
-instance (its statement's place in the text, then its inames), then the second.
+Pairs compare by parameters in argument order (0 if irrelevant), then by the first instance (its statement's place in
+the text, then its inames), then by the second.
 """
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Hardware instructions, one file each, with their texts; and tables of them."""
+"""Hardware instructions with their code in each target, and tables of them."""

@@ -1,4 +1,4 @@
-"""Instructions that make the accesses of a statement, and the texts of all instructions in a language."""
+"""Base classes of instructions that access memory, and of their source code in a target language."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """Matrix multiply-accumulate (mma): the lanes of a warp add the product of two small matrices to a third.
 
-The instruction belongs to a nest of loops around one statement. The nest is its meaning, each thread for itself. A
-target loads a few elements of both matrices in each lane and issues one instruction for the warp.
+The instruction belongs to a nest of loops around one statement. The nest defines its result for each thread.
+A target loads a few elements of both matrices in each lane and issues one or more warp instructions.
 """
 from __future__ import annotations
 

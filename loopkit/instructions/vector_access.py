@@ -1,6 +1,6 @@
 """Vector access: a thread loads or stores consecutive elements at once.
 
-The instruction belongs to a loop over the elements. The loop is its meaning, element by element. A target loads and
+The instruction belongs to a loop over the elements. The loop defines its result, element by element. A target loads and
 stores the elements of each :class:`Vector` before and after the loop, several elements an access.
 """
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""From a kernel to a program of launches, by named stages: types, reductions, binding, storage, barriers, code."""
+"""From a kernel to a program of launches, by stages: types, reductions, schedule, storage, binding, barriers, loops."""

@@ -1,7 +1,7 @@
 """The stage ``binding``: hardware inames become coordinates of the grid and the block.
 
-An axis of the grid or the block is an iname minus its minimum. A statement outside an axis of its launch runs
-at every place along it where its target has separate copies, and at coordinate 0 elsewhere.
+The inames on an axis are packed, each minus its minimum. A statement without an iname on an axis runs at every
+coordinate if each has a copy of the variable that it writes, else at coordinate 0.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The stage ``loops``: the loop program, in two levels.
+"""The stage ``loops``: builds the loop program as a skeleton and its regions.
 
-isl keeps the *set* of instances, not program points, so a barrier could end under a condition that differs
+isl keeps the *set* of instances, not program points, so it may put a barrier under a condition that differs
 between threads. Hence the skeleton of loops, barriers and opaque regions is built with the threads projected
 out, and each region on its own, with the skeleton's loops as parameters. A part with parameters of its own
 (unrolled loops, bounds read from memory, copies distributed over the block) is opaque in the same way.

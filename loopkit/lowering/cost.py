@@ -1,4 +1,4 @@
-"""The cost of a kernel in storage and launches, as far as it is known before lowering."""
+"""The storage and the launches of a kernel, found by lowering it up to the stage ``launches``."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

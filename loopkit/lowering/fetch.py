@@ -1,8 +1,8 @@
-"""Thread distribution of ``l.auto``: a box of instances over the threads of a block, in axes and rounds.
+"""Thread distribution of ``l.auto``: maps a box of instances to block axes and a loop of rounds.
 
 All threads take part, neighbouring threads take neighbouring points along one iname of the box, and the number of
-rounds is constant. That iname has the smallest stride in the loaded array; without a load it is the last one. If it
-is as long as ``l.0``, it is ``l.0``.
+rounds is constant. That iname has the smallest stride in the loaded array; without a load it is the last one. If its
+length is that of ``l.0``, it is bound to ``l.0``.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Full-tile conditions: the conditions under which a version of the text without guards is right.
+"""Full-tile conditions: the conditions under which code without guards is right.
 
-Some inames vary inside a tile: threads, copied boxes, inner loops of constant range. Others number the tiles. A
-full-tile condition consists of the constraints that couple the two, at the worst corner of the tile. The version
-without guards stands beside the general one.
+Some inames vary inside a tile: threads, ``l.auto`` boxes, inner loops of constant range. Others number the tiles. A
+full-tile condition consists of the constraints that couple the two, at the tile's worst point. The version without
+guards stands beside the general one.
 """
 from __future__ import annotations
 

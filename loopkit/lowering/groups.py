@@ -1,8 +1,8 @@
 """Completion by commit groups: the places at which a thread commits, and the number of groups that each wait leaves
 pending.
 
-An access is performed where its thread waits for the commit group that holds it; other threads may rely on it behind a
-barrier there. A wait names a number *n*, and waits for all groups but the *n* newest. So the number of commits between
+An access is complete once its thread has waited for its commit group; other threads need a barrier after that wait. A
+wait names a number *n*, and waits for all groups but the *n* newest. So the number of commits between
 an access and a wait decides whether the wait covers the access. Commits are counted exactly, as relations between
 iterations.
 """

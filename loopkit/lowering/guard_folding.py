@@ -1,8 +1,7 @@
-"""Guard folding: drops the conditions, and the branches, that are known at their place in the text.
+"""Guard folding: drops the conditions, and the branches, that are known at their place in the code.
 
-In unrolled loops, conditions are limited to the iterations in which they can fail. With constant lengths, a condition
-may hold in all iterations but the first, by the ranges of blocks and threads. The CUDA compiler does not always find
-that. It unrolls the loop, though, and folds a comparison of the iteration with a constant.
+In unrolled loops, a condition that can fail in few iterations also tests the iteration. The CUDA compiler cannot find
+that range, but it folds the test after unrolling.
 """
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Hazards: dependences of a launch that need a barrier, because they run on two threads of a block, or that need a
-wait.
+"""Hazards: pairs of instances of one block that need a barrier, because two threads run them, or that need a wait.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The stage ``mma``: finds the nests of ``mma`` loops that matrix instructions compute.
 
 The kernel's own mapping assigns iterations to lanes. It must be that of the instruction: eight rows and four pairs of
-columns along ``l.0``, the pairs next to each other. Then each lane adds to its own sums only. The elements that a lane
-loads for other lanes are read by the iterations of these, at the same places of shared or global memory.
+columns along ``l.0``, the pairs next to each other. Then each lane adds to its own sums only. A lane loads elements
+that other lanes use, so the operands must be in shared or global memory.
 """
 from __future__ import annotations
 

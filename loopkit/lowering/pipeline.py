@@ -1,4 +1,4 @@
-"""From kernel to loop program: one list of named stages, whose results have one type, print, and can be checked."""
+"""The list of lowering stages, from kernel to loop program; their results have one type, print, and can be checked."""
 from __future__ import annotations
 
 from collections import Counter
@@ -235,11 +235,11 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
     """Lower *knl* for *target* up to the stage *stop*; the result prints as that stage leaves it.
 
     The first stages change the kernel: ``types``, ``dead_statements``, ``auto`` (drops idle ``l.auto`` tags) and
-    ``reductions``. ``schedule`` cuts it into launches, and ``memory`` ends launches where temporaries come to lie in
-    global memory. ``storage`` gives temporaries their cells, ``binding`` gives inames their places in the grid and the
-    block, and ``launches`` ends launches where values still cross blocks. ``barriers`` places barriers, ``host`` writes
-    the host's part of the loop program and ``loops`` that of each launch, which ``simplify``, ``unroll``,
-    ``mma``, ``vectors`` and ``unused_names`` change. ``ast`` is the finished loop program.
+    ``reductions``. ``schedule`` cuts it into launches, and ``memory`` ends launches where temporaries are in global
+    memory. ``storage`` gives temporaries their cells, ``binding`` gives inames their places in the grid and the block,
+    and ``launches`` ends launches where cross-block dependences remain. ``barriers`` places barriers, ``host`` writes
+    the host's part of the loop program and ``loops`` that of each launch, which ``simplify``, ``unroll``, ``mma``,
+    ``vectors`` and ``unused_names`` change. ``ast`` is the finished loop program.
 
     :arg target: as for :func:`loopkit.generate_code`; ``None`` stands for ``"cuda"``. Lowering depends on the warp
         size only; :func:`loopkit.generate_code` checks the limits.

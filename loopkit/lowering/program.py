@@ -1,4 +1,4 @@
-"""The loops of each launch, their versions for full and partial tiles, what a launch declares, and the host's loops."""
+"""The function of each launch: loops, full and partial tiles, and declarations; and the host's loops."""
 from __future__ import annotations
 
 from collections import Counter

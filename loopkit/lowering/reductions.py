@@ -4,10 +4,10 @@ memory.
 Each thread combines its part of a reduction into its own accumulator first. Then :mod:`loopkit.lowering.shuffles`
 combines the parts.
 
-A scan has about log2(length) steps. In step *s* = 1, 2, 4, ... a thread combines its value with the value of the thread
-*s* places before it, if there is one. At the end it holds the result up to its own operand. Each step writes a new
-array, because slower threads still read the values of the step before; in warp registers the array is one register.
-Then the results of earlier warps are added.
+A scan takes log2(length) steps, in each warp or in shared memory. In step *s* = 1, 2, 4, ... a thread combines its
+value with the value of the thread *s* places before it, if there is one. At the end it holds the result up to its own
+operand. Each step writes a new array, because slower threads still read the values of the step before; in warp
+registers the array is one register. Then each thread combines the results of earlier warps.
 """
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class _Writer:
         return self.threads.length if self.why else min(self.threads.length, self.threads.warp)
 
     def written(self) -> Written:
-        threads, node, lane, size = self.threads, self.threads.node, self.threads.lane, self.threads.warp
+        threads, node, lane, size = self.threads, self.threads.node, self.threads.number, self.threads.warp
         knl, fresh = threads.kernel, threads.kernel.fresh_name
         own = fresh(f"{node.accumulator}_{'shared' if self.why else 'warp'}")
         # a thread's value at first, and after each step
@@ -209,7 +209,7 @@ class _Writer:
 
     def _steps(self, names: list[str]) -> Iterator[tuple[Statement, Shuffle | None]]:
         """``next[t] = held[t - s] op held[t]`` for s = 1, 2, 4, ...; at last, in an exclusive one, ``held[t - 1]``."""
-        threads, node, lane = self.threads, self.threads.node, self.threads.lane
+        threads, node, lane = self.threads, self.threads.node, self.threads.number
         inside = lane if self.together == threads.length else remainder(lane, threads.warp)
 
         def from_before(name: str, target: p.Subscript, held: str, offset: int, combine: str | None

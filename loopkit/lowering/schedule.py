@@ -1,8 +1,9 @@
 """The stages ``schedule``, ``memory`` and ``launches``: decide where launches end, on trees without parallel loops.
 
 The first stage ends launches at cross-block dependences, the second where temporaries are put in global memory, the
-third where values still cross blocks. A statement outside a grid axis runs in block 0 of it if it writes global memory,
-and in every block if it writes a private or shared temporary. Two such statements have no order inside a launch.
+third where cross-block dependences remain. A statement outside a grid axis runs in block 0 of it if it writes global
+memory, and in every block if it writes a private or shared temporary. A launch does not order a statement in block 0
+and one in every block.
 """
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ memory.
 Lane ``l`` of a warp adds the value of lane ``l + 16`` to its own, then the value of lane ``l + 8``, and so on to 1, as
 far as these lanes exist: no shared memory, no barrier. The first lane then has the result. In a reduction over one
 warp, the other lanes read the result by one more shuffle. In a reduction over several warps, the first lanes store
-their results in shared memory, and behind one barrier every thread combines the results of all warps, in their order.
+their results in shared memory, and after one barrier every thread combines the results of all warps, in their order.
 If the first warp alone combined them, a second barrier would be needed. It costs more than reading at most 32
-neighbouring elements, the same for all threads. If lanes cannot shuffle, all threads take the same steps in shared
-memory: the lower half of them adds the values of the upper half, and the result is in element 0.
+neighbouring elements, the same for all threads. Without shuffles, the threads combine as a tree in shared memory:
+the lower half combines the values of the upper half, and element 0 has the result.
 """
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ from loopkit.poly.sets import InstanceSet
 class OverThreads:
     """One reduction over threads.
 
-    :ivar lanes: its inames on ``l`` axes, outermost first.
+    :ivar inames: its inames on ``l`` axes, outermost first.
     :ivar length: the number of threads that hold parts of one result.
     :ivar domain: the instances of its statement; *everywhere*: these on each of the lanes.
     """
 
     kernel: LoopKernel
     node: ReductionNode
-    lanes: tuple[str, ...]
+    inames: tuple[str, ...]
     length: int
     domain: InstanceSet
     everywhere: InstanceSet
     warp: int
 
     @property
-    def lane(self) -> Expression:
+    def number(self) -> Expression:
         """The number of a thread among those that hold parts of one result."""
-        return packed_coordinate(self.kernel, self.lanes)
+        return packed_coordinate(self.kernel, self.inames)
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class OverThreads:
 
     def store(self, array: str) -> Statement:
         """Each thread stores its part."""
-        return Statement(f"{self.node.name}.store", self.element(array, self.lane), p.Variable(self.node.accumulator),
+        return Statement(f"{self.node.name}.store", self.element(array, self.number), p.Variable(self.node.accumulator),
                          self.everywhere)
 
     def over_warps(self, target: str, shared: str, numbers: range, domain: InstanceSet, *, before: bool
@@ -96,7 +96,7 @@ class OverThreads:
             domain = domain.onto((*domain.inames, *loop)).where((">=", add(other, -numbers.start)),
                                                                 ("<", add(other, -numbers.stop)))
         if before:
-            domain = domain.where((">=", subtract(add(self.lane, -self.warp), multiply(self.warp, other))))
+            domain = domain.where((">=", subtract(add(self.number, -self.warp), multiply(self.warp, other))))
         rest = Statement(f"{self.node.name}.rest", p.Variable(target), self.element(shared, other), domain,
                          combine=self.node.operation)
         return rest, nest(loop, Leaf(rest.id)), {x: UnrollTag() for x in loop}
@@ -148,12 +148,12 @@ def _dependences(threads: OverThreads, written: Written, found: Sequence[Depende
         yield Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True)
     if node.sweep is None:
         # the inames along which one thread combines several operands
-        own = tuple(x for x in node.inames if x not in threads.lanes)
+        own = tuple(x for x in node.inames if x not in threads.inames)
         yield Dependence("flow", acc, node.update, node.update, identity_pairs(new, node.update, node.update, but=own),
                          of_value=True, reorderable=True)
     for t in written.temporaries:
         chain = written.chains.get(t.name)
-        yield from flow_of_values(new, t.name) if chain is None else _along(new, t.name, chain, threads.lanes)
+        yield from flow_of_values(new, t.name) if chain is None else _along(new, t.name, chain, threads.inames)
 
 
 def _along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[str]) -> Iterator[Dependence]:
@@ -191,8 +191,8 @@ def no_shuffles(threads: OverThreads) -> str:
     extents = _extents(knl, inames)
     if not _of_whole_warps(threads, extents):
         return "the block has other threads too"
-    own, numbers = _numbers(knl, threads.lanes), _numbers(knl, inames)
-    if any(own[x] != numbers[x] for x in threads.lanes):
+    own, numbers = _numbers(knl, threads.inames), _numbers(knl, inames)
+    if any(own[x] != numbers[x] for x in threads.inames):
         return "of threads that are no neighbours"
     if threads.length % threads.warp and threads.warp % threads.length and threads.length != prod(extents.values()):
         return f"rows of {threads.length} threads are neither whole warps nor a part that divides one"
@@ -210,7 +210,7 @@ def _of_whole_warps(threads: OverThreads, extents: Mapping[int, int]) -> bool:
     for s in _in_one_launch(knl, threads.node.final):
         for axis, extent in _extents(knl, s.inames).items():
             block[axis] = max(block.get(axis, 1), extent)
-    last = max(axis_inames(knl, threads.lanes, LocalTag))
+    last = max(axis_inames(knl, threads.inames, LocalTag))
     before = 1
     for axis in sorted(block):
         if block[axis] > extents.get(axis, 1) and (axis not in extents or axis <= last or before % threads.warp):
@@ -253,7 +253,7 @@ def combined(threads: OverThreads) -> Written:
     own = fresh(f"{node.accumulator}_{'shared' if why else 'warp'}")
     steps = [(threads.store(own), None), *_steps(threads, own, length if why else min(length, size), why)]
     statements = [s for s, _ in steps]
-    trees = [nest(threads.lanes, Leaf(s.id, how)) for s, how in steps]
+    trees = [nest(threads.inames, Leaf(s.id, how)) for s, how in steps]
     if why:
         array = threads.array(own, length, AddressSpace.SHARED, f"combined as a tree: {why}" if length > 1 else "")
         return Written(tuple(statements), tuple(trees), (array,), threads.element(own, 0))
@@ -269,14 +269,14 @@ def combined(threads: OverThreads) -> Written:
     else:
         # the first lane of each warp stores what the warp holds; every thread combines that of all warps
         warps, shared = -(-length // size), fresh(f"{node.accumulator}_shared")
-        first_lanes = threads.everywhere.where(("==", remainder(threads.lane, size)))
-        put = Statement(f"{node.name}.put", threads.element(shared, floor_div(threads.lane, size)),
-                        threads.element(own, threads.lane), first_lanes)
+        first_lanes = threads.everywhere.where(("==", remainder(threads.number, size)))
+        put = Statement(f"{node.name}.put", threads.element(shared, floor_div(threads.number, size)),
+                        threads.element(own, threads.number), first_lanes)
         first = Statement(f"{node.name}.first", p.Variable(result), threads.element(shared, 0), threads.domain)
         rest, order, tags = threads.over_warps(result, shared, range(1, warps), threads.domain, before=False)
         temporaries.append(threads.array(shared, warps, AddressSpace.SHARED))
         statements += [put, first, rest]
-        trees += [nest(threads.lanes, Leaf(put.id)), Leaf(first.id), order]
+        trees += [nest(threads.inames, Leaf(put.id)), Leaf(first.id), order]
     chain = tuple(s.id for s in statements[:len(steps) + 1])
     return Written(tuple(statements), tuple(trees), tuple(temporaries), p.Variable(result), tags, {own: chain})
 
@@ -294,14 +294,14 @@ def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterato
     assert dtype is not None
     # a lane may combine any value: but integers may overflow, and an operation of the user may have any effect
     harmless = node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype))
-    inside = threads.lane if threads.length <= together else remainder(threads.lane, together)
+    inside = threads.number if threads.length <= together else remainder(threads.number, together)
     for number, exponent in enumerate(reversed(range((together - 1).bit_length()))):
         offset = 1 << exponent
         # has each of the first lanes another one so many places further on?
         whole = all(i + offset < threads.length for i in range(threads.length) if i % together < offset)
         active = threads.everywhere.where(("<", add(inside, -offset)))
         if not whole:
-            active = active.where(("<", add(threads.lane, offset - threads.length)))
-        step = Statement(f"{node.name}.step{number}", threads.element(array, threads.lane),
-                         threads.element(array, add(threads.lane, offset)), active, combine=node.operation)
+            active = active.where(("<", add(threads.number, offset - threads.length)))
+        step = Statement(f"{node.name}.step{number}", threads.element(array, threads.number),
+                         threads.element(array, add(threads.number, offset)), active, combine=node.operation)
         yield step, None if why else Shuffle(offset, together, harmless and whole)

@@ -1,8 +1,8 @@
 """The stage ``types``: every argument and temporary gets its dtype, and the neutral elements their values.
 
-A temporary takes the dtype of its first write; if that is weak (``<> s = 0``), the later writes count too. An
-output takes the join of its writes, a reduction's accumulator the dtype of its operand. Undeclared sizes keep the
-dtype ``None``: they are integers as wide as the indices of the generated text.
+A temporary takes the dtype of its first write; if that is weak (``<> s = 0``), the later writes count too. An output
+takes the join of its writes, an accumulator its operand's dtype (int32 for sums of truth values). Undeclared sizes keep
+the dtype ``None``: they are integers as wide as the indices of the generated text.
 """
 from __future__ import annotations
 

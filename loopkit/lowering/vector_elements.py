@@ -1,7 +1,7 @@
 """Elements that a vector access can move in a loop over a ``vec`` iname, also those of partial vectors.
 
-A partial vector has elements outside of the domain, for example at the end of a row. They are not computed. A vector
-access may load them with the others if they are in the array.
+A partial vector has elements outside of the domain, for example at the end of a row. They are never stored,
+and computed only if that is harmless. A vector access may load them with the others if they are in the array.
 """
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The stage ``vectors``: finds the elements that vector accesses can move around the loops over ``vec`` inames.
 
-A vector access moves an element under three conditions. Its last subscript is the iname plus terms without the iname.
-Its other subscripts do not depend on the iname. The first element of the loop is aligned to the vector's length. The
-alignment follows from the kernel's constants, or it is assumed of the sizes, strides and addresses of a call.
+A vector access loads or stores an element under three conditions. Its last subscript is the iname plus terms without
+the iname. Its other subscripts do not depend on the iname. The first element of the loop is aligned to the vector's
+length, or aligned neighbouring vectors cover it. The alignment follows from the kernel's constants, or it is assumed of
+the sizes, strides and addresses of a call.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Budgets for isl: a bounded number of operations, and an error or a simpler answer in the place of a hang.
 
-isl counts allocations and pivots: about a million a second, or thirty times fewer pivots of a large tableau. Every
+isl counts allocations and pivots: a million a second, or about 30,000 pivots of a large tableau. Every
 function that users call runs isl within a budget. isl's context, which is also that of the users' sets, has no limit
 in between.
 

@@ -1,7 +1,7 @@
 """Conditions and integer expressions as isl's sets, relations and piecewise forms.
 
-Each is computed as C computes it. Forms that are affine only for each single value of another form are exact if that
-one has few values.
+``//`` and ``%`` round down; truncated ones are C's. A form that is affine for each value of one factor is split by
+these values, at most 32.
 """
 from __future__ import annotations
 

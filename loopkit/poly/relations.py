@@ -1,4 +1,4 @@
-"""Access and dependence relations between anonymous instance spaces, and the order of time."""
+"""Access and dependence relations between anonymous instance spaces, and lexicographic time order."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

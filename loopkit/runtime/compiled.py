@@ -201,7 +201,7 @@ class CompiledKernel:
 @checked
 def compile(knl: LoopKernel, target: Target | str | None = None,                    # noqa: A001 (the public name)
             device: object = None, *, debug: bool = False, verify: bool | str | None = None) -> CompiledKernel:
-    """Make *knl* ready to be called.
+    """Return a callable of *knl*, whose first call for a kind of arguments generates and compiles the code.
 
     :arg target: ``"cuda"``, ``"c"``, or a target object with options (``lk.CudaTarget(arch="sm_90a")``,
         ``lk.CTarget(fast=True)``); ``None``: a GPU if one is usable, else the host.

@@ -71,7 +71,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     Integers are from -7 to 7 without 0. Arrays in subscripts of other arrays must be given.
 
     The error bound is ``eps * (8 + 2*length) * max|ref|`` for each output. *eps* is that of the coarsest floating-point
-    dtype among the arguments and temporaries. *length* is the longest chain of operations
+    dtype among the arguments and temporaries. *length* bounds the number of operations
     (:func:`loopkit.analysis.rounding.accumulation_length`). Integers and truth values must be equal, and so must the
     places of NaN and of the infinities.
 

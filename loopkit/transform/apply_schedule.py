@@ -39,10 +39,11 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
     """Replace the whole order of execution: give each statement a schedule of its instances.
 
     A schedule is a vector of constants and affine forms of the statement's inames and of sizes. Instances run in
-    lexicographic order of their vectors. A dimension in which all statements of a group have constants orders these
-    statements in sequence; any other dimension becomes a loop over their forms. A loop keeps an iname if all its
-    statements have that iname as their form. Any other form makes a new iname (``t_i`` for ``t + i``), and the old
-    inames become affine forms of the new ones. A constant in a loop dimension runs the statement in that one iteration.
+    lexicographic order of their vectors. If all statements that agree in the earlier dimensions have constants in a
+    dimension, it orders them in sequence; any other dimension becomes a loop over their forms. A loop keeps an iname if
+    all its statements have that iname as their form. Any other form makes a new iname (``t_i`` for ``t + i``), and the
+    old inames become affine forms of the new ones. A constant in a loop dimension runs the statement in that one
+    iteration.
 
     A reduction runs at the time of its statement, with its loops inside. To schedule its parts one by one, name them
     all: ``"S.k.init"``, ``"S.k.update"`` and ``"S"``.

@@ -52,9 +52,9 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
                  fetch_bounding_box: bool = False, init_insn_id: str | None = None, store_insn_id: str | None = None,
                  allow_reordering: bool = False, allow_global_storage: bool = False, allow_launches: bool = False,
                  assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Let statements use a staging buffer in place of the elements of an array that *buffer_inames* access.
+    """Let statements use a staging buffer in place of the array elements that they access over *buffer_inames*.
 
-    Copy-in runs before the users of the buffer, unless every element is a must-write before its first read; copy-out
+    Copy-in runs before the users of the buffer, unless a must-write of every element precedes its first read; copy-out
     runs after them and stores the written elements. The loops around the buffer are those over inames in the subscripts
     that are not in *buffer_inames*; parallel inames of the grid also stay.
 

@@ -269,7 +269,7 @@ def assume(kernel: LoopKernel, assumptions: str | AnySet) -> LoopKernel:
 
     For example ``"n >= 16 and n mod 16 = 0"`` or ``"exists e: n = 16*e"``; an isl parameter set is accepted too.
 
-    Each call checks the assumptions. Lowering uses them to drop guards.
+    Each run of the kernel checks them. Lowering uses them to drop guards.
 
     :raises ParseError: the text is no condition.
     :raises UnknownNameError: a name in it is no value argument.

@@ -114,7 +114,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
         found, known = (joined_relations(d for d in with_assumed(knl) if d.array == name) for knl in (ordered, kernel))
         if not same_flow(found, known):
             raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
-                                subject=name, hint="fill tiles before those steps")
+                                subject=name, hint="pad the domain before those steps")
     grown = with_dependences(kernel, partial(_dependences, names),
                              statements=tuple(padded.get(s.id, s) for s in kernel.statements))
     fill = value.item() if isinstance(value, np.generic) else value

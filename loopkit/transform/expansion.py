@@ -57,15 +57,15 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
 
 
 @transform
-def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, behind: bool = False,
+def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, trailing: bool = False,
            assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Give each iteration of *inames* a separate cell of *temporary*: one new axis per iname.
 
     If an extent depends on the sizes, the temporary is a scratch array in global memory, allocated by each call.
     Expansion allows the loop over an iname to be distributed between the writer of a value and its reader.
 
-    :arg behind: put the new axes behind the existing axes instead of in front. Cells of one element are then adjacent,
-        so that the threads of a warp access different banks.
+    :arg trailing: append the new axes instead of prepending them. Cells of one element are then adjacent, so that the
+        threads of a warp access different banks.
     :raises UnknownNameError: an unknown temporary or iname.
     :raises PreconditionError: the temporary is used outside the inames, by a rule or as a bound.
     :raises StorageError: the number of cells depends on the sizes, and the temporary is declared private or shared.
@@ -92,7 +92,7 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, b
         raise refusal
     step = f"expand({temporary!r}, {list(own)})"
     kernel = require_not_carried(kernel, own, names, step, assume, unsafe)
-    return with_axes(kernel, names, own, behind=bool(behind))
+    return with_axes(kernel, names, own, trailing=bool(trailing))
 
 
 @transform
@@ -103,7 +103,7 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
     threads keep separate cells if no value flows between threads.
 
     :raises UnknownNameError: an unknown temporary or iname.
-    :raises PreconditionError: no axis is subscripted by the iname, and a constant, in every access.
+    :raises PreconditionError: no axis has the iname, alone or plus a constant, as its subscript in every access.
     :raises UndecidedError: a subscript is not affine.
     :raises IllegalTransformError: a cell would hold two live values; the message names the clobbering write.
 

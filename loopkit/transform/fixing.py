@@ -41,8 +41,8 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
 
     :raises UnknownNameError: a name that is no value argument.
     :raises PreconditionError: a value that the argument cannot hold, or that the assumptions exclude; an argument with
-        an integer dtype other than int32 and int64; or an int64 argument whose products and sums adapt to another
-        dtype.
+        an integer dtype other than int32 and int64; or an int64 argument whose sums or products would lose 64-bit
+        width.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = alpha*x[i]")
     >>> knl = lk.fix_parameters(knl, n=64, alpha=2.5)

@@ -41,9 +41,9 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     """Overlap the copies for later iterations of the loop over *iname* with the computation of the current iteration.
 
     A copy is a statement of the loop that writes a temporary read in the same iteration; ``add_prefetch``,
-    ``precompute`` and ``buffer_array`` make copies. Each copy runs *stages* - 1 iterations ahead. Its first instances
-    run before the loop, in a loop over ``k_first`` for an iname ``k``. Each temporary gains a leading axis of *stages*,
-    subscripted by ``k % stages``, so that no iteration clobbers a value that another one still reads.
+    ``precompute`` and ``buffer_array`` make copies. Each copy runs *stages* - 1 iterations ahead (one if *stages* is
+    1). Its first instances run before the loop, in a loop over ``k_first`` for an iname ``k``. Each temporary gains a
+    leading axis of *stages*, subscripted by ``k % stages``: no iteration clobbers a value that another still reads.
 
     With *registers*, each thread loads its elements into a private temporary (``a_next`` for ``a``) at the beginning of
     an iteration and stores them at its end. One stage needs two barriers around the store, two stages need one. Here
@@ -55,7 +55,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     :arg stages: the number of tiles held at once.
     :arg temporaries: default: all copied from arrays alone, by a copy that shares no inner loop with other statements.
     :arg registers: hold a tile in registers from its load to its store; default: yes, unless *asynchronous*.
-    :arg asynchronous: elements of 4, 8 or 16 bytes without conversion; transposition is possible.
+    :arg asynchronous: use ``cp.async``; elements have 4, 8 or 16 bytes and no conversion, a transposition is possible.
     :arg allow_global_storage: as for :func:`add_prefetch`, of other temporaries; so is *allow_launches*.
     :raises UnknownNameError, PreconditionError: an unknown name; *iname* has a tag; no copy can be pipelined this way.
     :raises ScheduleError: the copies are in several loops over *iname*, or in an inner loop with other statements.

@@ -43,11 +43,12 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
                  allow_reordering: bool = False, allow_global_storage: bool = False, allow_launches: bool = False,
                  assume: str | None = None, unsafe: bool = False
                  ) -> LoopKernel:
-    """Copy the elements of an array that *sweep_inames* read into a temporary first, and read the temporary instead.
+    """Copy the elements of an array that are read over *sweep_inames* into a temporary first, and read that instead.
 
     The copy is in the innermost loop of *fetch_outer_inames*, right before the part that reads it. Its box is the
-    bounding box of the read elements; only elements that are read are copied (for a stencil: those of the box). The
-    writers and readers of the copy determine its address space: shared memory if threads read each other's elements.
+    bounding box of the read elements; one reference copies only the elements that it reads, several (a stencil) also
+    copy the gaps. The writers and readers of the copy determine its address space: shared memory if threads read each
+    other's elements.
 
     :arg var_name: an array argument or a temporary.
     :arg sweep_inames: the inames over which the copy spans; none copies one element.
@@ -110,7 +111,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg precompute_inames: names for the inames of the computation; default ``f_dim_0``, ...
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
     :arg fetch_bounding_box: compute all of the box around the read values, as far as their operands lie inside their
-        arrays: for a stencil's cross, the box's corner values too. The loops of the computation are the simplest ones.
+        arrays: for a stencil's cross, all of the box too. The loops of the computation are the simplest ones.
     :arg box_multiples: as for :func:`add_prefetch`; so are the *allow* arguments.
     :raises UnknownNameError: no such rule, or an iname that no use has.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the

@@ -45,8 +45,8 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
 
     - Without a tag, or unrolled: sequential. The accumulator carries the value from one iteration to the next. The
       order of the operands stays the same, so no bit of a result changes.
-    - ``l.0`` (``l.1``, ``l.2``): the threads of a block compute the scan together, by warp shuffles. The operation must
-      be reorderable; all operations of the language are.
+    - ``l.0`` (``l.1``, ``l.2``): the threads of a block compute the scan together, by warp shuffles or in shared
+      memory. The operation must be reorderable; all operations of the language are.
 
     :arg scan_iname: the iname of the reductions.
     :arg sweep_iname: the iname along which their upper bounds move; default: the only such iname.

@@ -69,7 +69,7 @@ def add_block_flags(kernel: LoopKernel, temporary_names: str | Iterable[str]) ->
     A cross-block dependence otherwise ends the launch. With this step the writer sets an inter-block flag for each
     element as soon as it is written, and a reader waits for the flag. Blocks take tickets in the order in which they
     start (along ``g.0`` first). A value may flow only within a block or to one with a greater ticket, so the first
-    unfinished block never waits, and no deadlock is possible. The host runs the blocks in ticket order.
+    unfinished block never waits, and no deadlock is possible. The C target runs blocks in ticket order.
 
     Each element is written once, by a statement that runs regardless of the data. Results therefore do not depend on
     the speed of blocks and are the same to the last bit in every run.

@@ -21,15 +21,15 @@ def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, a
             unsafe: bool = False) -> LoopKernel:
     """Let the threads of a warp compute ``sum(k, a[i, k]*b[k, j])`` together, by matrix instructions where available.
 
-    The three inames span a box of 8 or 16 rows, 8 columns and 4, 8 or 16 reduction steps, each a part of a larger
-    iname. The fragment layout gives each thread two neighbouring columns of one row out of eight: ``l.0`` distributes
+    The three inames run from 0 over 8 or 16 rows, 8 columns and 4, 8 or 16 reduction steps, usually the inner inames of
+    splits. The fragment layout gives each thread two neighbouring columns of one row out of eight: ``l.0`` distributes
     rows and pairs of columns, the tag ``mma`` covers the rows of a thread and the steps, and ``vec`` covers its
     columns.
 
     The matrix multiply-accumulate instructions compute the same sums as the loops, except for the order of addition
-    within a box and for the rounding of each product, which is skipped. The host runs the loops. A partial tile also
-    runs the loops if some threads have no part in it; :func:`pad_domain` gives partial tiles the text of full ones. On
-    sm_80 an 8x8x4 box in float64 is one instruction, a larger box several. From sm_90 on a 16-row box is one
+    within a box and for the rounding of each product, which is skipped. The C target runs the loops. A partial tile
+    also runs the loops if some threads have no part in it; :func:`pad_domain` gives partial tiles the code of full
+    ones. On sm_80 an 8x8x4 box in float64 is one instruction, a larger box several. From sm_90 on a 16-row box is one
     instruction, at twice the throughput of two 8-row ones. Before sm_80 threads exchange elements by warp shuffles,
     which is slow.
 

@@ -1,4 +1,4 @@
-"""Barriers: which of a launch's tree separate two instances, and which of a program not all threads may execute."""
+"""Barriers: those of a launch that separate two instances, and those that some threads of a block may skip."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The public checks of a kernel, the report of all of them, and code generation behind them."""
+"""The public checks of a kernel, their report, and code generation after the checks."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -270,7 +270,8 @@ def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Lay
     :raises PreconditionError: *target* or *verify* does not exist.
     :raises TypeInferenceError: a dtype is not known; see :func:`loopkit.add_dtypes`.
     :raises BoundsError: an access is outside its array for some sizes.
-    :raises VerificationError: another check refutes the kernel.
+    :raises VerificationError, IllegalTransformError: another check refutes the kernel; also the errors of
+        :func:`loopkit.lower`.
     :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")

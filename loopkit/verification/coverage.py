@@ -1,4 +1,4 @@
-"""Coverage: the written elements of the outputs; no temporary is read before it is written."""
+"""Coverage: no temporary is read before it is written; notes list unwritten output elements."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

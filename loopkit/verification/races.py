@@ -1,4 +1,4 @@
-"""Races, which are conflicts without an order, and barriers: the conflicts that each one orders.
+"""Races: conflicts without an order. Barriers: what each orders, and that all threads run it.
 
 A conflict with an asynchronous access needs a wait between that covers the access.
 """

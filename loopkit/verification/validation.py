@@ -1,4 +1,4 @@
-"""Translation validation: a proof that a loop program executes the lowered kernel, however it was made."""
+"""Translation validation: a proof that any loop program, however generated, executes the lowered kernel."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Vector accesses: they move the elements of their loop's iterations, and may run before and behind the loop."""
+"""Vector accesses: they access their loop's elements, and legally load before it and store after it."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -52,7 +52,7 @@ def test_expansion_over_a_union(domain: str, body: str, how: str) -> None:
     before = knl
     knl = lk.add_prefetch(knl, "x", [], fetch_bounding_box=True, box_multiples=3)
     knl = lk.tag_inames(knl, {"i": "g.1"})
-    knl = lk.expand(knl, "x_fetch", ["i"], behind=how == "behind")
+    knl = lk.expand(knl, "x_fetch", ["i"], trailing=how == "behind")
     for target in ("c", "cuda"):
         assert "x_fetch" in str(lk.generate_code(knl, target=target))
     for n, m in ((3, 3), (0, 2), (4, 1), (5, 0)):

@@ -132,7 +132,7 @@ def test_a_copy_for_each_lane_side_by_side() -> None:
     knl = lk.split_iname(counting(), "i", 32, outer_tag="g.0")
     knl = lk.split_iname(knl, "i_inner", 4, outer_iname="item", inner_iname="lane", inner_tag="l.0")
     knl = lk.buffer_array(knl, "h", "item", default_tag=None)
-    knl = step(knl, lk.expand, "h_buf", "lane", behind=True)
+    knl = step(knl, lk.expand, "h_buf", "lane", trailing=True)
     assert "__shared__ int h_buf[20][4];" in str(lk.generate_code(
         lk.set_temporary_address_space(knl, "h_buf", "local"), target="cuda"))
     x, w = np.arange(77, dtype=np.uint8) % 20, np.arange(77, dtype=np.int32)

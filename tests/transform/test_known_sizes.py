@@ -47,7 +47,7 @@ NEEDS: Mapping[str, tuple[str, Step]] = {
     "declared in registers": (DECLARED, lambda k: lk.set_temporary_address_space(
         lk.tag_inames(k, "g: g.0, h: unr"), "u", "private")),
     "privatize": (VALUE, lambda k: lk.privatize(k, "h", "t")),
-    "expand": (VALUE, lambda k: lk.tag_inames(lk.expand(k, "t", "h", behind=True), "h: unr"))}
+    "expand": (VALUE, lambda k: lk.tag_inames(lk.expand(k, "t", "h", trailing=True), "h: unr"))}
 
 BEFORE: Mapping[str, Step] = {
     "nothing": lambda k: k, "peel g": lambda k: lk.peel(k, "g", first=1), "peel h": lambda k: lk.peel(k, "h", last=1),
