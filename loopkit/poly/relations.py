@@ -100,6 +100,13 @@ def differing_first_at(pairs: isl.Map, shared: Sequence[SharedLoop], level: int)
     return next(islice(by_first_difference(pairs, shared), level, None))
 
 
+def neighbouring(pairs: isl.Map, loop: SharedLoop) -> isl.Map:
+    """The *pairs* whose sink is one iteration of *loop* behind its source."""
+    step = isl.Constraint.equality_alloc(isl.LocalSpace.from_space(pairs.get_space())).set_constant_val(-1)
+    return pairs.add_constraint(
+        step.set_coefficient_val(DIM.out, loop[1], 1).set_coefficient_val(DIM.in_, loop[0], -1))
+
+
 def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[str]) -> isl.Map:
     """The *pairs* that agree in the *shared* dimensions; these become parameters called *names*."""
     pairs = in_one_iteration(pairs, shared)

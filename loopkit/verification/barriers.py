@@ -58,6 +58,11 @@ class PlacedBarrier:
         only separates iterations, so this one separates pairs carried by its own loop."""
         return not self.barrier.left_out_last or (len(a.loops) == len(b.loops) == self._loops == level + 1)
 
+    def runs_only_between(self, source: str, sink: str, level: int) -> bool:
+        """Can it run between such pairs only in iterations of the loop *level* between those of the two?"""
+        a, b = self.sides[source], self.sides[sink]
+        return len(a.loops) == len(b.loops) == level + 1 and not a.before and b.before
+
     def __str__(self) -> str:
         return self.barrier.title + (f" in the loop over '{loops_of(self.way)[-1]}'" if self._loops else "")
 
