@@ -24,6 +24,7 @@ from loopkit.poly.limits import affordable, kept
 from loopkit.poly.relations import (
     SharedLoop,
     differing_first_at,
+    in_one_iteration,
     in_time_order,
     neighbouring,
     same_element,
@@ -164,15 +165,30 @@ class Conflicts:
         :arg beyond_warps: omit pairs within one warp.
         """
         def pairs() -> Map | None:
-            met = self._meeting(c, beyond_warps=beyond_warps)
-            found = None if met is None else differing_first_at(met, c.loops, c.level)
+            agreeing = self._agreeing(c, c.level, beyond_warps=beyond_warps)
+            found = None if agreeing is None else differing_first_at(agreeing, c.loops[c.level:], 0)
             return None if found is None or found.is_empty() else found
         return kept(self.memo, ("pairs", c.pattern, c.loops, c.level, beyond_warps), pairs)
+
+    def _agreeing(self, c: Candidate, level: int, *, beyond_warps: bool) -> Map | None:
+        """The pairs of :meth:`_meeting` in one iteration of the first *level* loops; ``None``: :meth:`_meeting` is."""
+        if level == 0:
+            return self._meeting(c, beyond_warps=beyond_warps)
+
+        def agreeing() -> Map | None:
+            outer = self._agreeing(c, level - 1, beyond_warps=beyond_warps)
+            return None if outer is None else in_one_iteration(outer, c.loops[level - 1:level])
+        return kept(self.memo, ("agreeing", c.pattern, c.loops[:level], beyond_warps), agreeing)
 
     def _meeting(self, c: Candidate, *, beyond_warps: bool) -> Map | None:
         """Pairs of instances on two threads of one block, or in two warps, that access one cell, in any order."""
         a, b = self._bound(c.source), self._bound(c.sink)
         apart = self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads
+        lead, *ends = c.pattern
+        turned = ("block", beyond_warps, (lead, *ends[1::-1], *ends[2:]))
+        if turned[2] != c.pattern and turned in self.memo:
+            known: Map | None = self.memo[turned]
+            return None if known is None else known.reverse()
         return kept(self.memo, ("block", beyond_warps, c.pattern), lambda: self._on_one_cell(
             c, lambda pairs: apart(a, b, self.threads.in_one_block(a, b, pairs))))
 
