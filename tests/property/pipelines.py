@@ -311,8 +311,8 @@ class Drawer:
     def expand_storage(self) -> Step:
         return Step("expand", (self.one(self.knl.temporaries), self.some(self.inames, 2)))
 
-    def expand_behind(self) -> Step:
-        return Step("expand", (self.one(self.knl.temporaries), self.some(self.inames, 2)), (("behind", True),))
+    def expand_trailing(self) -> Step:
+        return Step("expand", (self.one(self.knl.temporaries), self.some(self.inames, 2)), (("trailing", True),))
 
     def pad(self) -> Step:
         return Step("add_padding", (self.one(self.knl.temporaries), self.one((0, 1, -2))), (("by", self.one((1, 2))),))
@@ -388,7 +388,7 @@ STEPS: Mapping[str, Callable[[Drawer], Step]] = {
     "expand": Drawer.expand, "privatize": Drawer.privatize,
     "buffer": Drawer.buffer, "pipeline": Drawer.pipeline, "expand storage": Drawer.expand_storage,
     "contract": Drawer.contract, "address space": Drawer.address_space,
-    "levels": Drawer.levels, "pack": Drawer.pack, "expand behind": Drawer.expand_behind, "pad": Drawer.pad,
+    "levels": Drawer.levels, "pack": Drawer.pack, "expand trailing": Drawer.expand_trailing, "pad": Drawer.pad,
     "layout": Drawer.layout,
     "stream": Drawer.stream, "scan": Drawer.scan, "barrier": Drawer.barrier,
     "rename argument": Drawer.rename_argument, "fix": Drawer.fix, "assume": Drawer.assume, "options": Drawer.options}

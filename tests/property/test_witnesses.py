@@ -98,7 +98,7 @@ def step(rng: random.Random, knl: lk.LoopKernel) -> Step:
         choices += [Step("interchange", ("i", "j")), Step("skew", ("j", {"i": -1})), Step("tile", ({"i": 2, "j": 2},))]
     if "t" in knl.temporaries:
         choices += [Step("privatize", ([x],)), Step("expand", ("t", [x])),
-                    Step("expand", ("t", [x]), (("behind", True),))]
+                    Step("expand", ("t", [x]), (("trailing", True),))]
     if sum(line.startswith("for") for line in str(knl.statements_text).splitlines()) > 1:
         choices.append(Step("fuse_loops", (["i", "i"],)))
     return rng.choice(choices)
