@@ -69,8 +69,8 @@ class Copier(Drawer):
 
 #: What comes first, each with how often it does, in percent; and what may come behind it.
 PLAN = ((Copier.split_inside, 80), (Copier.split_inside, 60), (Copier.to_blocks, 25), (Copier.copy, 90),
-        (Copier.to_blocks, 30), (Copier.copy, 60), (Copier.expand_behind, 30))
-BEHIND = (Copier.split_inside, Copier.copy, Copier.step, Copier.step, Copier.expand_behind, Copier.expand_storage,
+        (Copier.to_blocks, 30), (Copier.copy, 60), (Copier.expand_trailing, 30))
+BEHIND = (Copier.split_inside, Copier.copy, Copier.step, Copier.step, Copier.expand_trailing, Copier.expand_storage,
           Copier.buffer, Copier.tag, Copier.peel, Copier.tile, Copier.pipeline)
 
 
