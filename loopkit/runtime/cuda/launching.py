@@ -47,7 +47,7 @@ def aside(count: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class SingleLaunch:
     """One step of a call on a GPU, for messages a launch of *kernel*.
 
     :ivar enter: puts the step onto a stream with a call's addresses and scalars, and returns the driver's ``CUresult``.
@@ -180,7 +180,7 @@ class HostedLaunches:
     """
 
     def __init__(self, gpu: Gpu, prepared: Mapping[str, PreparedLaunch], order: Block, hosts: Sequence[str],
-                 values: Mapping[str, Any], first: Sequence[Launch]) -> None:
+                 values: Mapping[str, Any], first: Sequence[SingleLaunch]) -> None:
         self._first = first
         self._prepared = prepared
         self._order = order
@@ -196,7 +196,7 @@ class HostedLaunches:
             if not unchecked:
                 return
 
-    def __iter__(self) -> Iterator[Launch]:
+    def __iter__(self) -> Iterator[SingleLaunch]:
         yield from self._first
         yield from self._launches()
 
@@ -206,18 +206,18 @@ class HostedLaunches:
     def _grid(self, name: str, values: Mapping[str, Any]) -> tuple[int, ...]:
         return tuple(int(extent(values)) for extent in self._extents[name])
 
-    def _launches(self) -> Iterator[Launch]:
+    def _launches(self) -> Iterator[SingleLaunch]:
         for name, values in calls(self._order, self._values):
             grid = self._fixed.get(name) or self._grid(name, values)
             if min(grid) > 0:
                 prepared = self._prepared[name]
                 # outside of a loop its iname has no value and is not used
                 enter = partial(prepared.enter_on, grid, [values.get(x, 0) for x in self._hosts])
-                yield Launch(prepared.kernel, grid, enter, values)
+                yield SingleLaunch(prepared.kernel, grid, enter, values)
 
 
 #: Anything that :class:`~loopkit.runtime.cuda.plan.CudaPlan` puts onto a stream.
-AnyLaunch = PreparedLaunch | Launch
+AnyLaunch = PreparedLaunch | SingleLaunch
 Launches = Sequence[AnyLaunch] | HostedLaunches
 
 

@@ -25,9 +25,9 @@ from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launching import (
     AnyLaunch,
     HostedLaunches,
-    Launch,
     Launches,
     PreparedLaunch,
+    SingleLaunch,
     Sources,
     aside,
     loaded_functions,
@@ -202,7 +202,7 @@ class CudaRunner(Runner):
         first = []
         if cleared:
             place, count = places[cleared[0]], sum(aside(scratch[x]) for x in cleared)
-            first = [Launch(code.kernels[0], (1, 1, 1), lambda addresses, scalars, stream: gpu.driver.clear(
+            first = [SingleLaunch(code.kernels[0], (1, 1, 1), lambda addresses, scalars, stream: gpu.driver.clear(
                 addresses[place], count, stream), bound.values)]
         if code.order is not None:
             every = {launch.name: prepared(launch, (1, 1, 1)) for launch in code.kernels}
