@@ -21,9 +21,9 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     The distance of two bodies is symmetric to the last bit, so the root of a pair is computed once and added to the
     sums of both bodies. Each body is paired with the bodies of its own tile and of all later tiles.
 
-    All lanes of a warp keep the same *bodies* bodies, with a part of their sums in registers, and each lane takes one
-    of the other bodies at a time, whose terms are summed over the kept bodies first: one atomic update of *phi* serves
-    many pairs. A first launch stores position and charge of each body side by side, so one vector load reads both.
+    All lanes of a warp keep the same *bodies* bodies, with a part of their sums in registers. Each lane takes one other
+    body at a time. It sums the terms of that body over the kept bodies, so that one atomic update of *phi* serves many
+    pairs. A first launch stores position and charge of each body side by side, so one vector load reads both.
     Atomic updates run in any order, so last bits may differ from run to run. :func:`nbody_direct` is deterministic.
 
     :arg softening: keeps a body's own term finite.

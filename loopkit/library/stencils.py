@@ -28,8 +28,8 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
     loads each element once. All but two of the neighbours along a row are in the thread's own registers; the two come
     from the L1 cache, and the rows that two blocks share from the L2 cache.
 
-    The columns of long rows that vectors do not divide are counted from the first aligned element of the first of a
-    thread's rows, and move on from row to row so that vectors of neighbouring rows are exactly above each other.
+    If vectors do not divide long rows, a thread counts columns from the first aligned element of its first row. Columns
+    move on from row to row, so that vectors of neighbouring rows are exactly above each other.
 
     :arg columns: length of the rows, if it is known; default: a multiple of a vector of 16 bytes. Calls with other rows
         run a text without vectors. A length of 64 or more that is no such multiple is an assumption: the rows of a call

@@ -200,10 +200,10 @@ def no_shuffles(threads: OverThreads) -> str:
 
 
 def _of_whole_warps(threads: OverThreads, extents: Mapping[int, int]) -> bool:
-    """Do the participating threads, of these *extents* along the axes of the block, consist of whole warps?
+    """Do the threads of a reduction form whole warps? *extents*: their number along each axis of the block.
 
-    If the block is longer along an axis, warps must end at the end of a place along the axis, and the lanes are before
-    it. A statement outside of an axis has its lanes at the first place along it; all other places read its result.
+    If the block is longer along an axis, a warp must not reach from one coordinate on it to the next. A statement
+    outside of an axis runs on the threads at coordinate 0; all other coordinates read its result.
     """
     knl = threads.kernel
     block: dict[int, int] = {}
