@@ -84,7 +84,9 @@ def _left(accesses: Sequence[TimedAccess], source: int, sink: int, writes: Seque
             for w in group.writes))
         ahead = reduce(isl.Map.intersect, (
             earlier(w, sink) if one_element else _earlier(accesses[w], last) for w in group.writes))
-        found = found.subtract(behind.apply_range(in_one_iteration(ahead, group.loops)))
+        # pairs outside of *found* would only make the subtraction slower, without end for some divisions
+        replaced = behind.apply_range(in_one_iteration(ahead, group.loops)).intersect(found)
+        found = found.subtract(replaced)
     return found if one_element else found.domain_factor_domain()
 
 
