@@ -385,7 +385,7 @@ def require_operands(knl: LoopKernel) -> None:
 
 def collective_inames(knl: LoopKernel, s: Statement) -> tuple[str, ...]:
     """The inames of *s*, an update of a reduction, along which one instruction executes all iterations; else ``()``."""
-    node = knl.reductions.get(s.reduction or "")
+    node = knl.reduction_of.get(s.id)
     if node is None or s.id not in node.updates:
         return ()
     return tuple(x for x in s.inames if is_collective(knl.tags.get(x)))

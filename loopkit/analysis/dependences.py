@@ -119,7 +119,7 @@ def _compute(knl: LoopKernel) -> Iterator[Dependence]:
     for node in knl.reductions.values():
         yield from reduction_dependences(knl, node)
     for sink in knl.statements:
-        for source in sorted(sink.depends_on):
+        for source in sorted(sink.options.depends_on):
             yield Dependence("explicit", "", source, sink.id, identity_pairs(knl, source, sink.id))
 
 

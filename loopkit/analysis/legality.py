@@ -298,7 +298,8 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
 def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
     """The hint to use atomic updates, if both statements update one array by one operation."""
     statements = [knl.statement_by_id[x] for x in dict.fromkeys((d.source, d.sink))]
-    found = [update_of(s.assignee, s.expression) for s in statements if s.written == d.array and s.reduction is None]
+    found = [update_of(s.assignee, s.expression) for s in statements
+             if s.written == d.array and s.id not in knl.reduction_of]
     if len(found) < len(statements) or len({update and update[0] for update in found}) > 1 or None in found:
         return ""
     names = [s.id for s in statements]

@@ -24,7 +24,7 @@ def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
             total += prod(_extents(knl, update, [x for x in node.inames if x in update.inames], sizes))
     sources = _sources(knl)
     for statement in knl.statements:
-        if statement.reduction is None and statement.written in _reached(sources[statement.written], sources):
+        if statement.id not in knl.reduction_of and statement.written in _reached(sources[statement.written], sources):
             kept = _kept_inames(knl, statement)
             lengths = _extents(knl, statement, [x for x in statement.inames if x not in (kept or ())], sizes)
             total += sum(lengths) if kept is None else prod(lengths)
@@ -62,7 +62,7 @@ def _sources(knl: LoopKernel) -> Mapping[str, set[str]]:
     found: dict[str, set[str]] = {}
     for statement in knl.statements:
         reads = {a.array for a in accesses_of(knl, statement) if not a.is_write}
-        if statement.reduction is not None:
+        if statement.id in knl.reduction_of:
             reads.discard(statement.written)          # the accumulation of a reduction counts as the reduction
         found.setdefault(statement.written, set()).update(reads)
     return found

@@ -93,7 +93,7 @@ def clobbered_values(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
     """
     # an update continues the value of its reduction's init or of another write
     updates = {s.id for s in (knl.statement_by_id[a.statement] for a in accesses)
-               if s.combine is not None and (s.reduction is not None or s.commutes)}
+               if s.combine is not None and (s.id in knl.reduction_of or s.commutes)}
     ends = [a for a in accesses if not (a.is_write and a.statement in updates)]
     # not all instances of a reader read if the read is in a branch of an if
     reads = joined((a.statement, a.domain.set) for a in ends if not a.is_write)

@@ -103,6 +103,11 @@ class LoopKernel:
         return {s.id: s for s in self.statements}
 
     @cached_property
+    def reduction_of(self) -> Mapping[str, ReductionNode]:
+        """The reduction of each statement that is the init or an update of one."""
+        return {s: node for node in self.reductions.values() for s in (node.init, *node.updates)}
+
+    @cached_property
     def argument_by_name(self) -> Mapping[str, Argument]:
         return {a.name: a for a in self.arguments}
 

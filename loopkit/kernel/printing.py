@@ -318,8 +318,9 @@ class _Printer:
         if texts:
             yield f"if={' and '.join(f'({x})' if len(texts) > 1 and ' or ' in x else x for x in texts)}"
         scans = [x for r in self.knl.reductions.values() if r.final == s.id and r.sweep is not None for x in r.inames]
-        for option, names in (("scan", scans), ("dep", sorted(s.depends_on)), ("nosync", sorted(s.no_sync_with)),
-                              ("tags", sorted(s.tags))):
+        own = s.options
+        for option, names in (("scan", scans), ("dep", sorted(own.depends_on)), ("nosync", sorted(own.no_sync_with)),
+                              ("tags", sorted(own.tags))):
             if names:
                 yield f"{option}={':'.join(names)}"
         yield from (title for i in s.instructions for title in i.titles)

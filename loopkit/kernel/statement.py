@@ -12,6 +12,19 @@ from loopkit.poly.sets import InstanceSet
 
 
 @dataclass(frozen=True)
+class StatementOptions:
+    """The options that the user gave a statement in braces.
+
+    :ivar depends_on: ids of statements ordered before it by ``dep=``.
+    :ivar no_sync_with: ids of statements that ``nosync=`` claims to need no barrier against.
+    """
+
+    depends_on: frozenset[str] = frozenset()
+    no_sync_with: frozenset[str] = frozenset()
+    tags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Statement:
     """``assignee = expression`` (or ``assignee op= expression``), once for each point of *domain*.
 
@@ -21,9 +34,6 @@ class Statement:
     :ivar predicates: conditions that are not affine (affine ones are part of *domain*); all must hold.
     :ivar combine: ``None`` for ``=``; else the reduction operation (``"sum"``, ...) that combines the expression into
         the assignee.
-    :ivar reduction: name of the reduction node of this init or update, else ``None``.
-    :ivar depends_on: ids of statements ordered before this one by ``dep=``.
-    :ivar no_sync_with: ids of statements that ``nosync=`` claims to need no barrier against.
     :ivar instructions: the instructions that execute it, if its assignee is in a memory of theirs.
     """
 
@@ -33,10 +43,7 @@ class Statement:
     domain: InstanceSet
     predicates: tuple[Expression, ...] = ()
     combine: str | None = None
-    reduction: str | None = None
-    depends_on: frozenset[str] = frozenset()
-    no_sync_with: frozenset[str] = frozenset()
-    tags: frozenset[str] = frozenset()
+    options: StatementOptions = StatementOptions()
     instructions: tuple[Instruction, ...] = ()
 
     @property

@@ -126,8 +126,8 @@ def _reaching(flows: Sequence[Dependence], reader: str) -> set[str]:
 
 def _owner(kernel: LoopKernel, statement: str) -> str:
     """The statement of the text for *statement*, which may be a part of one of its reductions."""
-    node = kernel.statement_by_id[statement].reduction
-    return statement if node is None else _owner(kernel, kernel.reductions[node].final)
+    node = kernel.reduction_of.get(statement)
+    return statement if node is None else _owner(kernel, node.final)
 
 
 def _require_cells(kernel: LoopKernel, name: str, inames: tuple[str, ...], declared: Collection[str]) -> None:

@@ -29,7 +29,7 @@ from loopkit.expr.text import to_text
 from loopkit.expr.tokens import Source, Token
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import unknown
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import ReductionNode, Statement, StatementOptions
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh
@@ -222,7 +222,7 @@ class StatementMaker:
         options = node.options
         statement = Statement(place.owner, assignee, expression,
                               self.domains.instances(place.inames, place.conditions), place.predicates,
-                              tags=options.tags, depends_on=self.ids.earlier(node), no_sync_with=self.ids.others(node))
+                              options=StatementOptions(self.ids.earlier(node), self.ids.others(node), options.tags))
         if options.inames is not None:
             self.final.add(place.owner)
         self._require_bound_once(statement, node)
@@ -357,13 +357,13 @@ class StatementMaker:
                              place.owner)
         self.reductions[name] = node
         self.statements.append(replace(
-            template, id=node.init, assignee=accumulator, expression=Neutral(e.operation), reduction=name,
+            template, id=node.init, assignee=accumulator, expression=Neutral(e.operation),
             domain=self._domain(around), predicates=()))
         inner = replace(place, owner=node.update, inames=place.inames + e.inames,
                         inline=place.inline + ((e.domain_text,) if isinstance(e, InlineReduction) else ()))
         operand, trees = self.hoist(e.expr, inner, template)
         self.statements.append(replace(
-            template, id=node.update, assignee=accumulator, expression=operand, reduction=name, combine=e.operation,
+            template, id=node.update, assignee=accumulator, expression=operand, combine=e.operation,
             domain=self._domain(inner), predicates=inner.predicates))
         return accumulator, seq(Leaf(node.init), nest(e.inames, seq(*trees, Leaf(node.update))))
 

@@ -85,8 +85,8 @@ class _Want:
 
 def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[_Want]:
     """The places for the barriers of a hazard: bodies of the tree, and the gaps in each."""
-    if h.scope is not Scope.THREAD and (h.source in knl.statement_by_id[h.sink].no_sync_with
-                                        or h.sink in knl.statement_by_id[h.source].no_sync_with):
+    if h.scope is not Scope.THREAD and (h.source in knl.statement_by_id[h.sink].options.no_sync_with
+                                        or h.sink in knl.statement_by_id[h.source].options.no_sync_with):
         raise IllegalTransformError(
             f"nosync= claims that '{h.source}' and '{h.sink}' need no barrier, but threads meet on '{h.array}'.",
             smallest_witness(knl, h.array, h.kind, h.source, h.sink, h.pairs), ["drop nosync="])

@@ -128,7 +128,7 @@ class _Finder:
             one, other, seen = other, one, seen[::-1]
         if i not in seen[0] or j not in seen[1] or i in seen[1] or j in seen[0]:
             raise _Refusal(f"'{i}' has to tell rows of one of {one} and {other} apart, and '{j}' columns of the other")
-        node = self.kernel.reductions[s.reduction or ""]
+        node = self.kernel.reduction_of[s.id]
         depth = next((x for x in loops if x.iname in node.inames), None)
         row, column = (next((x for x in loops if x.iname in own - {*node.inames}), None) for own in seen)
         if depth is None or column is None or len(loops) != 2 + (row is not None) or column.iname in seen[0] \

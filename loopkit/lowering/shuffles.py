@@ -62,6 +62,12 @@ class OverThreads:
         return packed_coordinate(self.kernel, self.inames)
 
     @property
+    def own_inames(self) -> tuple[str, ...]:
+        """The inames along which one thread combines several operands."""
+        every = self.kernel.statement_by_id[self.node.update].inames
+        return tuple(x for x in self.node.inames if x in every and x not in self.inames)
+
+    @property
     def rows(self) -> tuple[str, ...]:
         """The other inames of the statement's threads: each of their values has a result of its own."""
         return tuple(x for x in self.domain.inames if isinstance(self.kernel.tags.get(x), LocalTag))
@@ -129,14 +135,15 @@ class Written:
 
 def written_out(threads: OverThreads, written: Written, new: Mapping[str, Sequence[Statement]], tree: Tree
                 ) -> LoopKernel:
-    """The kernel without the reduction: *new* statements replace some of its own, in the order of *tree*."""
-    knl = threads.kernel
+    """The kernel with the reduction of each thread alone: *new* statements replace some, in the order of *tree*."""
+    knl, node = threads.kernel, threads.node
+    own = replace(node, inames=threads.own_inames, final=written.statements[0].id, sweep=None)
     return with_dependences(
         knl, partial(_dependences, threads, written), tree=tree,
         statements=tuple(s for old in knl.statements for s in new.get(old.id, (old,))),
         tags={**knl.tags, **written.tags},
         temporaries={**knl.temporaries, **{t.name: t for t in written.temporaries}},
-        reductions={name: r for name, r in knl.reductions.items() if name != threads.node.name})
+        reductions={**knl.reductions, node.name: own})
 
 
 def _dependences(threads: OverThreads, written: Written, found: Sequence[Dependence], new: LoopKernel
@@ -147,10 +154,8 @@ def _dependences(threads: OverThreads, written: Written, found: Sequence[Depende
     for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
         yield Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True)
     if node.sweep is None:
-        # the inames along which one thread combines several operands
-        own = tuple(x for x in node.inames if x not in threads.inames)
-        yield Dependence("flow", acc, node.update, node.update, identity_pairs(new, node.update, node.update, but=own),
-                         of_value=True, reorderable=True)
+        own = identity_pairs(new, node.update, node.update, but=threads.own_inames)
+        yield Dependence("flow", acc, node.update, node.update, own, of_value=True, reorderable=True)
     for t in written.temporaries:
         chain = written.chains.get(t.name)
         yield from flow_of_values(new, t.name) if chain is None else _along(new, t.name, chain, threads.inames)

@@ -61,7 +61,7 @@ def _atomic(kernel: LoopKernel, within: str | Collection[str] | None) -> dict[st
     """The updates to make atomic, as they are then."""
     chosen = matching_statements(kernel, within)
     # the init and the updates of a reduction belong to its statement, whose operand they make
-    named = [s for s in kernel.statements if s.id in chosen and s.reduction is None and not s.commutes]
+    named = [s for s in kernel.statements if s.id in chosen and s.id not in kernel.reduction_of and not s.commutes]
     updates = {s.id: update_of(s.assignee, s.expression) for s in named}
     for s in named if within is not None else ():
         if updates[s.id] is None:

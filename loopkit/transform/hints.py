@@ -120,7 +120,7 @@ def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Itera
 
 def _updates(kernel: LoopKernel, ids: Sequence[str], array: str) -> Iterator[Way]:
     """Atomic updates of *array*: the updates among the statements *ids*, and all updates."""
-    every = [s.id for s in kernel.statements if s.written == array and s.reduction is None
+    every = [s.id for s in kernel.statements if s.written == array and s.id not in kernel.reduction_of
              and update_of(s.assignee, s.expression) is not None]
     for chosen in ([x for x in every if x in ids], every):
         if chosen:

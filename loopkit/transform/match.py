@@ -125,4 +125,5 @@ _KINDS: Mapping[str, tuple[str, Callable[[LoopKernel, Statement], Collection[str
     "reads": ("array or temporary", lambda kernel, s: {a.array for a in accesses_of(kernel, s) if not a.is_write},
               _data),
     "iname": ("iname", lambda _, s: s.inames, lambda kernel: kernel.inames),
-    "tag": ("statement tag", lambda _, s: s.tags, lambda kernel: {tag for s in kernel.statements for tag in s.tags})}
+    "tag": ("statement tag", lambda _, s: s.options.tags,
+            lambda kernel: {tag for s in kernel.statements for tag in s.options.tags})}

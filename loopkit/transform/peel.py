@@ -124,7 +124,7 @@ def _whole(kernel: LoopKernel, statement: str, ids: Sequence[str]) -> str:
     """The one of *ids* that *statement* is a part of: a copied statement, or the update of a reduction."""
     if owner(statement) in ids:
         return owner(statement)
-    node = kernel.reductions.get(kernel.statement(statement).reduction or "")
+    node = kernel.reduction_of.get(statement)
     return statement if node is None or node.final not in ids else _whole(kernel, node.final, ids)
 
 
@@ -148,18 +148,17 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
 def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str], parts: Mapping[str, Sequence[_Part]]
                  ) -> LoopKernel:
     accumulators, nodes = _reductions(kernel, parts)
-    reduction_of = {s: node.name for node in nodes.values() for s in (node.init, *node.updates)}
 
     def ids(old: frozenset[str]) -> frozenset[str]:
         return frozenset(new for s in old for new in ([part.id for part in parts[s]] if s in parts else [s]))
 
     def copies(s: Statement) -> Iterator[Statement]:
-        ordered = replace(s, depends_on=ids(s.depends_on), no_sync_with=ids(s.no_sync_with))
+        ordered = replace(s, options=replace(s.options, depends_on=ids(s.options.depends_on),
+                                             no_sync_with=ids(s.options.no_sync_with)))
         if s.id not in parts:
             yield ordered
         for part in parts.get(s.id, ()):
-            yield substituted(replace(ordered, id=part.id, domain=s.domain.intersect(part.where),
-                                      reduction=reduction_of.get(part.id)),
+            yield substituted(replace(ordered, id=part.id, domain=s.domain.intersect(part.where)),
                               {acc: p.Variable(new) for acc, new in accumulators[part.end].items()})
 
     def part_of(loop: Loop, end: str) -> Tree:

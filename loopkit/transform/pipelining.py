@@ -180,7 +180,7 @@ def _copy_into(kernel: LoopKernel, temporary: str, loop: Loop) -> Statement | st
         return f"{len(found) or 'none'} of the statements that write it load it"
     [s] = found
     readers = {a.statement for a in accesses if not a.is_write}
-    if s.combine is not None or s.reduction is not None:
+    if s.combine is not None or s.id in kernel.reduction_of:
         return f"'{s.id}' combines into it"
     if s.predicates or data_params(kernel, s.domain):
         return f"whether '{s.id}' runs depends on data"

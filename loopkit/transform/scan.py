@@ -148,8 +148,9 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     cell = element(node.accumulator, tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inside))
     # an instance without terms keeps the init, which has no effect
     rows = init.domain.onto(scan.rows) if scan.rows else InstanceSet.universe(())
-    start = replace(init, domain=rows, reduction=None, depends_on=frozenset(), assignee=cell)
-    new = {node.init: start, node.update: replace(combined, assignee=cell, reduction=None),
+    start = replace(init, domain=rows, assignee=cell,
+                    options=replace(init.options, depends_on=frozenset()))
+    new = {node.init: start, node.update: replace(combined, assignee=cell),
            node.final: substituted(kernel.statement_by_id[node.final], {node.accumulator: cell})}
     tree = _tree(kernel, scan, inside, behind)
     tags = dict(kernel.tags)
@@ -283,9 +284,8 @@ class _Levels:
         node = ReductionNode(f"{name}.{iname}", self.scan.node.operation, accumulator, (iname,), f"{name}.{iname}.init",
                              (f"{name}.{iname}.update",), name)
         acc = p.Variable(accumulator)
-        start = Statement(node.init, acc, Neutral(node.operation), blocks, reduction=node.name)
-        combined = replace(update, id=node.update, assignee=acc, domain=terms, combine=node.operation,
-                           reduction=node.name)
+        start = Statement(node.init, acc, Neutral(node.operation), blocks)
+        combined = replace(update, id=node.update, assignee=acc, domain=terms, combine=node.operation)
         stored = Statement(name, self.element(name, block), acc, blocks)
         loops = loops_of(knl.paths[self.scan.node.init])
         inside = loops[loops.index(self.inner) + 1:]

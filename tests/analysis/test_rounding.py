@@ -50,8 +50,8 @@ def test_recurrence() -> None:
 
 def test_reduction() -> None:
     node = ReductionNode("S.j", "sum", "acc", ("j",), "S.j.init", ("S.j.update",), "S")
-    knl = kernel(Statement("S.j.init", acc, 0, LINE, reduction="S.j"),
-                 Statement("S.j.update", acc, a[i, j], SQUARE, combine="sum", reduction="S.j"),
+    knl = kernel(Statement("S.j.init", acc, 0, LINE),
+                 Statement("S.j.update", acc, a[i, j], SQUARE, combine="sum"),
                  Statement("S", y[i], acc, LINE), temporaries={"acc": REAL}, reductions=(node,))
     assert accumulation_length(knl, SIZES) == 7
 

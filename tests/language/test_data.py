@@ -99,13 +99,13 @@ def test_ids_dependences_and_tags() -> None:
         """.replace(":b*", ""))
     assert [s.id for s in knl.statements] == ["insn", "insn_0", "insn_1", "last"]
     last = knl.statement("last")
-    assert last.depends_on == last.no_sync_with == {"insn", "insn_0", "insn_1"}
+    assert last.options.depends_on == last.options.no_sync_with == {"insn", "insn_0", "insn_1"}
     assert knl.statement("insn_0").tags == {"x", "y"}
 
 
 def test_a_glob_means_what_stands_above() -> None:
     knl = make_kernel(LINE, "a[i] = 1\nb[i] = 2 {dep=*}\nc[i] = 3")
-    assert knl.statement("insn_0").depends_on == {"insn"}
+    assert knl.statement("insn_0").options.depends_on == {"insn"}
 
 
 def test_lines_continue_in_brackets_and_behind_backslashes() -> None:

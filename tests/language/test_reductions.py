@@ -27,9 +27,9 @@ def test_three_statements() -> None:
     assert (node.init, node.update, node.final) == ("S.k.init", "S.k.update", "S")
     assert knl.statement("S.k.init").expression == Neutral("sum")
     assert knl.statement("S.k.init").combine is None
-    assert {s.reduction for s in knl.statements} == {"S.k", None}
+    assert knl.reduction_of == {"S.k.init": node, "S.k.update": node}
     assert knl.temporaries["acc_k"].shape == ()
-    assert all(s.tags == {"hot"} for s in knl.statements)
+    assert all(s.options.tags == {"hot"} for s in knl.statements)
 
 
 def test_a_sum_over_nothing_is_stored_too() -> None:
@@ -168,4 +168,4 @@ def test_a_nan_takes_the_other_branch(comparison: str, holds: list[int]) -> None
 
 def test_dependences_hold_for_all_three() -> None:
     knl = make_kernel(BOX, "x[i] = 1 {id=first}\ny[i] = sum(k, a[k]) {id=S, dep=first, nosync=first}")
-    assert all(s.depends_on == s.no_sync_with == {"first"} for s in knl.statements if s.id != "first")
+    assert all(s.options.depends_on == s.options.no_sync_with == {"first"} for s in knl.statements if s.id != "first")

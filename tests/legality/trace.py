@@ -281,7 +281,7 @@ class Judged:
                 for cell in cells.values():
                     yield from self._storage(cell)
         for sink in self.instances:
-            for before in sorted(self.knl.statement_by_id[sink.statement].depends_on):
+            for before in sorted(self.knl.statement_by_id[sink.statement].options.depends_on):
                 for source in self.instances:
                     if source.statement == before and all(
                             source.point[x] == v for x, v in sink.values if x in source.point):

@@ -64,7 +64,7 @@ class Reshaper(Drawer):
 
     def shift(self) -> Step:
         iname = self.one(self.untagged)
-        owners = [s.id for s in self.knl.statements if iname in s.inames and s.reduction is None]
+        owners = [s.id for s in self.knl.statements if iname in s.inames and s.id not in self.knl.reduction_of]
         within = (("within", self.one(owners)),) if owners and self.chance(60) else ()
         return Step("shift", (iname, self.one((1, -1, 2, "n"))), within)
 

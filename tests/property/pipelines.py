@@ -296,7 +296,8 @@ class Drawer:
                     (*kwargs, *self.allowed()))
 
     def make_atomic(self) -> Step:
-        updates = [s.id for s in self.knl.statements if s.reduction is None and update_of(s.assignee, s.expression)]
+        updates = [s.id for s in self.knl.statements
+                   if s.id not in self.knl.reduction_of and update_of(s.assignee, s.expression)]
         return Step("make_atomic", (self.some(updates, 2),))
 
     def collect(self) -> Step:

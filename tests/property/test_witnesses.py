@@ -84,7 +84,7 @@ def conditional(rng: random.Random, inames: Sequence[str]) -> str:
 
 def step(rng: random.Random, knl: lk.LoopKernel) -> Step:
     x, s = rng.choice(knl.inames), rng.choice(knl.statements).id
-    arrays = sorted({s.written for s in knl.statements if s.reduction is None})
+    arrays = sorted({s.written for s in knl.statements if s.id not in knl.reduction_of})
     a, some = rng.choice(arrays), rng.sample(knl.inames, rng.choice((0, 1, len(knl.inames))))
     within = (("within", s),) if rng.random() < 0.4 else ()
     plain = (("default_tag", None),)

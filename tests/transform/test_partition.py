@@ -397,7 +397,7 @@ def test_a_statement_at_one_end_keeps_its_id() -> None:
           A: a[i] = x[i]
           C: c[i] = a[i] + 1
         """)
-    assert knl.statement("C").depends_on == {"A", "A_first"}
+    assert knl.statement("C").options.depends_on == {"A", "A_first"}
     for n in (0, 1, 2, 7):
         assert_same(plain, knl, n=n)
 
