@@ -234,18 +234,18 @@ def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCa
     if key in _libraries:
         return _libraries[key]
     dump(source, kernel, ".c")
-    kept = cache.lookup(key, ".so")
+    kept = cache.lookup(key)
     library = None
     if kept is not None:
         # an undamaged object may not be for this machine (a library that it needs is missing): compile it here
         with contextlib.suppress(OSError):
-            library = _open(kept.path, kept.content)
+            library = _mapped(kept.content)
     if library is None:
         content = compiler.compile(source, kernel)
-        path = cache.put(key, content, {"kernel": kernel, "compiler": list(compiler.command),
-                                        "version": compiler.version, "flags": list(compiler.flags)}, ".so")
+        cache.put(key, content, {"kernel": kernel, "compiler": list(compiler.command), "version": compiler.version,
+                                 "flags": list(compiler.flags)})
         try:
-            library = _open(path, content)
+            library = _mapped(content)
         except OSError as err:
             raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.",
                                 log=str(err)) from None
@@ -257,14 +257,9 @@ def object_key(source: str, compiler: HostCompiler) -> str:
     return hashlib.sha256(f"{source}\0{compiler.identity}\0{version()}".encode()).hexdigest()
 
 
-def _open(path: Path | None, content: bytes) -> ctypes.CDLL:
-    """Map the object *content*, from *path* if it is still there; :raises OSError: the loader rejects it."""
-    if path is not None:
-        # another process may have evicted it, or its directory may not allow execution
-        with contextlib.suppress(OSError):
-            return ctypes.CDLL(str(path))
-    # a temporary file, removed after it is mapped
+def _mapped(content: bytes) -> ctypes.CDLL:
+    """The object *content*, mapped from a file that is removed at once; :raises OSError: the loader rejects it."""
     with tempfile.TemporaryDirectory(prefix="loopkit-", ignore_cleanup_errors=True) as place:
-        private = Path(place, "kernel.so")
-        private.write_bytes(content)
-        return ctypes.CDLL(str(private))
+        path = Path(place, "kernel.so")
+        path.write_bytes(content)
+        return ctypes.CDLL(str(path))

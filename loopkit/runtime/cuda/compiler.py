@@ -31,7 +31,6 @@ from loopkit.runtime.cuda.resources import Binary, parse_ptxas_log
 from loopkit.runtime.processes import dump, run_quietly, translated, version
 from loopkit.target.cuda import CudaTarget
 
-_SUFFIX = ".cubin"
 _MOST_BINARIES = 1024
 _binaries: dict[str, Binary] = {}
 
@@ -143,13 +142,13 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
     binary = compiler.cubin(source, kernel, target)
     cache.put(key, binary.cubin, {
         "kernel": kernel, "compiler": compiler.name, "version": compiler.version,
-        "options": compile_options(target), "log": binary.log}, _SUFFIX)
+        "options": compile_options(target), "log": binary.log})
     return _remembered(key, binary)
 
 
 def _kept(key: str, cache: DiskCache) -> Binary | None:
     """The binary of *key* in memory or in *cache*, if it is complete and undamaged."""
-    entry = None if key in _binaries else cache.lookup(key, _SUFFIX)
+    entry = None if key in _binaries else cache.lookup(key)
     if entry is None:
         return _binaries.get(key)
     log = str(entry.facts.get("log"))                  # a record without a log has no resources either
