@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +24,7 @@ from loopkit.kernel.target import Machine
 from loopkit.poly.points import checker
 from loopkit.runtime import stages
 from loopkit.runtime.scalars import converter
-from loopkit.runtime.views import ALIGNED, C_CONTIGUOUS, WRITEABLE, ArrayLike, internal_overlap
-
-#: Makes an output that the caller did not pass, from its shape and dtype.
-Allocate = Callable[[tuple[int, ...], np.dtype[Any]], ArrayLike]
+from loopkit.runtime.views import ArrayView, internal_overlap
 
 _LIMIT_32 = 2**31
 
@@ -73,7 +70,7 @@ class BoundArguments:
     :ivar fully_written: the arrays that the kernel writes completely and does not read before.
     """
 
-    arrays: dict[str, ArrayLike]
+    arrays: dict[str, ArrayView]
     values: dict[str, Any]
     strided: frozenset[str]
     longer: frozenset[str]
@@ -111,14 +108,14 @@ class CallPlan:
                         for i, axis in enumerate(plan.axes) if axis.parameter == name)
             for name in self.values}
 
-    def bind(self, given: Mapping[str, Any], allocate: Allocate = np.zeros) -> BoundArguments:
-        """Check *given*, solve for the sizes, allocate missing outputs; :raises CallError: an argument does not fit."""
-        arrays: dict[str, ArrayLike] = {}
-        contiguous: dict[str, bool] = {}
+    def bind(self, given: Mapping[str, Any]) -> BoundArguments:
+        """Check *given*, solve for the sizes, add missing outputs; :raises CallError: an argument does not fit."""
+        arrays: dict[str, ArrayView] = {}
         for plan in self.arrays:
             array = given.get(plan.name)
             if array is not None:
-                arrays[plan.name], contiguous[plan.name] = _checked(plan, array)
+                _require_fit(plan, array)
+                arrays[plan.name] = array
             elif plan.read or not plan.written:
                 raise _missing(plan)
         values: dict[str, Any] = {}
@@ -128,10 +125,9 @@ class CallPlan:
         text = self.violated(values)
         if text is not None:
             raise _violates(self.kernel, text, values)
-        return self._fit(arrays, contiguous, values, allocate)
+        return self._fit(arrays, values)
 
-    def _fit(self, arrays: dict[str, ArrayLike], contiguous: Mapping[str, bool], values: dict[str, Any],
-             allocate: Allocate) -> BoundArguments:
+    def _fit(self, arrays: dict[str, ArrayView], values: dict[str, Any]) -> BoundArguments:
         wide = False
         strided: set[str] = set()
         longer: set[str] = set()
@@ -140,14 +136,14 @@ class CallPlan:
             extents = [None if axis.extent is None else axis.extent(values) for axis in plan.axes]
             array = arrays.get(plan.name)
             if array is None:
-                array = arrays[plan.name] = _allocate(plan, extents, arrays, allocate)
+                array = arrays[plan.name] = _new_output(plan, extents, arrays)
             # an array may be larger than its written part
             if plan.name in self._fully_written and not plan.read and list(array.shape) == extents:
                 fully_written.add(plan.name)
             # the extent of the first axis is not part of an element's address
             if not _fits(plan, array.shape, extents, values):
                 longer.add(plan.name)
-            if plan.name in longer or not contiguous.get(plan.name, True):
+            if plan.name in longer or not array.in_c_order:
                 strided.add(plan.name)
             wide = wide or _reach(array, self._shift) >= _LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
@@ -166,7 +162,7 @@ def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
     raise CallError(f"'{name}' is not an argument of kernel '{kernel}'.", argument=name, hint=hint)
 
 
-def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, ArrayLike]) -> int:
+def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, ArrayView]) -> int:
     """The size *name* from the axes whose extent is the size plus a constant.
 
     Inferred extents are lower bounds: a stencil's output may be as long as its input although it needs less. The axis
@@ -191,24 +187,23 @@ def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, 
     return value
 
 
-def _checked(plan: ArrayPlan, array: ArrayLike) -> tuple[ArrayLike, bool]:
-    """*array*, and whether it is C-contiguous; :raises CallError: its dtype, rank, alignment or strides do not fit."""
+def _require_fit(plan: ArrayPlan, array: ArrayView) -> None:
+    """:raises CallError: the dtype, rank, alignment or strides of *array* do not fit."""
     name = plan.name
     if array.dtype != plan.dtype:
         raise _wrong_dtype(name, array, plan.dtype)
-    if array.ndim != len(plan.axes):
-        rank = len(plan.axes)
-        raise CallError(f"'{name}' must have {rank} dimension{'' if rank == 1 else 's'}, not {array.ndim} (its shape "
-                        f"is {array.shape}).", argument=name)
-    flags = array.flags.num
-    if not flags & ALIGNED:
+    rank = len(plan.axes)
+    if len(array.shape) != rank:
+        raise CallError(f"'{name}' must have {rank} dimension{'' if rank == 1 else 's'}, not {len(array.shape)} (its "
+                        f"shape is {array.shape}).", argument=name)
+    if array.pointer % array.alignment:
         raise CallError(f"'{name}' is not aligned to the size of {plan.dtype}.", argument=name,
                         hint=f"pass {name}.copy()")
-    if plan.written and not flags & WRITEABLE:
+    if plan.written and not array.writeable:
         raise CallError(f"'{name}' is read-only, and the kernel writes it.", argument=name,
                         hint=f"pass {name}.copy(), or leave it out to have it allocated")
-    if flags & C_CONTIGUOUS:
-        return array, True
+    if array.in_c_order:
+        return
     itemsize = plan.dtype.itemsize
     odd = next((stride for stride in array.strides if stride % itemsize), None)
     if odd is not None:
@@ -217,7 +212,6 @@ def _checked(plan: ArrayPlan, array: ArrayLike) -> tuple[ArrayLike, bool]:
     if plan.written and internal_overlap(array):
         raise CallError(f"'{name}' is written, and some of its elements may share one address (its strides are "
                         f"{array.strides}).", argument=name, hint=f"pass {name}.copy()")
-    return array, False
 
 
 def _fits(plan: ArrayPlan, shape: tuple[int, ...], extents: list[int | None], values: Mapping[str, Any]) -> bool:
@@ -231,19 +225,18 @@ def _fits(plan: ArrayPlan, shape: tuple[int, ...], extents: list[int | None], va
     return same
 
 
-def _allocate(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, ArrayLike], allocate: Allocate
-              ) -> ArrayLike:
+def _new_output(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, ArrayView]) -> ArrayView:
     if plan.like is not None and plan.like in arrays and not plan.exact:
         model = arrays[plan.like].shape
         if len(model) == len(extents) and all(e is None or m >= e for m, e in zip(model, extents, strict=True)):
-            return allocate(model, plan.dtype)
+            return ArrayView.packed(model, plan.dtype)
     if None in extents:
         raise CallError(f"'{plan.name}' is missing: how long its axis {extents.index(None)} must be depends on data.",
                         argument=plan.name, hint=f"pass {plan.name}=np.zeros(...), large enough, or declare its shape")
-    return allocate(tuple(max(e or 0, 0) for e in extents), plan.dtype)
+    return ArrayView.packed(tuple(max(e or 0, 0) for e in extents), plan.dtype)
 
 
-def _reach(array: ArrayLike, shift: int) -> int:
+def _reach(array: ArrayView, shift: int) -> int:
     """The largest offset in the address of an element, or in a part of it before a shift back by *shift*."""
     axes = [(n, abs(s)) for n, s in zip(array.shape, array.strides, strict=True) if n > 1]
     reach: int = sum((n - 1) * s for n, s in axes) + shift * max((s for _, s in axes), default=0)
@@ -255,12 +248,12 @@ def _missing(plan: ArrayPlan) -> CallError:
     return CallError(f"'{plan.name}' is missing{why}.", argument=plan.name, hint=f"pass {plan.name}=...{how}")
 
 
-def _wrong_dtype(name: str, array: ArrayLike, wanted: np.dtype[Any]) -> CallError:
+def _wrong_dtype(name: str, array: ArrayView, wanted: np.dtype[Any]) -> CallError:
     given = array.dtype
     if given.newbyteorder("=") == wanted:
         return CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
                          hint=f"pass {name}.astype({spelled(wanted)})")
-    way = f"pass {name}.astype({spelled(wanted)})" if isinstance(array, np.ndarray) else "convert it first"
+    way = f"pass {name}.astype({spelled(wanted)})" if array.on_host else "convert it first"
     return CallError(f"'{name}' must be of dtype {wanted}, not {given}.", argument=name,
                      hint=f"{way}; a call never casts")
 

@@ -28,7 +28,7 @@ from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.processes import dump, version
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import ArrayLike, NumpyArray, constant
+from loopkit.runtime.views import ArrayView, constant
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
@@ -57,14 +57,12 @@ class HostPlan:
     constants, and the inames of the host's loops. Each function takes some of them.
     """
 
-    def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayLike]
+    def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayView]
                  ) -> None:
         self._checked = checked
         self._text = text
         shapes = text.scratch_shapes(checked.values)
         self._scratch = tuple(partial(np.empty, shapes[p.name], p.dtype) for p in text.scratch)
-        self._makers = tuple((partial(np.zeros, x.shape, x.dtype), x.adopt) for x in checked.outputs
-                             if x.adopt is not None)
         dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
         # scalars that no function takes are converted too, as a check
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
@@ -79,7 +77,8 @@ class HostPlan:
 
     @cached_property
     def run(self) -> Run:
-        check, results, makers, scratch = self._checked.check, self._checked.results, self._makers, self._scratch
+        check, results, scratch = self._checked.check, self._checked.results, self._scratch
+        outputs = [(x.new, x.kind.address) for x in self._checked.outputs]
         launch, scalars, constants = self._launch, self._scalars, self._constants
         checked: list[int] = []
 
@@ -89,10 +88,11 @@ class HostPlan:
                 check(addresses)
                 checked = addresses
             numbers = [passed(convert(values[i])) for i, convert, passed in scalars]
-            made = [make() for make, _ in makers]
-            memory = [*made, *[make() for make in scratch]]
-            launch([*addresses, *[x.ctypes.data for x in memory], *numbers, *constants])
-            return results(originals, [adopt(x) for x, (_, adopt) in zip(made, makers, strict=True)])
+            made = [make() for make, _ in outputs]
+            memory = [make() for make in scratch]
+            launch([*addresses, *[address(x) for x, (_, address) in zip(made, outputs, strict=True)],
+                    *[x.ctypes.data for x in memory], *numbers, *constants])
+            return results(originals, made)
         return run
 
     @cached_property
@@ -115,7 +115,7 @@ class HostPlan:
         return launch_in_loops
 
     def allocated(self) -> dict[str, Any]:
-        return {x.name: adopt(make()) for x, (make, adopt) in zip(self._checked.outputs, self._makers, strict=True)}
+        return {x.name: x.zeroed() for x in self._checked.outputs}
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         self._checked.check(addresses)
@@ -154,12 +154,12 @@ class HostRunner(Runner):
     def text_target(self) -> CTarget:
         return self.target
 
-    def _view(self, name: str, x: Any) -> NumpyArray:
-        return host_view(name, x)
+    def _view(self, name: str, x: Any) -> ArrayView:
+        return ArrayView.of(host_view(name, x))
 
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> HostPlan:
         arrays = self._arrays(known, values)
-        typed, bound = self._bound(known, values, arrays, -1)
+        typed, bound = self._bound(known, values, arrays)
         text = typed.fitting(self.target, bound, bound.strided)
         return HostPlan(self._checked(known, typed, text, bound, arrays), text, self._loaded(text), bound.arrays)
 

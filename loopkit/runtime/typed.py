@@ -20,7 +20,7 @@ from loopkit.poly.limits import bounded
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import BoundArguments, CallPlan
 from loopkit.runtime.scalars import dtype_of, integer_range, out_of_range
-from loopkit.runtime.views import ArrayLike, c_strides
+from loopkit.runtime.views import ArrayView
 from loopkit.target.code import GeneratedCode, Layout, ParameterKind, TextTarget
 
 #: Least number of elements of temporaries with 64-bit indices; half the 32-bit range, since parts of an address may
@@ -140,19 +140,18 @@ def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype
 
 
-def serves(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayLike], values: Mapping[str, Any]) -> bool:
-    """Does everything in *assumed* hold, apart from addresses? Arrays of the host are copied to C order."""
+def serves(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayView], values: Mapping[str, Any]) -> bool:
+    """Does everything in *assumed* hold, apart from addresses?"""
     return all(_has_rows(arrays[a.array], a, values) if isinstance(a, AlignedArray)
                else evaluate(a.size, values) % a.divisor == 0 for a in assumed)
 
 
-def _has_rows(array: ArrayLike, assumed: AlignedArray, values: Mapping[str, Any]) -> bool:
+def _has_rows(array: ArrayView, assumed: AlignedArray, values: Mapping[str, Any]) -> bool:
     """Is the last stride one element, and each other stride as *assumed*, or a multiple of its elements?"""
-    strides = c_strides(array.shape, array.itemsize) if isinstance(array, np.ndarray) else array.strides
-    if array.shape[-1] > 1 and strides[-1] != array.itemsize:
+    if array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
         return False
     if assumed.strides:
         wanted = (evaluate(s, values)*array.itemsize for s in assumed.strides)
-        return all(s == w or n == 1 for n, s, w in zip(array.shape, strides, wanted, strict=False))
-    rows = zip(array.shape[:-1], strides, strict=False)
+        return all(s == w or n == 1 for n, s, w in zip(array.shape, array.strides, wanted, strict=False))
+    rows = zip(array.shape[:-1], array.strides, strict=False)
     return all(s % (assumed.elements * array.itemsize) == 0 for n, s in rows if n > 1)

@@ -16,8 +16,8 @@ from loopkit.runtime import compiler as compiler_module
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.cuda import compiler as cuda_compiler
 from loopkit.runtime.cuda.driver import Driver, DriverError
+from loopkit.runtime.cuda.kinds import OwnKind
 from loopkit.runtime.cuda.resources import Binary
-from loopkit.runtime.kinds import NUMPY
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import internal_overlap
 
@@ -43,9 +43,9 @@ def test_an_empty_array_does_not_overlap_itself() -> None:
     assert not internal_overlap(np.zeros((0, 4))[:, ::2])
 
 
-def test_numpy_has_no_arrays_on_a_gpu() -> None:
-    with pytest.raises(NotImplementedError, match="numpy"):
-        NUMPY.new((3,), np.dtype(np.float32), 0, zero=True)
+def test_kinds_of_gpus_have_no_arrays_in_the_memory_of_the_host() -> None:
+    with pytest.raises(NotImplementedError, match="loopkit has no arrays"):
+        OwnKind().numpy(None)
 
 
 def test_a_capsule_that_is_refused() -> None:

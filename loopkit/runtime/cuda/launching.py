@@ -24,7 +24,7 @@ from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
-from loopkit.runtime.views import ArrayLike, constant
+from loopkit.runtime.views import ArrayView, constant
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 
 #: Bytes of each parameter in the buffer; every type is then aligned.
@@ -73,7 +73,7 @@ class Sources:
     """
 
     places: Mapping[str, int]
-    arrays: Mapping[str, ArrayLike]
+    arrays: Mapping[str, ArrayView]
     values: Mapping[str, Scalar]
     varying: Mapping[str, int]
 
@@ -292,7 +292,7 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
         raise DeviceError(f"{gpu} cannot run kernel '{kernel}': {err}.", hint=hint) from None
 
 
-def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int], values: Mapping[str, Any]
+def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayView], addresses: Mapping[str, int], values: Mapping[str, Any]
              ) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.kernel.parameters:

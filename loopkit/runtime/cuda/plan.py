@@ -32,7 +32,7 @@ from loopkit.runtime.cuda.staging import staging_of
 from loopkit.runtime.kinds import Kind, host_view
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar
-from loopkit.runtime.views import DeviceView, NumpyArray
+from loopkit.runtime.views import ArrayView, NumpyArray
 
 _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 #: Kinds whose arrays are always in primary contexts, and whose libraries make these current themselves.
@@ -68,7 +68,7 @@ class Scratch:
             array = allocate(self.gpu, (count,), np.dtype(np.uint8))
             return array, array.pointer
         memory = self.kind.new((count,), np.dtype(np.uint8), self.gpu.ordinal, zero=False)
-        return memory, self.kind.signature(memory)[1]
+        return memory, self.kind.address(memory)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class CudaPlan:
     @cached_property
     def _copies(self) -> bool:
         """Are arrays in the host's memory?"""
-        return any(x.on_host for x in self.checked.inputs) or any(x.adopt is not None for x in self.checked.outputs)
+        return any(x.view.on_host for x in self.checked.inputs) or any(x.ordinal is None for x in self.checked.outputs)
 
     @cached_property
     def _libraries_only(self) -> bool:
@@ -173,7 +173,7 @@ class CudaPlan:
 
     def _run_directly(self, stream: Callable[[], int]) -> Run:
         check, results, scalars = self.checked.check, self.checked.results, self.checked.scalars
-        makers = [(partial(x.new, self.gpu.ordinal), x.kind.signature) for x in self.checked.outputs]
+        makers = [(x.new, x.kind.address) for x in self.checked.outputs]
         launches = [(launch.enter, launch) for launch in self.launches]
         known: list[int] = []
 
@@ -186,7 +186,7 @@ class CudaPlan:
             made: list[Any] = []
             if makers:
                 made = [make() for make, _ in makers]
-                addresses = [*addresses, *[signature(x)[1] for x, (_, signature) in zip(made, makers, strict=True)]]
+                addresses = [*addresses, *[address(x) for x, (_, address) in zip(made, makers, strict=True)]]
             handle = stream()
             for enter, launch in launches:
                 code = enter(addresses, numbers, handle)
@@ -201,8 +201,7 @@ class CudaPlan:
         if not outputs or any(x.kind.makes_others for x in outputs):
             return {}
         with reported(self.gpu, self.checked.kernel), self.gpu:
-            made = {x.name: x.kind.new(x.shape, x.dtype, self.gpu.ordinal, zero=True) if x.adopt is None
-                    else x.adopt(np.zeros(x.shape, x.dtype)) for x in outputs}
+            made = {x.name: x.zeroed() for x in outputs}
             for stream in self.streams.libraries:
                 self.gpu.driver.synchronize(stream())
         return made
@@ -262,7 +261,7 @@ class CudaPlan:
         checked = self.checked
         names = [*checked.array_names, *self.scratch.sizes]
         arrays = {x.name: x.view for x in checked.inputs}
-        arrays |= {x.name: DeviceView.packed(x.shape, x.dtype, self.gpu.ordinal) for x in checked.outputs}
+        arrays |= {x.name: ArrayView.packed(x.shape, x.dtype) for x in checked.outputs}
         values = {**launch.values, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
@@ -276,8 +275,8 @@ class CudaPlan:
             if self._copies:
                 made = self._staged(values, addresses, scalars)
             else:
-                made = [x.new(self.gpu.ordinal) for x in outputs]
-                pointers = [x.kind.signature(a)[1] for x, a in zip(outputs, made, strict=True)]
+                made = [x.new() for x in outputs]
+                pointers = [x.kind.address(a) for x, a in zip(outputs, made, strict=True)]
                 self._run([*addresses, *pointers], scalars, 0, wait=self.streams.wait)
             return self.checked.results(originals, [x.kind.exported(a) for x, a in zip(outputs, made, strict=True)])
 
@@ -285,12 +284,13 @@ class CudaPlan:
         """A call with arrays in the host's memory: they are copied to the GPU, and back if they are written."""
         staging = staging_of(self.gpu)
         outputs = self.checked.outputs
-        made = [x.new(self.gpu.ordinal) if x.adopt is None else x.adopt(np.empty(x.shape, x.dtype)) for x in outputs]
+        made = [x.new() for x in outputs]
         with staging.buffers() as buffer:
             back: list[tuple[NumpyArray, int]] = []
             addresses = list(addresses)
             for place, x in enumerate(self.checked.inputs):
-                if x.on_host:
+                if x.view.on_host:
+                    # checked again: a tensor without memory has the signature of one on the host
                     array = host_view(x.name, values[x.position])
                     addresses[place] = buffer(array.nbytes)
                     if x.needed:
@@ -298,14 +298,14 @@ class CudaPlan:
                     if x.written:
                         back.append((array, addresses[place]))
             for output, a in zip(outputs, made, strict=True):
-                if output.adopt is not None:
-                    array = host_view(output.name, a)
+                if output.ordinal is None:
+                    array = output.kind.numpy(a)
                     addresses.append(buffer(array.nbytes))
                     if output.clear:
                         staging.clear(addresses[-1], array.nbytes)
                     back.append((array, addresses[-1]))
                 else:
-                    addresses.append(output.kind.signature(a)[1])
+                    addresses.append(output.kind.address(a))
             if self.streams.chosen is not None or self.streams.libraries:
                 staging.wait()                         # the stream of the launches is not ordered with the copies
             self._run(addresses, scalars, staging.handle, wait=True)

@@ -40,7 +40,7 @@ from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import ArrayLike, DeviceView
+from loopkit.runtime.views import ArrayView
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
 
@@ -101,8 +101,7 @@ class CudaRunner(Runner):
             stream = gpu.pycuda.Stream()
             gpu.pycuda.Context.synchronize()           # earlier work on the arrays
             runner = self.on(int(stream.handle))
-            views = {x: a.view for x, a in arrays.items()}
-            runs = [runner.bind(x) for x in _argument_sets(gpu, given, views, kernel.written_names, request)]
+            runs = [runner.bind(x) for x in _argument_sets(gpu, given, arrays, kernel.written_names, request)]
             try:
                 return _measured(gpu, stream, runs, request)
             finally:
@@ -112,24 +111,25 @@ class CudaRunner(Runner):
         """The plan; with vector accesses if *vectors* and shapes and strides permit."""
         arrays = self._arrays(known, values)
         gpu = self._place(arrays)
-        typed, bound = self._bound(known, values, arrays, gpu.ordinal)
+        typed, bound = self._bound(known, values, arrays)
         # arrays copied to the GPU are in C order there
-        copied = {x: a.view for x, a in arrays.items() if not a.on_gpu}
+        copied = {x: ArrayView.packed(v.shape, v.dtype) for x, v in bound.arrays.items() if v.on_host}
         strided = frozenset(x for x in bound.strided if x in bound.longer or x not in copied)
-        if any(v.size >= _LARGE for v in copied.values()):
-            bound = replace(bound, wide=True)          # for any distance of its elements on the host
+        # they may be larger than their distance of elements on the host
+        wide = bound.wide or any(a.view.size >= _LARGE for a in arrays.values() if a.view.on_host)
+        bound = replace(bound, arrays=bound.arrays | copied, wide=wide)
         text = typed.fitting(self.target_on(gpu), bound, strided, vectors=vectors)
-        checked = self._checked(known, typed, text, bound, arrays)
+        checked = self._checked(known, typed, text, bound, arrays, gpu.ordinal)
         shapes = text.scratch_shapes(bound.values)
         # one element at least
         scratch = {p.name: max(prod(shapes[p.name]), 1) * p.element_bytes for p in text.scratch}
         launches = self._launches(gpu, text, bound, checked, scratch)
         allocator = next((a.kind for a in arrays.values()
-                          if a.on_gpu and not isinstance(a.kind, InterfaceKind | OwnKind)), None)
+                          if not (a.view.on_host or isinstance(a.kind, InterfaceKind | OwnKind))), None)
         wait = _must_wait(checked, arrays, chosen=self._stream is not None)
         aligned = tuple((k, a.elements * x.view.itemsize - 1) for k, x in enumerate(checked.inputs)
                         for a in text.code.assumed
-                        if isinstance(a, AlignedArray) and a.array == x.name and not x.on_host)
+                        if isinstance(a, AlignedArray) and a.array == x.name and not x.view.on_host)
         return CudaPlan(
             gpu, checked, launches, Scratch(gpu, scratch, sum(p.cleared for p in text.scratch), allocator),
             Streams(_streams(arrays, gpu), self._stream, wait), self._debug, aligned,
@@ -137,10 +137,10 @@ class CudaRunner(Runner):
 
     def _place(self, arrays: Mapping[str, PassedArray]) -> Gpu:
         """The GPU to run on; :raises CallError: arrays are on another one."""
-        views = {x: a.view for x, a in arrays.items() if isinstance(a.view, DeviceView)}
+        views = {x: a.view for x, a in arrays.items() if not a.view.on_host}
         found: dict[int, str] = {}
         for name, view in views.items():
-            if view.ordinal >= 0:
+            if view.ordinal is not None and view.ordinal >= 0:
                 found.setdefault(view.ordinal, name)
         if len(found) > 1:
             (one, first), (two, second) = list(found.items())[:2]
@@ -189,11 +189,9 @@ class CudaRunner(Runner):
     def _launches(self, gpu: Gpu, text: Text, bound: BoundArguments, checked: CheckedCall,
                   scratch: Mapping[str, int]) -> Launches:
         code, functions = text.code, self._loaded(text, gpu)
-        arrays = {name: DeviceView.packed(x.shape, x.dtype, gpu.ordinal) if isinstance(x, np.ndarray) else x
-                  for name, x in bound.arrays.items()}
         places = {x: k for k, x in enumerate((*checked.array_names, *scratch))}
         varying = [x for x, _, _ in checked.scalars]
-        sources = Sources(places, arrays, bound.values, {x: k for k, x in enumerate((*varying, *text.hosts))})
+        sources = Sources(places, bound.arrays, bound.values, {x: k for k, x in enumerate((*varying, *text.hosts))})
 
         def prepared(launch: GeneratedKernel, grid: tuple[int, ...]) -> PreparedLaunch:
             return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, sources)
@@ -225,7 +223,7 @@ def array_kinds() -> CudaArrayKinds:
 def _streams(arrays: Mapping[str, PassedArray], gpu: Gpu) -> tuple[Callable[[], int], ...]:
     """Functions that give the streams of the libraries with arrays on the GPU, those with a current stream first."""
     found: dict[object, Callable[[], int]] = {}
-    for a in sorted((a for a in arrays.values() if a.on_gpu), key=lambda a: a.kind.name not in WITH_CONTEXTS):
+    for a in sorted((a for a in arrays.values() if not a.view.on_host), key=lambda a: a.kind.name not in WITH_CONTEXTS):
         if isinstance(a.kind, InterfaceKind):
             stream = a.kind.own_stream(a.value)
             found[a.kind, stream] = partial(int, stream)
@@ -261,24 +259,26 @@ _CYCLES_A_STEP = 20_000
 _MOST_STEPS = 600
 
 
-def _argument_sets(gpu: Gpu, given: Mapping[str, Any], views: Mapping[str, ArrayLike], written: frozenset[str],
-                  request: TimingRequest) -> list[dict[str, Any]]:
+def _argument_sets(gpu: Gpu, given: Mapping[str, Any], arrays: Mapping[str, PassedArray], written: frozenset[str],
+                   request: TimingRequest) -> list[dict[str, Any]]:
     """Sets of arguments to rotate among, on *gpu*, whose context is current; arrays that are *written* are copies."""
-    size = sum(v.nbytes for v in views.values())
+    size = sum(a.view.nbytes for a in arrays.values())
     number = request.number_of_sets(size, gpu.l2_bytes)
     if number > 1 and number * size > gpu.free_bytes() // 2:
         raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
                         argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
-    copied = {x: v for x, v in views.items() if isinstance(v, np.ndarray) or x in written}
-    return [{**given, **{x: _copy(gpu, v) for x, v in (views if k else copied).items()}} for k in range(number)]
+    copied = {x: a for x, a in arrays.items() if a.view.on_host or x in written}
+    return [{**given, **{x: _copy(gpu, a) for x, a in (arrays if k else copied).items()}} for k in range(number)]
 
 
-def _copy(gpu: Gpu, view: ArrayLike) -> DeviceArray:
+def _copy(gpu: Gpu, array: PassedArray) -> DeviceArray:
     """A copy on *gpu*; that of an array on a GPU keeps its strides and its alignment, on which the text may depend."""
-    if isinstance(view, np.ndarray):
+    view = array.view
+    if view.on_host:
         made = allocate(gpu, view.shape, view.dtype)
         if view.size:
-            gpu.pycuda.memcpy_htod(made.pointer, np.ascontiguousarray(view).reshape(-1).view(np.uint8))
+            source = np.ascontiguousarray(array.kind.numpy(array.value))
+            gpu.pycuda.memcpy_htod(made.pointer, source.reshape(-1).view(np.uint8))
         return made
     low, high = view.span
     first = (view.pointer + low) % _ALIGNMENT

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from loopkit.runtime.cuda.memory import export_capsule
-from loopkit.runtime.views import DeviceView
+from loopkit.runtime.views import ArrayView
 from tests.runtime.cuda.fake_gpu import Machine, Stream
 
 NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
@@ -209,8 +209,10 @@ def fake_torch(machine: Machine, *, raw: bool = True) -> Any:
 
     def empty(shape: Any, *, dtype: TorchDtype, device: TorchDevice) -> Tensor:
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        assert device.index is not None
         kind = numpy_dtype(dtype.name)
+        if device.type == "cpu":
+            return Tensor(torch, np.empty(shape, kind), dtype=dtype)
+        assert device.index is not None
         block = Block(machine, device.index, int(np.prod(shape)) * kind.itemsize, streams.of(device.index))
         return Tensor(torch, OnGpu(machine, device.index, block, block.array(shape, kind)), dtype=dtype)
     torch.empty = empty
@@ -348,7 +350,7 @@ class Exporter:
         last = machine.enqueue("record", self._stream, lambda: None, context)
         machine.enqueue("wait", 0 if stream in (None, 1) else stream, lambda: None, context, last)
         array = self.on_gpu.array
-        return export_capsule(DeviceView(array.dtype, array.shape, array.strides, self.on_gpu.pointer,
+        return export_capsule(ArrayView(array.dtype, array.shape, array.strides, self.on_gpu.pointer,
                                          self.on_gpu.ordinal), self.on_gpu.owner)
 
     def get(self) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.runtime.views import ArrayView
 from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.work import KINDS, F, make, read
 from tests.vector_kernels import axpy_vec
@@ -80,7 +81,7 @@ def test_rows_of_any_length(lab: Lab) -> None:
 def chosen(compiled: lk.CompiledKernel, shape: tuple[int, int], y: Any) -> bool:
     """Does a call with arrays in C order of *shape* take the text with vectors?"""
     typed = compiled._runner.kernels.of({"x": y, "y": y})
-    bound = typed.plan.bind({"x": np.zeros(shape, F), "y": np.zeros(shape, F)})
+    bound = typed.plan.bind(dict.fromkeys("xy", ArrayView.packed(shape, np.dtype(F))))
     return typed.fitting(lk.CudaTarget("sm_90"), bound, bound.strided).code.layout.vectors
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from loopkit.runtime.cuda.driver import LaunchConfig
 from loopkit.runtime.cuda.launching import PreparedLaunch, Sources
-from loopkit.runtime.views import DeviceView
+from loopkit.runtime.views import ArrayView
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -87,7 +87,7 @@ def test_every_parameter_arrives(made: tuple[list[Parameter], dict[str, Any], se
         random.shuffle(places)
         random.shuffle(order)
     constants = {k: v for k, v in values.items() if k not in varying and k not in pointers}
-    strided = DeviceView(np.dtype(np.int16), (3, 5), (6, 2), 0, 0)
+    strided = ArrayView(np.dtype(np.int16), (3, 5), (6, 2), 0, 0)
     function = GeneratedKernel("f", tuple(parameters), block=(32, 2, 1), dynamic_shared_bytes=77)
     sources = Sources({x: i for i, x in enumerate(places)}, {"strided": strided},
                       {**constants, **dict.fromkeys(varying, 0)}, {x: i for i, x in enumerate(order)})
