@@ -81,7 +81,7 @@ class Output:
         return self.kind.new(self.shape, self.dtype, self.ordinal, zero=self.clear)
 
     def zeroed(self) -> Any:
-        """A new one that a caller keeps for many calls."""
+        """A new one, zero where the kernel does not write or a caller keeps it for many calls."""
         return self.kind.new(self.shape, self.dtype, self.ordinal, zero=True)
 
 

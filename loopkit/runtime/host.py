@@ -78,7 +78,7 @@ class HostPlan:
     @cached_property
     def run(self) -> Run:
         check, results, scratch = self._checked.check, self._checked.results, self._scratch
-        outputs = [(x.new, x.kind.address) for x in self._checked.outputs]
+        outputs = [(x.zeroed, x.kind.address) for x in self._checked.outputs]
         launch, scalars, constants = self._launch, self._scalars, self._constants
         checked: list[int] = []
 
