@@ -15,7 +15,7 @@ import numpy as np
 from pymbolic.typing import Expression
 
 from loopkit.errors import CallError
-from loopkit.expr.evaluate import Evaluator, evaluator, parameter_plus_constant
+from loopkit.expr.evaluate import evaluate, parameter_plus_constant
 from loopkit.expr.kinds import spelled
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import GlobalArg, ValueArg
@@ -29,32 +29,18 @@ from loopkit.runtime.views import ArrayView, internal_overlap
 _LIMIT_32 = 2**31
 
 
-class Axis:
-    """One axis of an array argument, of the extent *expression*; ``None``: unknown, because it depends on data.
-
-    :ivar extent: the same, as a function of the parameters' values.
-    :ivar parameter: the parameter, if the extent is a parameter plus *constant*.
-    """
-
-    def __init__(self, expression: Expression | None) -> None:
-        self.expression = expression
-        self.extent: Evaluator | None = None if expression is None else evaluator(expression)
-        shifted = None if expression is None else parameter_plus_constant(expression)
-        self.parameter: str | None = shifted and shifted[0]
-        self.constant = shifted[1] if shifted else 0
-
-
 @dataclass(frozen=True)
 class ArrayPlan:
     """The properties of an array argument that are known before a call.
 
+    :ivar shape: in the kernel's parameters; an extent that depends on data is ``None``.
     :ivar exact: the shape was declared; else it is inferred and a lower bound.
     :ivar like: for an output, the input whose shape the allocated output takes.
     """
 
     name: str
     dtype: np.dtype[Any]
-    axes: tuple[Axis, ...]
+    shape: tuple[Expression | None, ...]
     exact: bool
     read: bool
     written: bool
@@ -87,8 +73,8 @@ class CallPlan:
         like = stages.output_shape_like(knl)
         self.kernel = knl.name
         self.arrays = tuple(
-            ArrayPlan(a.name, np.dtype(a.dtype), tuple(map(Axis, shapes[a.name])), a.shape is not None,
-                      a.name in reads, a.name in writes, like.get(a.name))
+            ArrayPlan(a.name, np.dtype(a.dtype), tuple(shapes[a.name]), a.shape is not None, a.name in reads,
+                      a.name in writes, like.get(a.name))
             for a in knl.arguments if isinstance(a, GlobalArg) and a.name in shapes and a.dtype is not None)
         values = [a for a in knl.arguments if isinstance(a, ValueArg)]
         longest = {a.name for a in values if a.dtype == np.uint64}
@@ -102,11 +88,13 @@ class CallPlan:
         self._shift = stages.largest_literal(knl) + 1
         # 32-bit indices are enough for smaller sizes
         self._surely_small = min((form.size_limit(_LIMIT_32) for form in self._forms), default=_LIMIT_32)
-        # for each parameter, the axes that determine it
-        self.solvable: dict[str, tuple[tuple[str, int, int], ...]] = {
-            name: tuple((plan.name, i, axis.constant) for plan in self.arrays
-                        for i, axis in enumerate(plan.axes) if axis.parameter == name)
-            for name in self.values}
+        # for each parameter, the axes that determine it, whose extents are the parameter plus a constant
+        self.solvable: dict[str, list[tuple[str, int, int]]] = {name: [] for name in self.values}
+        for plan in self.arrays:
+            for i, extent in enumerate(plan.shape):
+                name, constant = (extent is not None and parameter_plus_constant(extent)) or ("", 0)
+                if name in self.solvable:
+                    self.solvable[name].append((plan.name, i, constant))
 
     def bind(self, given: Mapping[str, Any]) -> BoundArguments:
         """Check *given*, solve for the sizes, add missing outputs; :raises CallError: an argument does not fit."""
@@ -133,7 +121,7 @@ class CallPlan:
         longer: set[str] = set()
         fully_written: set[str] = set()
         for plan in self.arrays:
-            extents = [None if axis.extent is None else axis.extent(values) for axis in plan.axes]
+            extents = [None if e is None else evaluate(e, values) for e in plan.shape]
             array = arrays.get(plan.name)
             if array is None:
                 array = arrays[plan.name] = _new_output(plan, extents, arrays)
@@ -192,7 +180,7 @@ def _require_fit(plan: ArrayPlan, array: ArrayView) -> None:
     name = plan.name
     if array.dtype != plan.dtype:
         raise _wrong_dtype(name, array, plan.dtype)
-    rank = len(plan.axes)
+    rank = len(plan.shape)
     if len(array.shape) != rank:
         raise CallError(f"'{name}' must have {rank} dimension{'' if rank == 1 else 's'}, not {len(array.shape)} (its "
                         f"shape is {array.shape}).", argument=name)
@@ -262,7 +250,7 @@ def _wrong_shape(plan: ArrayPlan, shape: tuple[int, ...], axis: int, extent: int
                  ) -> CallError:
     problem = "is too small" if shape[axis] < extent else "is not of its declared shape"
     needed = "at least " if not plan.exact else ""
-    expression = plan.axes[axis].expression
+    expression = plan.shape[axis]
     sizes = ", ".join(f"{k} = {v}" for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool))
     form = "" if expression is None else to_text(expression)
     why = "" if isinstance(expression, int) else f" ({form}{', with ' + sizes if sizes else ''})"

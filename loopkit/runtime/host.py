@@ -8,8 +8,7 @@ import itertools
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
-from operator import itemgetter
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.processes import dump, version
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import ArrayView, constant
+from loopkit.runtime.views import ArrayView, constant, picker
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
@@ -72,7 +71,7 @@ class HostPlan:
         self._constants = [_passed_as(np.dtype(p.dtype))(constant(p, arrays, checked.values))
                            for p in constants.values()]
         places = {x: k for k, x in enumerate([*names, *constants, *text.hosts])}
-        self._functions = {x.name: (functions[x.name], _picker([places[p.name] for p in x.parameters]))
+        self._functions = {x.name: (functions[x.name], picker([places[p.name] for p in x.parameters]))
                            for x in text.code.kernels}
 
     @cached_property
@@ -144,7 +143,6 @@ class HostRunner(Runner):
         self._kinds = ArrayKinds()
         self._cache = DiskCache(cache_directory())
         self._compiler = find_compiler(target, self._cache)
-        self._functions: dict[Text, Mapping[str, Any]] = {}
 
     @property
     def kinds(self) -> ArrayKinds:
@@ -161,15 +159,10 @@ class HostRunner(Runner):
         arrays = self._arrays(known, values)
         typed, bound = self._bound(known, values, arrays)
         text = typed.fitting(self.target, bound, bound.strided)
-        return HostPlan(self._checked(known, typed, text, bound, arrays), text, self._loaded(text), bound.arrays)
-
-    def _loaded(self, text: Text) -> Mapping[str, Any]:
-        """The functions of *text* by name; they keep their library."""
-        with self._lock:
-            if text not in self._functions:
-                library = load_library(text.code.source, self.kernels.kernel.name, self._compiler, self._cache)
-                self._functions[text] = {x.name: _function(library, x) for x in text.code.kernels}
-            return self._functions[text]
+        with self._lock:                               # only one thread compiles
+            library = load_library(text.code.source, self.kernels.kernel.name, self._compiler, self._cache)
+        functions = {x.name: _function(library, x) for x in text.code.kernels}
+        return HostPlan(self._checked(known, typed, text, bound, arrays), text, functions, bound.arrays)
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
         sets = [self.bind(copies) for copies in self._copies(given, request)]
@@ -192,13 +185,6 @@ class HostRunner(Runner):
         first = {**given, **{k: v.copy(order="K") if k in written else v for k, v in arrays.items()}}
         number = request.number_of_sets(sum(v.nbytes for v in arrays.values()), _CACHE_BYTES)
         return [first, *({**given, **{k: v.copy(order="K") for k, v in arrays.items()}} for _ in range(number - 1))]
-
-
-def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A function that gives the operands at *places*."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return lambda operands: [operands[i] for i in places]
 
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
@@ -225,31 +211,23 @@ def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-_libraries: dict[str, ctypes.CDLL] = {}
-
-
-def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCache) -> ctypes.CDLL:
+@cache
+def load_library(source: str, kernel: str, compiler: HostCompiler, disk: DiskCache) -> ctypes.CDLL:
     """The loaded *source*, kept in memory and on disk; :raises CompilerError: it is rejected, or cannot be loaded."""
     key = object_key(source, compiler)
-    if key in _libraries:
-        return _libraries[key]
     dump(source, kernel, ".c")
-    kept = cache.lookup(key)
-    library = None
+    kept = disk.lookup(key)
     if kept is not None:
         # an undamaged object may not be for this machine (a library that it needs is missing): compile it here
         with contextlib.suppress(OSError):
-            library = _mapped(kept.content)
-    if library is None:
-        content = compiler.compile(source, kernel)
-        cache.put(key, content, {"kernel": kernel, "compiler": list(compiler.command), "version": compiler.version,
-                                 "flags": list(compiler.flags)})
-        try:
-            library = _mapped(content)
-        except OSError as err:
-            raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.",
-                                log=str(err)) from None
-    return _libraries.setdefault(key, library)
+            return _mapped(kept.content)
+    content = compiler.compile(source, kernel)
+    disk.put(key, content, {"kernel": kernel, "compiler": list(compiler.command), "version": compiler.version,
+                            "flags": list(compiler.flags)})
+    try:
+        return _mapped(content)
+    except OSError as err:
+        raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.", log=str(err)) from None
 
 
 def object_key(source: str, compiler: HostCompiler) -> str:

@@ -105,17 +105,14 @@ class TypedKernels:
 
     def of(self, given: Mapping[str, Any]) -> TypedKernel:
         """The kernel with its open dtypes from *given*; :raises CallError: one is not known, or not supported."""
-        signature = tuple(getattr(given.get(name), "dtype", None) for name in self.unknown)
-        # Python's numbers have no dtype: their kind decides, so they are looked up at each call
-        known = self._known.get(signature) if None not in signature else None
-        if known is not None:
-            return known
         arrays = self.kernel.array_args
-        dtypes = {name: _supported(name, value.dtype if name in arrays else dtype_of(name, value))
+        dtypes = {name: value.dtype if name in arrays else dtype_of(name, value)
                   for name in self.unknown if (value := given.get(name)) is not None}
         signature = tuple(dtypes.get(name) for name in self.unknown)
         with self._lock:
             if signature not in self._known:
+                for name, dtype in dtypes.items():
+                    _require_supported(name, dtype)
                 with bounded(f"calling kernel '{self.kernel.name}'"):
                     typed = stages.infer_types(self._closed(dtypes) if self.unknown else self.kernel)
                 self._known[signature] = TypedKernel(typed, self._machine)
@@ -129,7 +126,7 @@ class TypedKernels:
         return typed
 
 
-def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _require_supported(name: str, dtype: np.dtype[Any]) -> None:
     if dtype.name not in DTYPE_NAMES:
         raise CallError(f"'{name}' has the dtype {dtype}, which kernels do not support.", argument=name,
                         hint="bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, "
@@ -137,7 +134,6 @@ def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     if not dtype.isnative:
         raise CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
                         hint=f"pass {name}.astype({spelled(dtype)})")
-    return dtype
 
 
 def serves(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayView], values: Mapping[str, Any]) -> bool:

@@ -1,9 +1,10 @@
 """The view of an array that a call needs, in numpy's terms, on the host or a GPU; tests for shared memory."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -88,6 +89,13 @@ def constant(p: Parameter, arrays: Mapping[str, ArrayView], values: Mapping[str,
     array = arrays[p.array]
     # numpy leaves the stride of one element open
     return array.strides[p.axis] // array.itemsize if array.shape[p.axis] > 1 else 0
+
+
+def picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that gives the operands at *places*."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda operands: [operands[i] for i in places]
 
 
 def share_memory(a: ArrayView, b: ArrayView) -> bool:

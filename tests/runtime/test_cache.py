@@ -22,7 +22,7 @@ SOURCE = "int answer(void) { return 42; }\n"
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the process had just started: nothing in memory, nothing warned about."""
-    monkeypatch.setattr(host, "_libraries", {})
+    host.load_library.cache_clear()
     monkeypatch.setattr(cache_module, "_warned", set())
 
 
@@ -45,7 +45,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def load(compiler: HostCompiler, cache: DiskCache, source: str = SOURCE) -> int:
-    host._libraries.clear()
+    host.load_library.cache_clear()
     return int(host.load_library(source, "answer", compiler, cache).answer())
 
 

@@ -175,7 +175,7 @@ def test_killed_writer(processes: Processes, when: str, left: int | None) -> Non
     leftover, = leftovers(processes.cache)
     assert left is None or leftover.stat().st_size == left
     processes.compilations()
-    assert processes.run("check(1); host._libraries.clear(); check(1)") == QUIET
+    assert processes.run("check(1); host.load_library.cache_clear(); check(1)") == QUIET
     assert processes.compilations() == 1
     assert leftovers(processes.cache) == [leftover]
 
@@ -247,7 +247,7 @@ check(0)
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 os.environ["LOOPKIT_CACHE_DIR"] = {str(processes.cache.directory)!r}
-host._libraries.clear()
+host.load_library.cache_clear()
 """
     assert processes.run(become_another) == QUIET
     processes.compilations()
@@ -314,7 +314,7 @@ LOAD = """
 until = time.time() + 2
 rounds = 0
 while time.time() < until or rounds < 3:
-    host._libraries.clear()
+    host.load_library.cache_clear()
     for c in range(2):
         check(c)
     rounds += 1

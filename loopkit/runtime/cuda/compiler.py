@@ -9,16 +9,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import cast
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.cuda.nvrtc import (
     FILE_NAME,
+    RELEASE,
     CudaCompiler,
     Nvrtc,
     compile_options,
@@ -30,9 +30,6 @@ from loopkit.runtime.cuda.nvrtc import (
 from loopkit.runtime.cuda.resources import Binary, parse_ptxas_log
 from loopkit.runtime.processes import dump, run_quietly, translated, version
 from loopkit.target.cuda import CudaTarget
-
-_MOST_BINARIES = 1024
-_binaries: dict[str, Binary] = {}
 
 
 def find_tool(name: str) -> str | None:
@@ -55,10 +52,8 @@ def _elsewhere(name: str) -> str | None:
 class Nvcc(CudaCompiler):
     """An nvcc that was found."""
 
+    name = "nvcc"
     command: str
-    version: str
-    supported: Sequence[str]
-    name: ClassVar[str] = "nvcc"
 
     def translated(self, source: str, target: CudaTarget, form: str) -> tuple[bytes | None, str]:
         return translated([self.command, *compile_options(target), f"-{form}"], source, FILE_NAME)
@@ -73,11 +68,11 @@ def find_nvcc() -> Nvcc | None:
 @lru_cache(maxsize=8)
 def _probed(command: str) -> Nvcc | None:
     shown = run_quietly([command, "--version"])
-    release = re.search(r"release [\d.]+, V([\d.]+)", shown.stdout)
+    release = RELEASE.search(shown.stdout)
     if shown.returncode != 0 or release is None:
         return None
-    architectures = re.findall(r"sm_\d+", run_quietly([command, "--list-gpu-code"]).stdout)
-    return Nvcc(command, release[1], tuple(sorted(set(architectures), key=lambda arch: int(arch.removeprefix("sm_")))))
+    architectures = set(re.findall(r"sm_\d+", run_quietly([command, "--list-gpu-code"]).stdout))
+    return Nvcc(release[1], tuple(sorted(architectures, key=lambda arch: int(arch.removeprefix("sm_")))), command)
 
 
 def disassembly(cubin: bytes, kernel: str) -> str:
@@ -122,44 +117,33 @@ def find_cuda_compiler() -> CudaCompiler:
     return found
 
 
+@lru_cache(maxsize=1024)
 def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
                 compiler: CudaCompiler | None = None) -> Binary:
     """The machine code of *source*, kept in memory and on disk; :raises CompilerError: no compiler accepts it."""
-    if compiler is None:
-        # loading a compiler takes longer than the rest of a first launch
-        expected = expected_nvrtc()
-        kept = _kept(binary_key(source, target, *expected), cache) if expected is not None else None
-        if kept is not None:
-            return kept
-        compiler = find_cuda_compiler()
-    key = binary_key(source, target, compiler.name, compiler.version)
-    if key in _binaries:
-        return _binaries[key]
     dump(source, kernel, ".cu")
+    expected = expected_nvrtc() if compiler is None else None
+    # loading a compiler takes longer than the rest of a first launch
+    kept = _kept(binary_key(source, target, *expected), cache) if expected is not None else None
+    if kept is not None:
+        return kept
+    compiler = compiler or find_cuda_compiler()
+    key = binary_key(source, target, compiler.name, compiler.version)
     kept = _kept(key, cache)
     if kept is not None:
         return kept
     binary = compiler.cubin(source, kernel, target)
-    cache.put(key, binary.cubin, {
-        "kernel": kernel, "compiler": compiler.name, "version": compiler.version,
-        "options": compile_options(target), "log": binary.log})
-    return _remembered(key, binary)
+    cache.put(key, binary.cubin, {"kernel": kernel, "compiler": compiler.name, "version": compiler.version,
+                                  "options": compile_options(target), "log": binary.log})
+    return binary
 
 
 def _kept(key: str, cache: DiskCache) -> Binary | None:
-    """The binary of *key* in memory or in *cache*, if it is complete and undamaged."""
-    entry = None if key in _binaries else cache.lookup(key)
-    if entry is None:
-        return _binaries.get(key)
-    log = str(entry.facts.get("log"))                  # a record without a log has no resources either
-    resources = parse_ptxas_log(log)
-    return _remembered(key, Binary(entry.content, log, resources)) if resources else None
-
-
-def _remembered(key: str, binary: Binary) -> Binary:
-    if len(_binaries) >= _MOST_BINARIES:
-        _binaries.clear()                       # loaded modules stay loaded, and the disk keeps the binaries
-    return _binaries.setdefault(key, binary)
+    """The binary of *key* in *cache*, if it is complete and undamaged."""
+    entry = cache.lookup(key)
+    log = "" if entry is None else str(entry.facts.get("log"))
+    resources = parse_ptxas_log(log)                   # a record without a log has no resources either
+    return Binary(entry.content, log, resources) if entry is not None and resources else None
 
 
 def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: str) -> str:

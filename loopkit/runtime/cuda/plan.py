@@ -108,7 +108,7 @@ class Streams:
 class CudaPlan:
     """The launches of the calls of one signature.
 
-    The order of addresses is: inputs, allocated outputs, temporaries in global memory.
+    A call's operands are the addresses of its inputs, of its allocated outputs and of temporaries, then its scalars.
 
     :ivar vectors: indices of the inputs that vector accesses need aligned, each with the address bits that must be
         zero.
@@ -186,12 +186,13 @@ class CudaPlan:
             made: list[Any] = []
             if makers:
                 made = [make() for make, _ in makers]
-                addresses = [*addresses, *[address(x) for x, (_, address) in zip(made, makers, strict=True)]]
+                numbers = [*[address(x) for x, (_, address) in zip(made, makers, strict=True)], *numbers]
+            operands = [*addresses, *numbers]
             handle = stream()
             for enter, launch in launches:
-                code = enter(addresses, numbers, handle)
+                code = enter(operands, handle)
                 if code:
-                    self.again(code, launch, addresses, numbers, handle)
+                    self.again(code, launch, operands, handle)
             return results(originals, made)
         return run
 
@@ -217,53 +218,53 @@ class CudaPlan:
         with reported(self.gpu, self.checked.kernel), self.gpu:
             # a library would reuse the memory in the order of its own stream, and runs may be on another one
             scratch = self.scratch.memory(own=True)
-        places = [*addresses, *(pointer for _, pointer in scratch)]
-        scalars, outputs = self.checked.numbers(values), self.checked.results(originals, ())
+        operands = [*addresses, *(pointer for _, pointer in scratch), *self.checked.numbers(values)]
+        outputs = self.checked.results(originals, ())
         launches = None if isinstance(self.launches, HostedLaunches) else [
-            (launch.fixed(places, scalars), launch) for launch in self.launches]
+            (launch.fixed(operands), launch) for launch in self.launches]
 
         def run() -> Outputs:
             handle = stream()
             if launches is None:
-                self.launch(places, scalars, handle)
+                self.launch(operands, handle)
                 return outputs
             for enter, launch in launches:
                 code = enter(handle)
                 if code:
-                    self.again(code, launch, places, scalars, handle)
+                    self.again(code, launch, operands, handle)
             return outputs
         return BoundCall(run, self.launches, (values, originals, scratch))
 
-    def launch(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> None:
+    def launch(self, operands: Sequence[Any], stream: int) -> None:
         """All launches, on *stream*; :raises LaunchError: one fails."""
         for launch in self.launches:
-            code = launch.enter(addresses, scalars, stream)
+            code = launch.enter(operands, stream)
             if code:
-                self.again(code, launch, addresses, scalars, stream)
+                self.again(code, launch, operands, stream)
             if self.debug:
                 try:
                     self.gpu.driver.synchronize(stream)
                 except DriverError as failure:
-                    raise self._error(failure, launch, addresses, scalars, is_cause=True) from None
+                    raise self._error(failure, launch, operands, is_cause=True) from None
 
-    def again(self, code: int, launch: AnyLaunch, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int
-              ) -> None:
+    def again(self, code: int, launch: AnyLaunch, operands: Sequence[Any], stream: int) -> None:
         """Repeat a launch in our own context: it fails if another context, or none, is current in this thread."""
         if code in _ANOTHER_CONTEXT:
             with self.gpu:
-                code = launch.enter(addresses, scalars, stream)
+                code = launch.enter(operands, stream)
         if code != SUCCESS:
             failure = self.gpu.driver.failure(code)
-            raise self._error(failure, launch, addresses, scalars, is_cause=False) from None
+            raise self._error(failure, launch, operands, is_cause=False) from None
 
-    def _error(self, failure: DriverError, launch: AnyLaunch, addresses: Sequence[int], scalars: Sequence[Scalar], *,
-               is_cause: bool) -> LaunchError:
+    def _error(self, failure: DriverError, launch: AnyLaunch, operands: Sequence[Any], *, is_cause: bool
+               ) -> LaunchError:
         checked = self.checked
         names = [*checked.array_names, *self.scratch.sizes]
         arrays = {x.name: x.view for x in checked.inputs}
         arrays |= {x.name: ArrayView.packed(x.shape, x.dtype) for x in checked.outputs}
-        values = {**launch.values, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
-        lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
+        names += (x for x, _, _ in checked.scalars)
+        found = dict(zip(names, operands, strict=False))
+        lines = list(describe(launch, arrays, found, {**launch.values, **found}))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
 
     def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
@@ -319,10 +320,10 @@ class CudaPlan:
         chosen, others = self.streams.now(allocates=bool(self.checked.outputs or self.scratch.sizes))
         stream = default if chosen is None else chosen
         scratch = self.scratch.memory()
-        addresses = [*addresses, *(pointer for _, pointer in scratch)]
+        operands = [*addresses, *(pointer for _, pointer in scratch), *scalars]
         for other in others:
             driver.order(other, stream)
-        self.launch(addresses, scalars, stream)
+        self.launch(operands, stream)
         for other in others:
             driver.order(stream, other)
         if any(isinstance(memory, DeviceArray) for memory, _ in scratch):
@@ -336,4 +337,4 @@ class CudaPlan:
             if not last:
                 raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
                                   ) from None
-            raise self._error(failure, last[0], addresses, scalars, is_cause=False) from None
+            raise self._error(failure, last[0], operands, is_cause=False) from None

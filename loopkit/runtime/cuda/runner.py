@@ -28,7 +28,6 @@ from loopkit.runtime.cuda.launching import (
     Launches,
     PreparedLaunch,
     SingleLaunch,
-    Sources,
     aside,
     loaded_functions,
     reported,
@@ -62,7 +61,6 @@ class CudaRunner(Runner):
         self._gpu = None if device is None else find_gpu(device)
         self._debug = debug
         self._stream: int | None = None
-        self._functions: dict[tuple[Text, Gpu], Mapping[str, int]] = {}
         self._others: dict[int, CudaRunner] = {}
 
     def on(self, stream: int) -> CudaRunner:
@@ -173,35 +171,29 @@ class CudaRunner(Runner):
                                    f"whatever GPU there is")
         return self._target
 
-    def _loaded(self, text: Text, gpu: Gpu) -> Mapping[str, int]:
-        """The functions of *text* on *gpu*, by name."""
-        with self._lock:
-            if (text, gpu) not in self._functions:
-                binary = self.binary(text, self.target_on(gpu))
-                with reported(gpu, self.kernels.kernel.name):
-                    self._functions[text, gpu] = loaded_functions(gpu, binary.cubin, text.code.kernels)
-            return self._functions[text, gpu]
-
     def binary(self, text: Text, target: CudaTarget) -> Binary:
         """The machine code of *text*."""
         return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
 
     def _launches(self, gpu: Gpu, text: Text, bound: BoundArguments, checked: CheckedCall,
                   scratch: Mapping[str, int]) -> Launches:
-        code, functions = text.code, self._loaded(text, gpu)
-        places = {x: k for k, x in enumerate((*checked.array_names, *scratch))}
+        code = text.code
+        with self._lock:                               # only one thread compiles
+            binary = self.binary(text, self.target_on(gpu))
+        with reported(gpu, self.kernels.kernel.name):
+            functions = loaded_functions(gpu, binary.cubin, code.kernels)
         varying = [x for x, _, _ in checked.scalars]
-        sources = Sources(places, bound.arrays, bound.values, {x: k for k, x in enumerate((*varying, *text.hosts))})
+        places = {x: k for k, x in enumerate((*checked.array_names, *scratch, *varying, *text.hosts))}
 
         def prepared(launch: GeneratedKernel, grid: tuple[int, ...]) -> PreparedLaunch:
-            return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, sources)
+            return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, places, bound.arrays, bound.values)
 
         cleared = [p.name for p in text.scratch if p.cleared]
         first = []
         if cleared:
             place, count = places[cleared[0]], sum(aside(scratch[x]) for x in cleared)
-            first = [SingleLaunch(code.kernels[0], (1, 1, 1), lambda addresses, scalars, stream: gpu.driver.clear(
-                addresses[place], count, stream), bound.values)]
+            first = [SingleLaunch(code.kernels[0], (1, 1, 1), lambda operands, stream: gpu.driver.clear(
+                operands[place], count, stream), bound.values)]
         if code.order is not None:
             every = {launch.name: prepared(launch, (1, 1, 1)) for launch in code.kernels}
             return HostedLaunches(gpu, every, code.order, text.hosts, bound.values, first)
@@ -303,7 +295,7 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingR
     end = perf_counter() + request.duration
     while len(times) < request.fewest or (perf_counter() < end and len(times) < request.most):
         events = [gpu.pycuda.Event() for _ in range(batch + 1)]
-        code = delay((), (batch * steps * _CYCLES_A_STEP,), handle)
+        code = delay((batch * steps * _CYCLES_A_STEP,), handle)
         if code:
             raise gpu.driver.failure(code)
         events[0].record(stream)
@@ -321,4 +313,4 @@ def _delay(gpu: Gpu) -> PreparedLaunch:
     launch = GeneratedKernel("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
     binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
     functions = loaded_functions(gpu, binary.cubin, (launch,))
-    return PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), Sources({}, {}, {}, {"cycles": 0}))
+    return PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), {"cycles": 0}, {}, {})

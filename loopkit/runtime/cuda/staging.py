@@ -70,55 +70,50 @@ class Staging:
     def upload(self, pointer: int, array: NumpyArray) -> None:
         """Copy *array*, of any strides, to *pointer* in C order."""
         source = _bytes(np.ascontiguousarray(array))
-        if source.size == 0:
-            return
-        copy = self._gpu.pycuda.memcpy_htod_async
-        if source.size < LARGE or not self._pinned:
+        if source.size >= LARGE and self._pinned:
+            self._copy_in_pieces(source, pointer, up=True)
+        elif source.size:
             # the driver has read pageable memory when it returns
-            copy(pointer, source, self._stream)
-            return
-        for start, part, pinned, event in self._pieces(source):
-            if start >= _PIECES * _PIECE:
-                event.synchronize()
-            self._copy(pinned, part)
-            copy(pointer + start, pinned, self._stream)
-            event.record(self._stream)
-        self._stream.synchronize()
+            self._gpu.pycuda.memcpy_htod_async(pointer, source, self._stream)
 
     def download(self, array: NumpyArray, pointer: int) -> None:
         """Copy the array at *pointer*, in C order, to *array*, of any strides."""
-        if array.size == 0:
-            return
-        if not array.flags.c_contiguous:
-            packed = np.empty(array.shape, array.dtype)
-            self.download(packed, pointer)
-            array[...] = packed
-            return
-        target = _bytes(array)
-        copy = self._gpu.pycuda.memcpy_dtoh_async
-        if target.size < LARGE or not self._pinned:
-            copy(target, pointer, self._stream)
+        packed = array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
+        target = _bytes(packed)
+        if target.size >= LARGE and self._pinned:
+            self._copy_in_pieces(target, pointer, up=False)
+        elif target.size:
+            self._gpu.pycuda.memcpy_dtoh_async(target, pointer, self._stream)
             self._stream.synchronize()
-            return
+        if packed is not array:
+            array[...] = packed
+
+    def _copy_in_pieces(self, array: NumpyArray, pointer: int, *, up: bool) -> None:
+        """Copy the bytes of *array* to or from *pointer*; done when it returns."""
         under_way: deque[tuple[NumpyArray, NumpyArray, Any]] = deque()
-        for start, part, pinned, event in self._pieces(target):
+        for start, part, pinned, event in self._pieces(array):
             if len(under_way) == _PIECES:
-                self._fetch(*under_way.popleft())
-            copy(pinned, pointer + start, self._stream)
+                self._finish(*under_way.popleft(), up=up)
+            if up:
+                self._copy(pinned, part)
+                self._gpu.pycuda.memcpy_htod_async(pointer + start, pinned, self._stream)
+            else:
+                self._gpu.pycuda.memcpy_dtoh_async(pinned, pointer + start, self._stream)
             event.record(self._stream)
             under_way.append((part, pinned, event))
         for piece in under_way:
-            self._fetch(*piece)
+            self._finish(*piece, up=up)
+
+    def _finish(self, part: NumpyArray, pinned: NumpyArray, event: Any, *, up: bool) -> None:
+        event.synchronize()
+        if not up:
+            self._copy(part, pinned)
 
     def _pieces(self, array: NumpyArray) -> Iterator[tuple[int, NumpyArray, NumpyArray, Any]]:
         """The pieces of *array*: the first byte, the piece, and its pinned memory with the event of its copy."""
         for start in range(0, array.size, _PIECE):
             part, (pinned, event) = array[start:start + _PIECE], self._pinned[start // _PIECE % _PIECES]
             yield start, part, pinned[:part.size], event
-
-    def _fetch(self, part: NumpyArray, pinned: NumpyArray, event: Any) -> None:
-        event.synchronize()
-        self._copy(part, pinned)
 
     def _copy(self, target: NumpyArray, source: NumpyArray) -> None:
         """Copy within the host's memory, by several threads: numpy releases the interpreter lock meanwhile."""
