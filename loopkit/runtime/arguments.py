@@ -51,15 +51,14 @@ class ArrayPlan:
 class BoundArguments:
     """The checked arguments of one call.
 
+    :ivar arrays: as the launches get them.
     :ivar strided: the arrays that are not in C order with exactly their shape.
-    :ivar longer: the *strided* arrays that are longer than needed along an axis behind the first.
     :ivar fully_written: the arrays that the kernel writes completely and does not read before.
     """
 
     arrays: dict[str, ArrayView]
     values: dict[str, Any]
     strided: frozenset[str]
-    longer: frozenset[str]
     fully_written: frozenset[str]
     wide: bool
 
@@ -96,16 +95,22 @@ class CallPlan:
                 if name in self.solvable:
                     self.solvable[name].append((plan.name, i, constant))
 
-    def bind(self, given: Mapping[str, Any]) -> BoundArguments:
-        """Check *given*, solve for the sizes, add missing outputs; :raises CallError: an argument does not fit."""
+    def bind(self, given: Mapping[str, Any], *, copies: bool = False) -> BoundArguments:
+        """Check *given*, solve for the sizes, add missing outputs; :raises CallError: an argument does not fit.
+
+        :arg copies: the launches get copies of arrays in the host's memory, in C order.
+        """
         arrays: dict[str, ArrayView] = {}
         for plan in self.arrays:
             array = given.get(plan.name)
             if array is not None:
                 _require_fit(plan, array)
-                arrays[plan.name] = array
+                arrays[plan.name] = ArrayView.packed(array.shape, array.dtype) if copies and array.on_host else array
             elif plan.read or not plan.written:
-                raise _missing(plan)
+                why, how = ((": the kernel reads it as well as writing it", "; it is updated in place") if plan.written
+                            else ("", ""))
+                raise CallError(f"'{plan.name}' is missing{why}.", argument=plan.name,
+                                hint=f"pass {plan.name}=...{how}")
         values: dict[str, Any] = {}
         for name, convert in self.values.items():
             value = given.get(name)
@@ -118,7 +123,6 @@ class CallPlan:
     def _fit(self, arrays: dict[str, ArrayView], values: dict[str, Any]) -> BoundArguments:
         wide = False
         strided: set[str] = set()
-        longer: set[str] = set()
         fully_written: set[str] = set()
         for plan in self.arrays:
             extents = [None if e is None else evaluate(e, values) for e in plan.shape]
@@ -129,15 +133,13 @@ class CallPlan:
             if plan.name in self._fully_written and not plan.read and list(array.shape) == extents:
                 fully_written.add(plan.name)
             # the extent of the first axis is not part of an element's address
-            if not _fits(plan, array.shape, extents, values):
-                longer.add(plan.name)
-            if plan.name in longer or not array.in_c_order:
+            if not _fits(plan, array.shape, extents, values) or not array.in_c_order:
                 strided.add(plan.name)
             wide = wide or _reach(array, self._shift) >= _LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
             wide = wide or largest >= _LIMIT_32 or any(form.at(values) >= _LIMIT_32 for form in self._forms)
-        return BoundArguments(arrays, values, frozenset(strided), frozenset(longer), frozenset(fully_written), wide)
+        return BoundArguments(arrays, values, frozenset(strided), frozenset(fully_written), wide)
 
 
 def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
@@ -176,7 +178,7 @@ def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, 
 
 
 def _require_fit(plan: ArrayPlan, array: ArrayView) -> None:
-    """:raises CallError: the dtype, rank, alignment or strides of *array* do not fit."""
+    """:raises CallError: the dtype, rank or strides of *array* do not fit; each call checks the addresses."""
     name = plan.name
     if array.dtype != plan.dtype:
         raise _wrong_dtype(name, array, plan.dtype)
@@ -184,9 +186,6 @@ def _require_fit(plan: ArrayPlan, array: ArrayView) -> None:
     if len(array.shape) != rank:
         raise CallError(f"'{name}' must have {rank} dimension{'' if rank == 1 else 's'}, not {len(array.shape)} (its "
                         f"shape is {array.shape}).", argument=name)
-    if array.pointer % array.alignment:
-        raise CallError(f"'{name}' is not aligned to the size of {plan.dtype}.", argument=name,
-                        hint=f"pass {name}.copy()")
     if plan.written and not array.writeable:
         raise CallError(f"'{name}' is read-only, and the kernel writes it.", argument=name,
                         hint=f"pass {name}.copy(), or leave it out to have it allocated")
@@ -229,11 +228,6 @@ def _reach(array: ArrayView, shift: int) -> int:
     axes = [(n, abs(s)) for n, s in zip(array.shape, array.strides, strict=True) if n > 1]
     reach: int = sum((n - 1) * s for n, s in axes) + shift * max((s for _, s in axes), default=0)
     return reach // array.itemsize + 1
-
-
-def _missing(plan: ArrayPlan) -> CallError:
-    why, how = (": the kernel reads it as well as writing it", "; it is updated in place") if plan.written else ("", "")
-    return CallError(f"'{plan.name}' is missing{why}.", argument=plan.name, hint=f"pass {plan.name}=...{how}")
 
 
 def _wrong_dtype(name: str, array: ArrayView, wanted: np.dtype[Any]) -> CallError:

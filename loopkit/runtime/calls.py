@@ -13,9 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any, ClassVar, Protocol
 
 from loopkit.errors import CallError
 from loopkit.kernel.data import GlobalArg, ValueArg
@@ -23,7 +21,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.lazy import LazyTable
 from loopkit.runtime.arguments import BoundArguments, require_known
-from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, Reader, TorchKind, reads_none
+from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, Reader, TorchKind
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.timing import Timing, TimingRequest
@@ -60,29 +58,26 @@ class Input:
     alignment: int
     written: bool
     needed: bool
+    clear: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class Output:
     """An array that the kernel writes and the call allocates.
 
-    :ivar ordinal: the GPU where it is allocated; ``None``: the host.
     :ivar clear: the kernel does not write all of it; the rest is zero.
     """
 
     name: str
     kind: Kind
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    ordinal: int | None
+    view: ArrayView
     clear: bool
+    written: ClassVar[bool] = True
+    needed: ClassVar[bool] = False
 
-    def new(self) -> Any:
-        return self.kind.new(self.shape, self.dtype, self.ordinal, zero=self.clear)
-
-    def zeroed(self) -> Any:
-        """A new one, zero where the kernel does not write or a caller keeps it for many calls."""
-        return self.kind.new(self.shape, self.dtype, self.ordinal, zero=True)
+    def new(self, *, zero: bool = False) -> Any:
+        """A new array, zeroed if the kernel does not write all of it."""
+        return self.kind.new(self.view.shape, self.view.dtype, self.view.ordinal, zero=zero or self.clear)
 
 
 @dataclass(frozen=True)
@@ -101,9 +96,9 @@ class CheckedCall:
     fields: tuple[str, ...]
 
     @property
-    def array_names(self) -> list[str]:
-        """The names of all arrays, in the order of their addresses."""
-        return [*(x.name for x in self.inputs), *(x.name for x in self.outputs)]
+    def arrays(self) -> tuple[Input | Output, ...]:
+        """All arrays, in the order of their addresses."""
+        return (*self.inputs, *self.outputs)
 
     @cached_property
     def check(self) -> Callable[[Sequence[int]], None]:
@@ -117,7 +112,7 @@ class CheckedCall:
                 if addresses[k] & mask:
                     x = self.inputs[k]
                     raise CallError(f"'{x.name}' is not aligned to the size of {x.view.dtype}.", argument=x.name,
-                                    hint="pass a copy of it")
+                                    hint=f"pass {x.name}.copy()")
             for a, b, low, high in apart:
                 if low < addresses[a] - addresses[b] < high:
                     self._require_apart(a, b, addresses)
@@ -199,7 +194,7 @@ class CallSignatures:
 
     :ivar arrays: indices of the array arguments; *sizes*: of the scalars that shapes, launches or texts depend on.
     :ivar open: indices of the scalars whose types determine dtypes; *scalars*: there are some of either sort.
-    :ivar read: the fastest reader of the kinds of arrays passed so far.
+    :ivar read: the fastest reader of the kinds of arrays that were passed last.
     :ivar plans: by signature; *recent*: the last one.
     """
 
@@ -207,7 +202,7 @@ class CallSignatures:
     arrays: tuple[int, ...]
     sizes: tuple[tuple[int, Callable[[object], Scalar]], ...]
     open: tuple[int, ...]
-    read: Reader = reads_none
+    read: Reader
     plans: dict[tuple[Hashable, ...], LaunchPlan] = field(default_factory=dict)
     recent: tuple[list[Hashable] | None, LaunchPlan | None] = (None, None)
 
@@ -259,7 +254,7 @@ class Runner(ABC):
         known = self._known(given)
         originals = [*given.values()]
         signature, values, addresses = self._opened(known, originals)
-        known.read = self.kinds.reader([values[i] for i in known.arrays], known.read)
+        known.read = self.kinds.reader([values[i] for i in known.arrays])
         plan = known.plans.get(signature)
         if plan is None:
             plan = self._plan(known, values)
@@ -290,7 +285,7 @@ class Runner(ABC):
                 found = self._signatures[names] = CallSignatures(
                     names, tuple(i for i, a in arguments if isinstance(a, GlobalArg)),
                     tuple((i, converter(a.name, a.dtype)) for i, a in arguments if a.name in sizes),
-                    tuple(i for i, a in arguments if a.name in unknown and isinstance(a, ValueArg)))
+                    tuple(i for i, a in arguments if a.name in unknown and isinstance(a, ValueArg)), self.kinds.read)
             return found
 
     def _opened(self, known: CallSignatures, originals: list[Any]
@@ -338,12 +333,12 @@ class Runner(ABC):
         return {name: PassedArray(values[i], self.kinds.of(values[i]), self._view(name, values[i]))
                 for i in known.arrays for name in [known.names[i]]}
 
-    def _bound(self, known: CallSignatures, values: Sequence[Any], arrays: Mapping[str, PassedArray]
-               ) -> tuple[TypedKernel, BoundArguments]:
+    def _bound(self, known: CallSignatures, values: Sequence[Any], arrays: Mapping[str, PassedArray], *,
+               copies: bool = False) -> tuple[TypedKernel, BoundArguments]:
         """The kernel with the dtypes of a call, and the call's arguments."""
         given = {**dict(zip(known.names, values, strict=True)), **{x: a.view for x, a in arrays.items()}}
         typed = self.kernels.of(given)
-        return typed, typed.plan.bind(given)
+        return typed, typed.plan.bind(given, copies=copies)
 
     def _checked(self, known: CallSignatures, typed: TypedKernel, text: Text, bound: BoundArguments,
                  arrays: Mapping[str, PassedArray], ordinal: int | None = None) -> CheckedCall:
@@ -356,8 +351,8 @@ class Runner(ABC):
         model = next((a for a in arrays.values() if not a.view.on_host), None)
         of_host: Kind = next((a.kind for a in arrays.values() if isinstance(a.kind, TorchKind)), NUMPY)
         maker, ordinal = (of_host, None) if model is None else (model.kind.of_outputs(model.value), ordinal)
-        outputs = tuple(Output(x, maker, bound.arrays[x].shape, bound.arrays[x].dtype, ordinal,
-                               x not in bound.fully_written) for x in fields if x not in arrays)
+        outputs = tuple(Output(x, maker, replace(bound.arrays[x], ordinal=ordinal), x not in bound.fully_written)
+                        for x in fields if x not in arrays)
         # a text's parameter may be narrower than the argument
         dtypes = {**{a.name: a.dtype for a in typed.kernel.arguments}, **text.integers}
         scalars = tuple((x, i, converter(x, dtypes[x])) for i, x in enumerate(known.names)

@@ -102,6 +102,9 @@ class HostCompiler:
     dropped: tuple[Dropped, ...] = ()
     fit: bool = True
 
+    def __str__(self) -> str:
+        return f"The C compiler '{' '.join(self.command)}' ({self.version})"
+
     @property
     def flags(self) -> tuple[str, ...]:
         return (*BASE_FLAGS, *self.chosen)
@@ -212,7 +215,7 @@ def _find(target: CTarget, chosen: str | None, path: str | None, cache: DiskCach
             return _with_options(found, target.options, cache) if target.options else found
         unfit += [found] if found is not None else []
     if unfit:
-        raise CompilerError(f"{_called(unfit[0])} cannot be used: {unfit[0].dropped[-1]}.",
+        raise CompilerError(f"{unfit[0]} cannot be used: {unfit[0].dropped[-1]}.",
                             hint="take another one: CTarget(compiler='clang'), or $CC")
     if target.compiler:
         raise CompilerError(f"The C compiler '{target.compiler}' does not compile a small program.",
@@ -258,10 +261,10 @@ def _with_options(compiler: HostCompiler, options: tuple[str, ...], cache: DiskC
     if not trial.dropped[-1].faults:
         known = accepted(compiler.command, options, strict=False)
         unknown = [o for o in options if o not in known] or options
-        raise CompilerError(f"{_called(compiler)} makes no program with {_quoted(unknown)}.",
+        raise CompilerError(f"{compiler} makes no program with {', '.join(map(repr, unknown))}.",
                             hint="leave that out of CTarget(options=...)")
     guilty = [o for o in options if faults_of(compiler.command, (*compiler.chosen, o))] or options
-    raise CompilerError(f"{_called(compiler)} with {_quoted(guilty)} {trial.dropped[-1].reason}.",
+    raise CompilerError(f"{compiler} with {', '.join(map(repr, guilty))} {trial.dropped[-1].reason}.",
                         hint="leave that out of CTarget(options=...): results would be wrong")
 
 
@@ -300,11 +303,3 @@ def _processor() -> str:
     first = text.split("\n\n", 1)[0]
     return "\n".join(line for line in first.splitlines()
                      if line.startswith(("model name", "flags", "Features", "CPU part")))
-
-
-def _called(compiler: HostCompiler) -> str:
-    return f"The C compiler '{' '.join(compiler.command)}' ({compiler.version})"
-
-
-def _quoted(options: Sequence[str]) -> str:
-    return ", ".join(f"'{o}'" for o in options)

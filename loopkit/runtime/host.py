@@ -65,7 +65,7 @@ class HostPlan:
         dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
         # scalars that no function takes are converted too, as a check
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
-        names = [*checked.array_names, *shapes, *(x for x, _, _ in checked.scalars)]
+        names = [*(x.name for x in checked.arrays), *shapes, *(x for x, _, _ in checked.scalars)]
         constants = {p.name: p for launch in text.code.kernels for p in launch.parameters
                      if p.name not in names and p.kind is not ParameterKind.HOST}
         self._constants = [_passed_as(np.dtype(p.dtype))(constant(p, arrays, checked.values))
@@ -77,7 +77,7 @@ class HostPlan:
     @cached_property
     def run(self) -> Run:
         check, results, scratch = self._checked.check, self._checked.results, self._scratch
-        outputs = [(x.zeroed, x.kind.address) for x in self._checked.outputs]
+        outputs = [(partial(x.new, zero=True), x.kind.address) for x in self._checked.outputs]
         launch, scalars, constants = self._launch, self._scalars, self._constants
         checked: list[int] = []
 
@@ -114,7 +114,7 @@ class HostPlan:
         return launch_in_loops
 
     def allocated(self) -> dict[str, Any]:
-        return {x.name: x.zeroed() for x in self._checked.outputs}
+        return {x.name: x.new(zero=True) for x in self._checked.outputs}
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         self._checked.check(addresses)
@@ -140,13 +140,12 @@ class HostRunner(Runner):
             raise DeviceError(f"The host target has no device {device!r}.", hint="compile(knl, target='cuda')")
         super().__init__(knl, target.machine)
         self.target = target
-        self._kinds = ArrayKinds()
         self._cache = DiskCache(cache_directory())
         self._compiler = find_compiler(target, self._cache)
 
-    @property
+    @cached_property
     def kinds(self) -> ArrayKinds:
-        return self._kinds
+        return ArrayKinds()
 
     @property
     def text_target(self) -> CTarget:
@@ -158,7 +157,7 @@ class HostRunner(Runner):
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> HostPlan:
         arrays = self._arrays(known, values)
         typed, bound = self._bound(known, values, arrays)
-        text = typed.fitting(self.target, bound, bound.strided)
+        text = typed.fitting(self.target, bound)
         with self._lock:                               # only one thread compiles
             library = load_library(text.code.source, self.kernels.kernel.name, self._compiler, self._cache)
         functions = {x.name: _function(library, x) for x in text.code.kernels}

@@ -8,7 +8,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -187,7 +187,7 @@ class TorchKind(Kind):
 
 
 NUMPY = NumpyKind()
-_torch: list[TorchKind] = []
+_torch_kind = lru_cache(maxsize=1)(TorchKind)
 
 
 class ArrayKinds:
@@ -202,12 +202,11 @@ class ArrayKinds:
 
     def open(self, name: str, x: Any) -> Any:
         """*x*, or its replacement, of a type that is supported from now on; :raises CallError: it is not an array."""
-        if type(x) in self._kinds:
-            return x
-        kind = self._library(x)
-        if kind is None:
-            return self._imported(name, x)
-        self._kinds[type(x)] = kind
+        if type(x) not in self._kinds:
+            kind = self._library(x)
+            if kind is None:
+                return self._imported(name, x)
+            self._kinds[type(x)] = kind
         return x
 
     def _library(self, x: Any) -> Kind | None:
@@ -245,17 +244,10 @@ class ArrayKinds:
             return None
         return result, addresses
 
-    def reader(self, arrays: Sequence[Any], before: Reader) -> Reader:
-        """The fastest reader of *arrays*, and of the arrays that *before* was chosen for."""
+    def reader(self, arrays: Sequence[Any]) -> Reader:
+        """The fastest reader of *arrays*."""
         kind = self._kinds.get(type(arrays[0])) if arrays else None
-        if isinstance(kind, TorchKind) and before in (reads_none, kind.read_plain) and all(map(kind.is_plain, arrays)):
-            return kind.read_plain
-        return self.read
-
-
-def reads_none(values: Sequence[Any], positions: Sequence[int]) -> None:
-    """The reader of calls before the first array."""
-    return
+        return kind.read_plain if isinstance(kind, TorchKind) and all(map(kind.is_plain, arrays)) else self.read
 
 
 def general_kind(x: object) -> Kind | None:
@@ -264,9 +256,7 @@ def general_kind(x: object) -> Kind | None:
         return NUMPY
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        if not _torch:
-            _torch.append(TorchKind(torch))
-        return _torch[0]
+        return _torch_kind(torch)
     return None
 
 

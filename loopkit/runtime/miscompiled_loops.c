@@ -21,12 +21,6 @@
 
 union number { unsigned long long w; double d; };
 
-static void say(const char *text)
-{
-    fputs(text, stdout);
-    fflush(stdout);
-}
-
 /* Integers of 24 bits and both signs, truncated to narrower types, and fractions; or small numbers. */
 #define NEW_ARRAY(type, name, random) \
     type *name = malloc(LENGTH*sizeof(type)); \
@@ -62,10 +56,10 @@ static int listed = 0;
         NEW_ARRAY(reads, x, 1) \
         NEW_ARRAY(writes, found, 0) \
         NEW_ARRAY(writes, wanted, 0) \
-        say(#name); \
+        printf("%s", #name); \
         compiled(x, found, N, M); \
         in_order(x, wanted, N, M); \
-        say(memcmp(found, wanted, LENGTH*sizeof(writes)) == 0 ? " right\n" : " wrong\n"); \
+        puts(memcmp(found, wanted, LENGTH*sizeof(writes)) == 0 ? " right" : " wrong"); \
     } \
     __attribute__((constructor)) static void list_##name(void) { checks[listed++] = check_##name; } \
     void name##_in_order(const volatile reads *restrict x, volatile writes *restrict y, int n, int m)
@@ -76,6 +70,8 @@ static int listed = 0;
 
 int main(void)
 {
+    /* the name of a loop that crashes is out by then */
+    setbuf(stdout, NULL);
     for (int k = 0; k < listed; ++k)
         checks[k]();
     return 0;

@@ -200,22 +200,14 @@ def release() -> None:
 
 def stream_handle(stream: Any) -> int:
     """The handle of a number, or of another library's stream; :raises CallError: *stream* is neither."""
-    handle = _handle(stream)
-    if handle is None:
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:                           # a version and the handle
+        handle = (protocol() if callable(protocol) else protocol)[1]
+    else:
+        own = [getattr(stream, name) for name in ("cuda_stream", "ptr", "handle") if hasattr(stream, name)]
+        # numba's handles are ctypes pointers, None for the default
+        handle = (getattr(own[0], "value", own[0]) or 0) if own else stream
+    if not isinstance(handle, int) or isinstance(handle, bool):
         raise CallError(f"{stream!r} is no CUDA stream.", argument="stream",
                         hint="pass torch.cuda.current_stream(), or a stream of CuPy, pycuda or numba")
     return 0 if handle == 1 else handle                # both are handles of the legacy stream
-
-
-def _handle(stream: Any) -> int | None:
-    if isinstance(stream, int) and not isinstance(stream, bool):
-        return stream
-    protocol = getattr(stream, "__cuda_stream__", None)
-    if protocol is not None:                           # a version and the handle
-        return int((protocol() if callable(protocol) else protocol)[1])
-    for attribute in ("cuda_stream", "ptr", "handle"):
-        value = getattr(stream, attribute, None)
-        value = getattr(value, "value", value)         # numba's handles are ctypes pointers, None for the default
-        if isinstance(value, int):
-            return value
-    return 0 if hasattr(stream, "handle") and getattr(stream.handle, "value", stream.handle) is None else None

@@ -68,9 +68,8 @@ class PycudaKind(Kind):
         return ("pycuda", x.dtype, x.shape, x.strides, self._driver.place(pointer) if pointer else None), pointer
 
     def view(self, name: str, x: Any) -> ArrayView:
-        pointer = int(x.gpudata) if x.size else 0
-        return ArrayView(np.dtype(x.dtype), tuple(x.shape), tuple(x.strides), pointer,
-                          _ordinal_of(self._driver, name, pointer))
+        (_, dtype, shape, strides, place), pointer = self.signature(x)
+        return ArrayView(np.dtype(dtype), tuple(shape), tuple(strides), pointer, _ordinal(name, pointer, place))
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
         made = self.gpuarray.empty(shape, dtype)
@@ -98,16 +97,13 @@ class InterfaceKind(Kind):
                  interface.get("stream"), self._driver.place(pointer) if pointer else None), pointer)
 
     def view(self, name: str, x: Any) -> ArrayView:
-        interface = x.__cuda_array_interface__
-        if interface.get("mask") is not None:
+        (_, typestr, dtype, shape, strides, read_only, unmasked, _, place), pointer = self.signature(x)
+        if not unmasked:
             raise CallError(f"'{name}' has a mask, which the kernel would ignore.", argument=name)
-        dtype = _numpy_dtype(x)
-        if dtype is None or dtype.itemsize != np.dtype(interface["typestr"]).itemsize:
-            dtype = np.dtype(interface["typestr"])
-        pointer, read_only = interface["data"][0] or 0, interface["data"][1]
-        shape, strides = tuple(interface["shape"]), interface.get("strides")
-        return ArrayView(dtype, shape, c_strides(shape, dtype.itemsize) if strides is None else tuple(strides),
-                          pointer, _ordinal_of(self._driver, name, pointer), not read_only)
+        if dtype is None or dtype.itemsize != np.dtype(typestr).itemsize:
+            dtype = np.dtype(typestr)
+        return ArrayView(dtype, shape, c_strides(shape, dtype.itemsize) if strides is None else strides, pointer,
+                         _ordinal(name, pointer, place), not read_only)
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
         return self._adopt(allocate(find_gpu(ordinal), shape, dtype, zero=zero))
@@ -207,11 +203,10 @@ def _capsule(x: Any) -> Any:
         return x.__dlpack__(stream=1)
 
 
-def _ordinal_of(driver: Driver, name: str, pointer: int) -> int:
-    """The device of *pointer*, -1 for none (an empty array's)."""
+def _ordinal(name: str, pointer: int, place: tuple[int, int] | None) -> int:
+    """The device of *pointer* in *place*, -1 for none (an empty array's)."""
     if not pointer:
         return -1
-    place = driver.place(pointer)
     if place is None:
         raise CallError(f"'{name}' reports a GPU as its place, but no GPU has its address.", argument=name)
     return place[0]

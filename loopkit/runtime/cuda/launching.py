@@ -2,14 +2,13 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -31,7 +30,7 @@ from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 _SLOT = 16
 
 #: Alignment of allocated memory, in bytes.
-_ALIGNED = 256
+ALIGNED = 256
 
 _NOT_INITIALIZED = 3
 #: Codes of a version, or of a form of binary, that this driver does not support.
@@ -43,7 +42,7 @@ _MOST_COUNTED = 2**32 - 1
 
 def aside(count: int) -> int:
     """*count* bytes, rounded up so that any type behind them is aligned."""
-    return -(-count // _ALIGNED) * _ALIGNED
+    return -(-count // ALIGNED) * ALIGNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +85,20 @@ class PreparedLaunch:
         self._parameters = (ctypes.c_void_p * (len(slots) + 1))(*(slots[p.name] for p in launch.parameters))
         self._config = LaunchConfig(*grid, *launch.block, launch.dynamic_shared_bytes, None, None, 0)
         self._stream = 0
-        struct.pack_into(_format(constants), self._buffer, _SLOT * len(operands),
-                         *(_item(p, constant(p, arrays, values)) for p in constants))
+        for p in constants:
+            form, item = _packing(p)
+            struct.pack_into(form, self._buffer, slots[p.name] - start, item(constant(p, arrays, values)))
+        forms, items = [_packing(p)[0] for p in operands], [_packing(p)[1] for p in operands]
         # one call of struct writes all operands, and the gaps between them
-        self._pack = partial(struct.Struct(_format(operands)).pack_into, self._buffer, 0)
+        self._pack = partial(struct.Struct("".join(forms)).pack_into, self._buffer, 0)
         picks = [places[p.name] for p in operands]
-        converted = any(_code(p)[-1] == "s" for p in operands)
-        self._pick = picker(picks)
-        if converted:
-            self._pick = lambda given: [_item(p, given[i]) for p, i in zip(operands, picks, strict=True)]
+        plain = all(item is _itself for item in items)
+        self._pick = picker(picks) if plain else lambda given: [
+            item(given[i]) for item, i in zip(items, picks, strict=True)]
         self._lock = threading.RLock()
         self._enter = driver.launcher(self._config, function, self._parameters)
         # most launches take all operands of the call in its order
-        self.enter = self._launcher(as_they_come=not converted and picks == [*range(len(places))])
+        self.enter = self._launcher(as_they_come=plain and picks == [*range(len(places))])
 
     def _launcher(self, *, as_they_come: bool) -> Callable[[Sequence[Any], int], int]:
         """The launch function of a call, with everything precomputed."""
@@ -135,20 +135,20 @@ class PreparedLaunch:
         return code
 
 
-def _code(p: Parameter) -> str:
-    """The code of struct for a parameter; struct lacks complex dtypes and bfloat16, which are passed as bytes."""
-    dtype = np.dtype(p.dtype)
-    return "P" if p.is_pointer else f"{dtype.itemsize}s" if dtype.kind in "cV" else dtype.char
+def _packing(p: Parameter) -> tuple[str, Callable[[Any], Any]]:
+    """The format of struct for a parameter in a slot of its own, and its value as struct takes it."""
+    dtype, code = np.dtype(p.dtype), "P"
+    item: Callable[[Any], Any] = _itself
+    if not p.is_pointer:
+        code = dtype.char
+        if dtype.kind in "cV":                         # struct lacks complex dtypes and bfloat16: they are bytes
+            code, pair = f"{dtype.itemsize}s", struct.Struct("2f" if dtype.itemsize == 8 else "2d").pack
+            item = (lambda x: pair(x.real, x.imag)) if dtype.kind == "c" else lambda x: dtype.type(x).tobytes()
+    return f"{code}{_SLOT - struct.calcsize(code)}x", item
 
 
-def _format(parameters: Sequence[Parameter]) -> str:
-    """The format of struct for *parameters*, each in a slot of its own."""
-    return "".join(f"{code}{_SLOT - struct.calcsize(code)}x" for code in map(_code, parameters))
-
-
-def _item(p: Parameter, value: Any) -> Any:
-    """*value* as struct takes it."""
-    return np.array(value, p.dtype).tobytes() if _code(p)[-1] == "s" else value
+def _itself(value: Any) -> Any:
+    return value
 
 
 class HostedLaunches:
@@ -201,8 +201,10 @@ AnyLaunch = PreparedLaunch | SingleLaunch
 Launches = Sequence[AnyLaunch] | HostedLaunches
 
 
-_modules: dict[tuple[Gpu, bytes], int] = {}
-_lock = threading.Lock()
+@cache
+def load_module(gpu: Gpu, cubin: bytes) -> int:
+    """The handle of the module *cubin* on *gpu*, whose context is current."""
+    return gpu.driver.load_module(cubin)
 
 
 def loaded_functions(gpu: Gpu, cubin: bytes, launches: Sequence[GeneratedKernel]) -> Mapping[str, int]:
@@ -211,11 +213,8 @@ def loaded_functions(gpu: Gpu, cubin: bytes, launches: Sequence[GeneratedKernel]
     Their module stays loaded for the life of the process: a CUDA graph may launch them after the kernel is deleted.
     """
     with gpu:
-        key = gpu, hashlib.sha256(cubin).digest()
-        with _lock:
-            if key not in _modules:
-                _modules[key] = gpu.driver.load_module(cubin)
-        functions = {launch.name: gpu.driver.function(_modules[key], launch.name) for launch in launches}
+        module = load_module(gpu, cubin)
+        functions = {launch.name: gpu.driver.function(module, launch.name) for launch in launches}
         for launch in launches:
             if launch.dynamic_shared_bytes:
                 gpu.driver.allow_shared_bytes(functions[launch.name], launch.dynamic_shared_bytes)
@@ -272,18 +271,17 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
         raise DeviceError(f"{gpu} cannot run kernel '{kernel}': {err}.", hint=hint) from None
 
 
-def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayView], addresses: Mapping[str, int], values: Mapping[str, Any]
-             ) -> Iterator[str]:
+def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.kernel.parameters:
         match p.kind:
             case ParameterKind.ARRAY:
                 array = arrays[p.array]
                 yield (f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes, at "
-                       f"{addresses[p.array]:#x}")
+                       f"{operands[p.array]:#x}")
             case ParameterKind.SCRATCH:
-                yield f"{p.name}: {p.dtype}, a temporary, at {addresses[p.array]:#x}"
+                yield f"{p.name}: {p.dtype}, a temporary, at {operands[p.array]:#x}"
             case ParameterKind.VALUE | ParameterKind.HOST:
-                yield f"{p.name} = {values[p.name]}"
+                yield f"{p.name} = {operands[p.name]}"
             case ParameterKind.STRIDE:
                 pass                                   # listed with its array

@@ -6,10 +6,10 @@ addresses and the overlap of written arrays, chooses the stream, and launches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from loopkit.errors import DeviceError, LaunchError
 from loopkit.runtime.calls import BoundCall, CheckedCall, Run
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
+from loopkit.runtime.cuda.kinds import OwnKind
 from loopkit.runtime.cuda.launching import (
     AnyLaunch,
     HostedLaunches,
@@ -27,12 +28,11 @@ from loopkit.runtime.cuda.launching import (
     launch_error,
     reported,
 )
-from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.staging import staging_of
 from loopkit.runtime.kinds import Kind, host_view
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar
-from loopkit.runtime.views import ArrayView, NumpyArray
+from loopkit.runtime.views import NumpyArray
 
 _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 #: Kinds whose arrays are always in primary contexts, and whose libraries make these current themselves.
@@ -44,31 +44,24 @@ class Scratch:
     """The temporaries in global memory of a call.
 
     :ivar sizes: their bytes by name; the first *cleared* ones are contiguous.
-    :ivar kind: the library that allocates them; ``None``: no library.
+    :ivar kind: the kind of array that their memory is.
     """
 
-    gpu: Gpu
     sizes: Mapping[str, int]
     cleared: int
-    kind: Kind | None
+    kind: Kind
 
-    def memory(self, *, own: bool = False) -> list[tuple[Any, int]]:
-        """New memory of each temporary, and its address; *own*: of no library, so other work gets it only later."""
+    def memory(self, kind: Kind, ordinal: int) -> tuple[list[Any], list[int]]:
+        """New memory on the GPU *ordinal*, in arrays of *kind*, and the address of each temporary."""
         counts = [*self.sizes.values()]
-        made: list[tuple[Any, int]] = []
-        if self.cleared:
-            memory, pointer = self._block(sum(map(aside, counts[:self.cleared])), own=own)
-            for count in counts[:self.cleared]:
-                made.append((memory, pointer))
-                pointer += aside(count)
-        return [*made, *(self._block(count, own=own) for count in counts[self.cleared:])]
-
-    def _block(self, count: int, *, own: bool) -> tuple[Any, int]:
-        if own or self.kind is None:
-            array = allocate(self.gpu, (count,), np.dtype(np.uint8))
-            return array, array.pointer
-        memory = self.kind.new((count,), np.dtype(np.uint8), self.gpu.ordinal, zero=False)
-        return memory, self.kind.address(memory)
+        cleared, blocks = counts[:self.cleared], counts[self.cleared:]
+        if cleared:
+            blocks.insert(0, sum(map(aside, cleared)))
+        arrays = [kind.new((count,), np.dtype(np.uint8), ordinal, zero=False) for count in blocks]
+        addresses = [*map(kind.address, arrays)]
+        if cleared:
+            addresses[:1] = accumulate(map(aside, cleared[:-1]), initial=addresses[0])
+        return arrays, addresses
 
 
 @dataclass(frozen=True)
@@ -151,25 +144,18 @@ class CudaPlan:
 
     @cached_property
     def _direct(self) -> Callable[[], int] | None:
-        """A function that gives the stream, if a call only launches on it, and libraries allocate the outputs."""
-        if self.scratch.sizes or isinstance(self.launches, HostedLaunches):
+        """A function that gives the stream, if a call only launches on it, and the outputs are allocated by libraries
+        that make contexts current themselves."""
+        outputs = self.checked.outputs
+        if self.debug or self._copies or self.scratch.sizes or isinstance(self.launches, HostedLaunches) or (
+                outputs and self.streams.chosen is not None) or any(x.kind.name not in WITH_CONTEXTS for x in outputs):
             return None
-        if not self.checked.outputs:
-            return self._stream_if_fixed
-        return self.streams.only if self._libraries_only else None
+        return self.streams.only
 
     @cached_property
     def _copies(self) -> bool:
         """Are arrays in the host's memory?"""
-        return any(x.view.on_host for x in self.checked.inputs) or any(x.ordinal is None for x in self.checked.outputs)
-
-    @cached_property
-    def _libraries_only(self) -> bool:
-        """Do libraries that make contexts current themselves allocate everything that this call needs?"""
-        kinds = [*(x.kind for x in self.checked.outputs), *([self.scratch.kind] if self.scratch.sizes else [])]
-        # waiting for a stream, or for an event on one, needs the context
-        return (self.streams.only is not None and self.streams.chosen is None and not self.debug
-                and not self._copies and all(kind is not None and kind.name in WITH_CONTEXTS for kind in kinds))
+        return any(x.view.on_host for x in self.checked.arrays)
 
     def _run_directly(self, stream: Callable[[], int]) -> Run:
         check, results, scalars = self.checked.check, self.checked.results, self.checked.scalars
@@ -202,7 +188,7 @@ class CudaPlan:
         if not outputs or any(x.kind.makes_others for x in outputs):
             return {}
         with reported(self.gpu, self.checked.kernel), self.gpu:
-            made = {x.name: x.zeroed() for x in outputs}
+            made = {x.name: x.new(zero=True) for x in outputs}
             for stream in self.streams.libraries:
                 self.gpu.driver.synchronize(stream())
         return made
@@ -217,18 +203,17 @@ class CudaPlan:
             return BoundCall(lambda: self.run(values, [*addresses], originals), self.launches, ())
         with reported(self.gpu, self.checked.kernel), self.gpu:
             # a library would reuse the memory in the order of its own stream, and runs may be on another one
-            scratch = self.scratch.memory(own=True)
-        operands = [*addresses, *(pointer for _, pointer in scratch), *self.checked.numbers(values)]
+            scratch, pointers = self.scratch.memory(OwnKind(), self.gpu.ordinal)
+        operands = [*addresses, *pointers, *self.checked.numbers(values)]
         outputs = self.checked.results(originals, ())
-        launches = None if isinstance(self.launches, HostedLaunches) else [
-            (launch.fixed(operands), launch) for launch in self.launches]
+
+        def fixed() -> Iterator[tuple[Callable[[int], int], AnyLaunch]]:
+            return ((launch.fixed(operands), launch) for launch in self.launches)
+        launches = None if isinstance(self.launches, HostedLaunches) else list(fixed())
 
         def run() -> Outputs:
             handle = stream()
-            if launches is None:
-                self.launch(operands, handle)
-                return outputs
-            for enter, launch in launches:
+            for enter, launch in fixed() if launches is None else launches:
                 code = enter(handle)
                 if code:
                     self.again(code, launch, operands, handle)
@@ -259,22 +244,19 @@ class CudaPlan:
     def _error(self, failure: DriverError, launch: AnyLaunch, operands: Sequence[Any], *, is_cause: bool
                ) -> LaunchError:
         checked = self.checked
-        names = [*checked.array_names, *self.scratch.sizes]
-        arrays = {x.name: x.view for x in checked.inputs}
-        arrays |= {x.name: ArrayView.packed(x.shape, x.dtype) for x in checked.outputs}
-        names += (x for x, _, _ in checked.scalars)
-        found = dict(zip(names, operands, strict=False))
-        lines = list(describe(launch, arrays, found, {**launch.values, **found}))
+        names = [*(x.name for x in checked.arrays), *self.scratch.sizes]
+        found = {**launch.values, **dict(zip([*names, *(x for x, _, _ in checked.scalars)], operands, strict=False))}
+        lines = list(describe(launch, {x.name: x.view for x in checked.arrays}, found))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
 
     def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
         self.checked.check(addresses)
         scalars = self.checked.numbers(values)
         outputs = self.checked.outputs
-        lock = self.gpu.lock if self._copies else nullcontext()
-        with reported(self.gpu, self.checked.kernel), lock, nullcontext() if self._libraries_only else self.gpu:
+        with reported(self.gpu, self.checked.kernel), self.gpu:
             if self._copies:
-                made = self._staged(values, addresses, scalars)
+                with self.gpu.lock:
+                    made = self._staged(values, addresses, scalars)
             else:
                 made = [x.new() for x in outputs]
                 pointers = [x.kind.address(a) for x, a in zip(outputs, made, strict=True)]
@@ -288,25 +270,19 @@ class CudaPlan:
         made = [x.new() for x in outputs]
         with staging.buffers() as buffer:
             back: list[tuple[NumpyArray, int]] = []
-            addresses = list(addresses)
-            for place, x in enumerate(self.checked.inputs):
+            given = [*(values[x.position] for x in self.checked.inputs), *made]
+            addresses = [*addresses, *(x.kind.address(a) for x, a in zip(outputs, made, strict=True))]
+            for place, x in enumerate(self.checked.arrays):
                 if x.view.on_host:
                     # checked again: a tensor without memory has the signature of one on the host
-                    array = host_view(x.name, values[x.position])
-                    addresses[place] = buffer(array.nbytes)
+                    array = host_view(x.name, given[place])
+                    address = addresses[place] = buffer(array.nbytes)
                     if x.needed:
-                        staging.upload(addresses[place], array)
+                        staging.upload(address, array)
+                    if x.clear:
+                        staging.clear(address, array.nbytes)
                     if x.written:
-                        back.append((array, addresses[place]))
-            for output, a in zip(outputs, made, strict=True):
-                if output.ordinal is None:
-                    array = output.kind.numpy(a)
-                    addresses.append(buffer(array.nbytes))
-                    if output.clear:
-                        staging.clear(addresses[-1], array.nbytes)
-                    back.append((array, addresses[-1]))
-                else:
-                    addresses.append(output.kind.address(a))
+                        back.append((array, address))
             if self.streams.chosen is not None or self.streams.libraries:
                 staging.wait()                         # the stream of the launches is not ordered with the copies
             self._run(addresses, scalars, staging.handle, wait=True)
@@ -319,14 +295,14 @@ class CudaPlan:
         driver = self.gpu.driver
         chosen, others = self.streams.now(allocates=bool(self.checked.outputs or self.scratch.sizes))
         stream = default if chosen is None else chosen
-        scratch = self.scratch.memory()
-        operands = [*addresses, *(pointer for _, pointer in scratch), *scalars]
+        scratch, pointers = self.scratch.memory(self.scratch.kind, self.gpu.ordinal)
+        operands = [*addresses, *pointers, *scalars]
         for other in others:
             driver.order(other, stream)
         self.launch(operands, stream)
         for other in others:
             driver.order(stream, other)
-        if any(isinstance(memory, DeviceArray) for memory, _ in scratch):
+        if scratch and isinstance(self.scratch.kind, OwnKind):
             driver.synchronize(stream)                 # no library keeps the memory until the launches have finished
         if not wait:
             return

@@ -23,6 +23,7 @@ from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launching import (
+    ALIGNED,
     AnyLaunch,
     HostedLaunches,
     Launches,
@@ -39,13 +40,10 @@ from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import ArrayView
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
 
 _MOST_STREAMS = 64
-#: Least number of elements of an array with 64-bit indices.
-_LARGE = 2**31
 
 
 class CudaRunner(Runner):
@@ -109,27 +107,21 @@ class CudaRunner(Runner):
         """The plan; with vector accesses if *vectors* and shapes and strides permit."""
         arrays = self._arrays(known, values)
         gpu = self._place(arrays)
-        typed, bound = self._bound(known, values, arrays)
-        # arrays copied to the GPU are in C order there
-        copied = {x: ArrayView.packed(v.shape, v.dtype) for x, v in bound.arrays.items() if v.on_host}
-        strided = frozenset(x for x in bound.strided if x in bound.longer or x not in copied)
-        # they may be larger than their distance of elements on the host
-        wide = bound.wide or any(a.view.size >= _LARGE for a in arrays.values() if a.view.on_host)
-        bound = replace(bound, arrays=bound.arrays | copied, wide=wide)
-        text = typed.fitting(self.target_on(gpu), bound, strided, vectors=vectors)
+        typed, bound = self._bound(known, values, arrays, copies=True)
+        text = typed.fitting(self.target_on(gpu), bound, vectors=vectors)
         checked = self._checked(known, typed, text, bound, arrays, gpu.ordinal)
         shapes = text.scratch_shapes(bound.values)
         # one element at least
         scratch = {p.name: max(prod(shapes[p.name]), 1) * p.element_bytes for p in text.scratch}
         launches = self._launches(gpu, text, bound, checked, scratch)
         allocator = next((a.kind for a in arrays.values()
-                          if not (a.view.on_host or isinstance(a.kind, InterfaceKind | OwnKind))), None)
+                          if not (a.view.on_host or isinstance(a.kind, InterfaceKind | OwnKind))), OwnKind())
         wait = _must_wait(checked, arrays, chosen=self._stream is not None)
         aligned = tuple((k, a.elements * x.view.itemsize - 1) for k, x in enumerate(checked.inputs)
                         for a in text.code.assumed
                         if isinstance(a, AlignedArray) and a.array == x.name and not x.view.on_host)
         return CudaPlan(
-            gpu, checked, launches, Scratch(gpu, scratch, sum(p.cleared for p in text.scratch), allocator),
+            gpu, checked, launches, Scratch(scratch, sum(p.cleared for p in text.scratch), allocator),
             Streams(_streams(arrays, gpu), self._stream, wait), self._debug, aligned,
             partial(self._plan, known, vectors=False))
 
@@ -182,8 +174,8 @@ class CudaRunner(Runner):
             binary = self.binary(text, self.target_on(gpu))
         with reported(gpu, self.kernels.kernel.name):
             functions = loaded_functions(gpu, binary.cubin, code.kernels)
-        varying = [x for x, _, _ in checked.scalars]
-        places = {x: k for k, x in enumerate((*checked.array_names, *scratch, *varying, *text.hosts))}
+        operands = (*(x.name for x in checked.arrays), *scratch, *(x for x, _, _ in checked.scalars), *text.hosts)
+        places = {x: k for k, x in enumerate(operands)}
 
         def prepared(launch: GeneratedKernel, grid: tuple[int, ...]) -> PreparedLaunch:
             return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, places, bound.arrays, bound.values)
@@ -244,8 +236,6 @@ extern "C" __global__ void delay(const long long cycles)
     }
 }
 """
-#: Alignment of allocated arrays, in bytes.
-_ALIGNMENT = 256
 #: GPU cycles for the host's work on one launch or event; an upper bound.
 _CYCLES_A_STEP = 20_000
 _MOST_STEPS = 600
@@ -273,7 +263,7 @@ def _copy(gpu: Gpu, array: PassedArray) -> DeviceArray:
             gpu.pycuda.memcpy_htod(made.pointer, source.reshape(-1).view(np.uint8))
         return made
     low, high = view.span
-    first = (view.pointer + low) % _ALIGNMENT
+    first = (view.pointer + low) % ALIGNED
     memory = allocate(gpu, (first + high - low,), np.dtype(np.uint8))
     start = memory.pointer + first
     if high > low:

@@ -351,7 +351,7 @@ class Exporter:
         machine.enqueue("wait", 0 if stream in (None, 1) else stream, lambda: None, context, last)
         array = self.on_gpu.array
         return export_capsule(ArrayView(array.dtype, array.shape, array.strides, self.on_gpu.pointer,
-                                         self.on_gpu.ordinal), self.on_gpu.owner)
+                                        self.on_gpu.ordinal), self.on_gpu.owner)
 
     def get(self) -> np.ndarray:
         return self.on_gpu.read(self._stream)

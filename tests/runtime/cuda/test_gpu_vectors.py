@@ -82,7 +82,7 @@ def chosen(compiled: lk.CompiledKernel, shape: tuple[int, int], y: Any) -> bool:
     """Does a call with arrays in C order of *shape* take the text with vectors?"""
     typed = compiled._runner.kernels.of({"x": y, "y": y})
     bound = typed.plan.bind(dict.fromkeys("xy", ArrayView.packed(shape, np.dtype(F))))
-    return typed.fitting(lk.CudaTarget("sm_90"), bound, bound.strided).code.layout.vectors
+    return typed.fitting(lk.CudaTarget("sm_90"), bound).code.layout.vectors
 
 
 @pytest.mark.deep(every=3)
