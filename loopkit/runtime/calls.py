@@ -325,13 +325,9 @@ class Runner(ABC):
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> LaunchPlan:
         """The launch plan of a fully checked call; :raises CallError: an argument does not fit."""
 
-    def _view(self, name: str, x: Any) -> ArrayView:
-        """The opened array *x* in the form for checks; :raises CallError: the runner cannot access it."""
-        return self.kinds.of(x).view(name, x)
-
     def _arrays(self, known: CallSignatures, values: Sequence[Any]) -> dict[str, PassedArray]:
-        return {name: PassedArray(values[i], self.kinds.of(values[i]), self._view(name, values[i]))
-                for i in known.arrays for name in [known.names[i]]}
+        passed = ((known.names[i], values[i], self.kinds.of(values[i])) for i in known.arrays)
+        return {name: PassedArray(x, kind, kind.view(name, x)) for name, x, kind in passed}
 
     def _bound(self, known: CallSignatures, values: Sequence[Any], arrays: Mapping[str, PassedArray], *,
                copies: bool = False) -> tuple[TypedKernel, BoundArguments]:

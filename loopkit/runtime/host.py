@@ -151,11 +151,10 @@ class HostRunner(Runner):
     def text_target(self) -> CTarget:
         return self.target
 
-    def _view(self, name: str, x: Any) -> ArrayView:
-        return ArrayView.of(host_view(name, x))
-
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> HostPlan:
         arrays = self._arrays(known, values)
+        for name, array in arrays.items():
+            host_view(name, array.value)               # an error for an array on a GPU
         typed, bound = self._bound(known, values, arrays)
         text = typed.fitting(self.target, bound)
         with self._lock:                               # only one thread compiles

@@ -178,9 +178,12 @@ class TorchKind(Kind):
         return np.asarray(plain.numpy()).view(named_dtype(self._names[x.dtype]))
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
+        if ordinal is None:                            # numpy zeroes large arrays when they are touched
+            halves = dtype.name == "bfloat16"          # which from_numpy() does not support
+            made = self.torch.from_numpy(NUMPY.new(shape, np.dtype(np.int16) if halves else dtype, None, zero=zero))
+            return made.view(self.torch.bfloat16) if halves else made
         make = self.torch.zeros if zero else self.torch.empty
-        device = self.torch.device("cpu") if ordinal is None else self.torch.device("cuda", ordinal)
-        return make(shape, dtype=self._torch_dtypes[dtype.name], device=device)
+        return make(shape, dtype=self._torch_dtypes[dtype.name], device=self.torch.device("cuda", ordinal))
 
     def stream(self, ordinal: int) -> Callable[[], int]:
         return partial(self._raw_stream, ordinal)

@@ -12,7 +12,6 @@ import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import cast
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
@@ -26,6 +25,7 @@ from loopkit.runtime.cuda.nvrtc import (
     find_nvrtc,
     headers_identity,
     needs_headers,
+    nvidia_path,
 )
 from loopkit.runtime.cuda.resources import Binary, parse_ptxas_log
 from loopkit.runtime.processes import dump, run_quietly, translated, version
@@ -36,16 +36,7 @@ def find_tool(name: str) -> str | None:
     """The full path of ``nvcc``, ``nvdisasm``, ...; ``None`` if there is none."""
     homes = [os.environ[home] for home in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(home)]
     in_homes = os.pathsep.join(str(Path(home, "bin")) for home in homes)
-    return shutil.which(name) or shutil.which(name, path=in_homes) or _elsewhere(name)
-
-
-def _elsewhere(name: str) -> str | None:
-    """The program's path by NVIDIA's own search: Python and conda packages, and the system's directories."""
-    try:
-        from cuda.pathfinder import find_nvidia_binary_utility
-        return cast("str | None", find_nvidia_binary_utility(name))
-    except (ImportError, RuntimeError, ValueError):    # it is not installed, or does not support the name
-        return None
+    return shutil.which(name) or shutil.which(name, path=in_homes) or nvidia_path("find_nvidia_binary_utility", name)
 
 
 @dataclass(frozen=True)

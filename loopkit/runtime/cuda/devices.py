@@ -4,8 +4,8 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from contextlib import suppress
 from functools import cached_property, lru_cache
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +26,7 @@ class Gpu:
     ``with gpu:`` makes the context current. It is kept for the life of the process; :func:`release` releases it.
 
     :ivar ordinal: its number in the driver's order.
+    :ivar staging: the copies between the host and the GPU, after the first; for the holder of *lock*.
     """
 
     def __init__(self, ordinal: int, pycuda: Any, driver: Driver) -> None:
@@ -43,6 +44,7 @@ class Gpu:
         self.pycuda = pycuda
         self.process = os.getpid()
         self.lock = threading.RLock()
+        self.staging: Any = None
         self._device = device
         self.context = device.retain_primary_context()
         self.context_handle = int(self.context.handle)
@@ -54,8 +56,7 @@ class Gpu:
             raise self._lost(err) from None
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.pycuda.Context.pop()
 
     @cached_property
@@ -195,6 +196,8 @@ def release() -> None:
     while _gpus:
         _, gpu = _gpus.popitem()
         if gpu.process == os.getpid():
+            with suppress(DeviceError), gpu:           # the context may be lost already, with its memory
+                gpu.staging = None
             gpu.context.detach()
 
 

@@ -34,7 +34,6 @@ class CupyKind(Kind):
 
     def __init__(self, cupy: Any) -> None:
         self.cupy = cupy
-        self._current = cupy.cuda.get_current_stream
 
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
         data = x.data
@@ -48,7 +47,7 @@ class CupyKind(Kind):
             return self.cupy.zeros(shape, dtype) if zero else self.cupy.empty(shape, dtype)
 
     def stream(self, ordinal: int) -> Callable[[], int]:
-        current = self._current                        # a stream per device
+        current = self.cupy.cuda.get_current_stream    # a stream per device
         return lambda: int(current(ordinal).ptr)
 
 

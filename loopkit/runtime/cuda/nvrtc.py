@@ -175,7 +175,8 @@ def needs_headers(source: str) -> bool:
 def header_directories() -> tuple[str, ...]:
     """The include paths of NVRTC: of the wheels, else of the toolkit; :raises CompilerError: there are none."""
     roots = (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), _TOOLKIT)
-    places = [_located(), *(str(Path(root, "include")) for root in roots if root)]
+    places = [nvidia_path("find_nvidia_header_directory", "cudart"),
+              *(str(Path(root, "include")) for root in roots if root)]
     for found in map(Path, filter(None, places)):
         if (found / _HEADER).is_file():
             # newer toolkits have the C++ library in a folder of its own
@@ -194,10 +195,11 @@ def headers_identity() -> str:
     return digest.hexdigest()
 
 
-def _located() -> str | None:
-    """The directory that ``cuda.pathfinder`` finds, if it is installed."""
+def nvidia_path(function: str, name: str) -> str | None:
+    """The path of *name* by NVIDIA's own search (packages, the system's directories), a *function* of
+    ``cuda.pathfinder``; ``None`` if it is not installed, finds nothing or does not support the name."""
     try:
-        from cuda.pathfinder import find_nvidia_header_directory
-    except ImportError:
+        from cuda import pathfinder
+        return cast("str | None", getattr(pathfinder, function)(name))
+    except (ImportError, RuntimeError, ValueError):
         return None
-    return cast("str | None", find_nvidia_header_directory("cudart"))

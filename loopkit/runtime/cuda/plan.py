@@ -17,7 +17,7 @@ import numpy as np
 from loopkit.errors import DeviceError, LaunchError
 from loopkit.runtime.calls import BoundCall, CheckedCall, Run
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
+from loopkit.runtime.cuda.driver import ANOTHER_CONTEXT, SUCCESS, DriverError
 from loopkit.runtime.cuda.kinds import OwnKind
 from loopkit.runtime.cuda.launching import (
     AnyLaunch,
@@ -34,7 +34,6 @@ from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import NumpyArray
 
-_ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 #: Kinds whose arrays are always in primary contexts, and whose libraries make these current themselves.
 WITH_CONTEXTS = ("torch", "cupy")
 
@@ -85,8 +84,8 @@ class Streams:
             return partial(int, self.chosen)
         return self.libraries[0] if len(self.libraries) == 1 else None
 
-    def now(self, *, allocates: bool) -> tuple[int | None, list[int]]:
-        """The stream to launch on, ``None`` if no library has one, and the others that must be ordered with it.
+    def now(self, default: int, *, allocates: bool) -> tuple[int, list[int]]:
+        """The stream to launch on, *default* if no library has one, and the others that must be ordered with it.
 
         :arg allocates: libraries allocate memory for the call.
         """
@@ -94,7 +93,7 @@ class Streams:
         if self.chosen is not None:
             # the caller orders the arguments; a library clears and frees the call's outputs on its own stream
             return self.chosen, [h for h in handles if h != self.chosen and (allocates or self.wait)]
-        return (handles[0], handles[1:]) if handles else (None, [])
+        return (handles[0], handles[1:]) if handles else (default, [])
 
 
 @dataclass(frozen=True)
@@ -136,11 +135,6 @@ class CudaPlan:
                     return other[0](values, addresses, originals)
             return own(values, addresses, originals)
         return run
-
-    @cached_property
-    def _stream_if_fixed(self) -> Callable[[], int] | None:
-        """A function that gives the stream, if a call with fixed arguments needs only the arrays and one stream."""
-        return None if self.checked.outputs or self.debug or self._copies else self.streams.only
 
     @cached_property
     def _direct(self) -> Callable[[], int] | None:
@@ -198,7 +192,8 @@ class CudaPlan:
         if any(addresses[place] & mask for place, mask in self.vectors):
             return self.plain(values).bound(values, addresses, originals)
         self.checked.check(addresses)
-        stream = self._stream_if_fixed
+        # it needs only the arrays and one stream
+        stream = None if self.checked.outputs or self.debug or self._copies else self.streams.only
         if stream is None:
             return BoundCall(lambda: self.run(values, [*addresses], originals), self.launches, ())
         with reported(self.gpu, self.checked.kernel), self.gpu:
@@ -234,7 +229,7 @@ class CudaPlan:
 
     def again(self, code: int, launch: AnyLaunch, operands: Sequence[Any], stream: int) -> None:
         """Repeat a launch in our own context: it fails if another context, or none, is current in this thread."""
-        if code in _ANOTHER_CONTEXT:
+        if code in ANOTHER_CONTEXT:
             with self.gpu:
                 code = launch.enter(operands, stream)
         if code != SUCCESS:
@@ -293,8 +288,7 @@ class CudaPlan:
     def _run(self, addresses: list[int], scalars: Sequence[Scalar], default: int, *, wait: bool) -> None:
         """Allocate temporaries, order the streams, launch; on the stream *default* if no library has one."""
         driver = self.gpu.driver
-        chosen, others = self.streams.now(allocates=bool(self.checked.outputs or self.scratch.sizes))
-        stream = default if chosen is None else chosen
+        stream, others = self.streams.now(default, allocates=bool(self.checked.outputs or self.scratch.sizes))
         scratch, pointers = self.scratch.memory(self.scratch.kind, self.gpu.ordinal)
         operands = [*addresses, *pointers, *scalars]
         for other in others:

@@ -5,7 +5,6 @@ copies are cut into pieces: several threads copy a piece to pinned memory while 
 """
 from __future__ import annotations
 
-import atexit
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.errors import DeviceError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.memory import out_of_memory
 from loopkit.runtime.views import NumpyArray
@@ -117,9 +115,7 @@ class Staging:
 
     def _copy(self, target: NumpyArray, source: NumpyArray) -> None:
         """Copy within the host's memory, by several threads: numpy releases the interpreter lock meanwhile."""
-        share = -(-target.size // _threads())
-        parts = [slice(start, start + share) for start in range(0, target.size, share)]
-        list(_pool().map(lambda part: np.copyto(target[part], source[part]), parts))
+        list(_pool().map(np.copyto, np.array_split(target, _MOST_THREADS), np.array_split(source, _MOST_THREADS)))
 
     @cached_property
     def _pinned(self) -> list[tuple[NumpyArray, Any]]:
@@ -132,26 +128,13 @@ class Staging:
             return []                                  # the system does not allow this much pinned memory
 
 
-_stagings: dict[Gpu, Staging] = {}
-
-
 def staging_of(gpu: Gpu) -> Staging:
     """The copies of *gpu*, whose context is current and whose lock is held."""
-    found = _stagings.get(gpu)
-    if found is None:
+    if gpu.staging is None:
         from pycuda.tools import DeviceMemoryPool
-        if not _stagings:
-            atexit.register(_release)                  # before the contexts go
-        found = _stagings[gpu] = Staging(gpu, DeviceMemoryPool())
+        gpu.staging = Staging(gpu, DeviceMemoryPool())
+    found: Staging = gpu.staging
     return found
-
-
-def _release() -> None:
-    while _stagings:
-        gpu, staging = _stagings.popitem()
-        if gpu.process == os.getpid():
-            with suppress(DeviceError), gpu:        # the context may be lost already, with its memory
-                del staging
 
 
 def _bytes(array: NumpyArray) -> NumpyArray:
@@ -159,11 +142,7 @@ def _bytes(array: NumpyArray) -> NumpyArray:
     return np.asarray(array).reshape(-1).view(np.uint8)        # the plain array behind a subclass (np.matrix)
 
 
-def _threads() -> int:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, _MOST_THREADS)
-
-
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_threads(), thread_name_prefix="loopkit-copy")
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return ThreadPoolExecutor(min(usable, _MOST_THREADS), thread_name_prefix="loopkit-copy")

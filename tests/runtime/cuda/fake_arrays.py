@@ -209,10 +209,8 @@ def fake_torch(machine: Machine, *, raw: bool = True) -> Any:
 
     def empty(shape: Any, *, dtype: TorchDtype, device: TorchDevice) -> Tensor:
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        kind = numpy_dtype(dtype.name)
-        if device.type == "cpu":
-            return Tensor(torch, np.empty(shape, kind), dtype=dtype)
         assert device.index is not None
+        kind = numpy_dtype(dtype.name)
         block = Block(machine, device.index, int(np.prod(shape)) * kind.itemsize, streams.of(device.index))
         return Tensor(torch, OnGpu(machine, device.index, block, block.array(shape, kind)), dtype=dtype)
     torch.empty = empty
