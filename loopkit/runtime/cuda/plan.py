@@ -167,7 +167,7 @@ class CudaPlan:
             if makers:
                 made = [make() for make, _ in makers]
                 numbers = [*[address(x) for x, (_, address) in zip(made, makers, strict=True)], *numbers]
-            operands = [*addresses, *numbers]
+            operands = addresses + numbers
             handle = stream()
             for enter, launch in launches:
                 code = enter(operands, handle)
