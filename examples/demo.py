@@ -1,4 +1,4 @@
-"""A tiled matrix product, from text to numbers: the kernel, its transformations, the CUDA C++, a comparison with numpy."""
+"""A tiled matrix product from text to numbers: the kernel, its steps, the CUDA C++, and a comparison with numpy."""
 from __future__ import annotations
 
 import numpy as np
