@@ -103,12 +103,17 @@ class CheckedCall:
 
     @cached_property
     def check(self) -> Callable[[Sequence[int]], None]:
-        """A function that raises ``CallError`` if an input's address is not aligned, or a written input overlaps
-        another one."""
+        """A function that raises ``CallError`` if an input has no memory, its address is not aligned, or a written
+        input overlaps another one."""
         masks = [(k, x.alignment - 1) for k, x in enumerate(self.inputs) if x.alignment > 1]
         apart = self._apart()
 
         def check(addresses: Sequence[int]) -> None:
+            if 0 in addresses:                         # a torch meta tensor has the signature of a tensor of the host
+                for x, address in zip(self.inputs, addresses, strict=False):
+                    if address == 0 and 0 not in x.view.shape:
+                        raise CallError(f"'{x.name}' has a shape and no memory.", argument=x.name,
+                                        hint="pass an array that holds data")
             for k, mask in masks:
                 if addresses[k] & mask:
                     x = self.inputs[k]
