@@ -206,11 +206,17 @@ def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Depe
         yield Dependence("flow", node.accumulator, source, sink, identity_on(domains[source], domains[sink], shared),
                          of_value=True)
     among = identity_on(domains[node.update], domains[node.update], shared)
-    reorderable = knl.operation(node.operation).reorderable
-    if not reorderable:
+    if not knl.operation(node.operation).reorderable:
         loops = shared_loops(knl, node.update, node.update, loops_of(knl.paths[node.update]))
         among = in_time_order(among, loops, before=False)
-    yield Dependence("flow", node.accumulator, node.update, node.update, among, of_value=True, reorderable=reorderable)
+    yield Dependence("flow", node.accumulator, node.update, node.update, among, of_value=True)
+
+
+def is_reorderable(knl: LoopKernel, d: Dependence) -> bool:
+    """Is the order among the pairs of *d* free, though not their atomicity? They are updates of one reduction."""
+    node = knl.reduction_of.get(d.source)
+    return node is not None and d.array == node.accumulator and {d.source, d.sink} <= {*node.updates} \
+        and knl.operation(node.operation).reorderable
 
 
 def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str] = ()) -> Map:

@@ -6,7 +6,7 @@ from functools import reduce
 from itertools import combinations
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
-from loopkit.analysis.dependences import clobbered_reads, dependences
+from loopkit.analysis.dependences import clobbered_reads, dependences, is_reorderable
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.errors import AccessWitness, VerificationError, values_text
 from loopkit.kernel.dependence import Dependence
@@ -36,7 +36,7 @@ def coverage(lowered: Lowered) -> Check:
     findings: list[Finding] = []
     flows: dict[str, list[Dependence]] = {}
     for d in dependences(knl):
-        if d.of_value and d.kind == "flow" and not d.reorderable:
+        if d.of_value and d.kind == "flow" and not is_reorderable(knl, d):
             flows.setdefault(d.array, []).append(d)
     temporaries = [name for name in by_array if name in knl.temporaries]
     cache: dict[object, Set | None] = {}
