@@ -29,7 +29,7 @@ from loopkit.kernel.tree import Path, meeting
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.limits import affordable, kept, kept_by_kernel
+from loopkit.poly.limits import IMPORTANT, affordable, kept, kept_by_kernel
 from loopkit.poly.piecewise import cells
 from loopkit.poly.relations import SharedLoop, carry, identity_on, in_time_order, same_element
 from loopkit.poly.sets import Map, Set
@@ -39,9 +39,6 @@ Points = TypeVar("Points", Map, Set)
 
 #: Two statements.
 Pair = tuple[str, str]
-
-#: isl's budget, in operations, for following the values of an argument.
-FOLLOWING = 500_000
 
 
 @kept_by_kernel
@@ -282,7 +279,7 @@ def needed_inputs(knl: LoopKernel) -> frozenset[str]:
     return frozenset(
         array for array, accesses in accesses_by_array(knl).items()
         if array in knl.array_args and not all(a.is_write for a in accesses)
-        and affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING))
+        and affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=IMPORTANT))
 
 
 def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:

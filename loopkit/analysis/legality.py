@@ -15,8 +15,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, why_undecided
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import dependences, is_reorderable, shared_loops
-from loopkit.analysis.host_loops import not_separable, obstacle
-from loopkit.analysis.order import execution_paths, loops_of, meeting_of
+from loopkit.analysis.order import execution_paths, loops_of, meeting_of, not_separable, obstacle
 from loopkit.analysis.ranges import constant_range, with_known_sizes
 from loopkit.analysis.values_preserved import clobbered_flows
 from loopkit.analysis.witnesses import Violation, smallest_violation

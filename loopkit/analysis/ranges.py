@@ -8,7 +8,7 @@ from pymbolic.typing import Expression
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError, subtract
-from loopkit.poly.limits import kept, kept_by_kernel
+from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.sets import InstanceSet, Set, equalities
 
 #: No parameter of a kernel is called so.
@@ -27,11 +27,7 @@ def constant_range(knl: LoopKernel, domain: InstanceSet, iname: str) -> tuple[in
 def with_known_sizes(knl: LoopKernel, domain: InstanceSet) -> InstanceSet:
     """*domain* with the equalities of sizes that the assumptions state or imply, ``p = 4`` or ``n = m + 4``."""
     sizes = known_sizes(knl)
-    if sizes.plain_is_universe():
-        return domain
-    memo = knl.memo.setdefault("with_known_sizes", {})        # the first of each entry keeps its id alive
-    both: tuple[InstanceSet, InstanceSet] = kept(memo, id(domain), lambda: (domain, domain.intersect_params(sizes)))
-    return both[1]
+    return domain if sizes.plain_is_universe() else domain.intersect_params(sizes)
 
 
 @kept_by_kernel

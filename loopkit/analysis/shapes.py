@@ -17,11 +17,8 @@ from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import axis_extent, constant_extent, leaves_a_margin, missed, outside, reached_within
-from loopkit.poly.limits import affordable, kept_by_kernel
+from loopkit.poly.limits import IMPORTANT, affordable, kept_by_kernel
 from loopkit.poly.sets import Set, range_from
-
-#: isl's budget, in operations, for deciding whether an output is written everywhere.
-COVERING = 500_000
 
 Shape = tuple[Expression | None, ...]
 
@@ -43,7 +40,6 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     :raises ShapeError: an array is subscripted with different numbers of subscripts.
     """
     by_array = accesses_by_array(knl)
-    cache: dict[object, Expression | None] = {}
     shapes: dict[str, Shape] = {}
     data: list[GlobalArg | TemporaryVariable] = [*knl.array_args.values(), *knl.temporaries.values()]
     for name, declared in ((datum.name, datum.shape) for datum in data):
@@ -54,7 +50,7 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
                 e if e is None else known_value(knl, e) for e in declared)
         elif accesses:
             known = knl.array_args[name].inferred if name in knl.array_args else None
-            shapes[name] = known if known is not None else _inferred(knl, accesses, cache, name in knl.temporaries)
+            shapes[name] = known if known is not None else _inferred(knl, accesses, name in knl.temporaries)
     for name, other in output_shape_like(knl).items():
         if other in shapes:
             shapes[name] = shapes[other]
@@ -70,18 +66,14 @@ def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Acce
                          subject=name, hint="an array has one number of axes, the same wherever it is used")
 
 
-def _inferred(knl: LoopKernel, accesses: Sequence[Access], cache: dict[object, Expression | None],
-              temporary: bool) -> Shape:
+def _inferred(knl: LoopKernel, accesses: Sequence[Access], temporary: bool) -> Shape:
     rank = len(accesses[0].subscripts)
     if not all(a.affine for a in accesses):
         return (None,)*rank
     extents: list[Expression | None] = []
     for axis in range(rank):
         uses = [(a.domain, a.subscripts[axis]) for a in accesses]
-        key = tuple(sorted({(id(domain), subscript) for domain, subscript in uses}, key=repr))
-        if key not in cache:
-            cache[key] = axis_extent(uses, knl.assumptions)
-        extent = cache[key]
+        extent = axis_extent(uses, knl.assumptions)
         if temporary and extent is not None and not isinstance(extent, int):
             most = constant_extent(uses)
             extent = most if most is not None and most <= MOST_CONSTANT else extent
@@ -108,7 +100,7 @@ def _filled(knl: LoopKernel, name: str) -> bool:
     shape = array_shapes(knl)[name]
     try:
         return bool(writes) and affordable(lambda: missed(writes, shape, knl.assumptions) is None, otherwise=False,
-                                           budget=COVERING)
+                                           budget=IMPORTANT)
     except NotAffineError:
         return False
 
