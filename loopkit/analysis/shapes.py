@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.constructors import specialized
-from loopkit.analysis.ranges import known_value
+from loopkit.analysis.ranges import known_sizes
 from loopkit.errors import ShapeError
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
@@ -18,6 +18,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import axis_extent, constant_extent, leaves_a_margin, missed, outside, reached_within
 from loopkit.poly.limits import IMPORTANT, affordable, kept_by_kernel
+from loopkit.poly.piecewise import known_value
 from loopkit.poly.sets import Set, range_from
 
 Shape = tuple[Expression | None, ...]
@@ -46,8 +47,7 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
         accesses = by_array.get(name, ())
         _require_one_rank(name, declared, accesses)
         if declared is not None:
-            shapes[name] = declared if name not in knl.temporaries else tuple(
-                e if e is None else known_value(knl, e) for e in declared)
+            shapes[name] = declared if name not in knl.temporaries else tuple(_number(knl, e) for e in declared)
         elif accesses:
             known = knl.array_args[name].inferred if name in knl.array_args else None
             shapes[name] = known if known is not None else _inferred(knl, accesses, name in knl.temporaries)
@@ -55,6 +55,14 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
         if other in shapes:
             shapes[name] = shapes[other]
     return shapes
+
+
+def _number(knl: LoopKernel, extent: Expression | None) -> Expression | None:
+    """*extent*, or its number if the assumptions fix the sizes in it."""
+    if extent is None or isinstance(extent, int) or known_sizes(knl).plain_is_universe():
+        return extent
+    number = known_value(extent, known_sizes(knl))
+    return extent if number is None else number
 
 
 def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Access]) -> None:
