@@ -44,9 +44,7 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
     if not accessed.dim_has_upper_bound(DIM.set, 0):
         return None
     accessed = coalesced(accessed)
-    last = _one_bound(accessed) if accessed.n_basic_set() > 1 else None
-    if last is None:
-        last = _simplest(coalesced(accessed.dim_max(0)), accessed.params(), assumptions)
+    last = _simplest(coalesced(accessed.dim_max(0)), accessed.params(), assumptions)
     return add(from_pw_aff(last, assumptions), 1)
 
 
@@ -54,18 +52,6 @@ def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
     """Does *subscript* start above 0, so that no access uses the first elements along its axis?"""
     low = constant_range(_accessed([(domain, subscript)]), 0)[0]
     return low is not None and low > 0
-
-
-def _one_bound(accessed: isl.Set) -> isl.PwAff | None:
-    """The greatest element of *accessed* as one affine form, however many pieces it has; ``None``: there is none."""
-    sizes = accessed.params()
-    own = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(accessed.get_space()), DIM.set, 0)
-    bounds = {str(bound): isl.PwAff.from_aff(bound) for piece in accessed.get_basic_sets()
-              for c in piece.drop_constraints_involving_dims(DIM.div, 0, piece.dim(DIM.div)).remove_divs()
-              .get_constraints() if c.is_upper_bound(DIM.set, 0) for bound in [c.get_bound(DIM.set, 0).floor()]}
-    return next((largest.project_domain_on_params() for largest in bounds.values()
-                 if accessed.intersect(own.gt_set(largest)).is_empty()
-                 and sizes.is_subset(accessed.intersect(own.eq_set(largest)).params())), None)
 
 
 def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwAff:
