@@ -197,12 +197,9 @@ def timed(a: Access, path: Path, apart: Sequence[str] = ()) -> TimedAccess:
 def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Dependence]:
     """Init before every update before the final statement; updates of one element among themselves."""
     assert not node.others                  # only in a kernel whose dependences are computed anew
-    shared = knl.statement_by_id[node.init].inames
-    domains = {s: analysis_domain(knl, knl.statement_by_id[s]) for s in (node.init, node.update, node.final)}
     for source, sink in ((node.init, node.update), (node.update, node.final), (node.init, node.final)):
-        yield Dependence("flow", node.accumulator, source, sink, identity_on(domains[source], domains[sink], shared),
-                         of_value=True)
-    among = identity_on(domains[node.update], domains[node.update], shared)
+        yield Dependence("flow", node.accumulator, source, sink, identity_pairs(knl, source, sink), of_value=True)
+    among = identity_pairs(knl, node.update, node.update, but=node.inames)
     if not knl.operation(node.operation).reorderable:
         loops = shared_loops(knl, node.update, node.update, loops_of(knl.paths[node.update]))
         among = in_time_order(among, loops, before=False)

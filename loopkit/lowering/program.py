@@ -16,7 +16,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, without
 from loopkit.lowering.binding import host_domain
-from loopkit.lowering.code import Coder, Level, code_seq, generated, in_versions, runs_between_barriers, with_values
+from loopkit.lowering.code import Coder, Level, generated, in_versions, runs_between_barriers, with_values
 from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
 from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, Schedule, Storage
 from loopkit.lowering.mma import mma_inames
@@ -136,7 +136,7 @@ def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
     def code_tree(node: HostNode) -> CodeTree:
         if not isinstance(node, HostLoop):
             return names[node]
-        return CodeLoop(node.iname, code_seq([*map(code_tree, node.body)]))
+        return CodeLoop(node.iname, tuple(map(code_tree, node.body)))
 
     def looped(node: HostNode) -> Node:
         if not isinstance(node, HostLoop):
