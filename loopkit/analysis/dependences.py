@@ -19,6 +19,7 @@ from typing import TypeVar
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_to, analysis_domain, commute
+from loopkit.analysis.constructors import reference_pairs
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.analysis.shapes import array_shapes
@@ -328,8 +329,7 @@ def assumed_flows(knl: LoopKernel, array: str) -> Iterator[Dependence]:
     for d in assumed_dependences(knl, array):
         if d.exact and d.kind == "flow":
             # a later step may have expanded the array, so that the two no longer share an element
-            for w, r in product(accesses_to(knl, d.source, array, is_write=True),
-                                accesses_to(knl, d.sink, array, is_write=False)):
+            for w, r in reference_pairs(knl, d):
                 both = d.relation.intersect(same_element(w.relation, r.relation))
                 if not both.is_empty():
                     yield replace(d, relation=both)

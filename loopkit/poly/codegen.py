@@ -145,17 +145,6 @@ def _schedule(tree: CodeTree, domains: Mapping[str, isl.Set], depth: int = 0) ->
             return isl.Schedule.from_domain(isl.UnionSet.from_set(domains[leaf]))
 
 
-def leaves(tree: CodeTree) -> list[str]:
-    """The leaves of *tree*, in order."""
-    match tree:
-        case CodeLoop(_, body):
-            return leaves(body)
-        case tuple():
-            return [leaf for c in tree for leaf in leaves(c)]
-        case leaf:
-            return [leaf]
-
-
 _AST = isl.ast_node_type
 # by name, as islpy's stub lacks members that are a Python keyword plus "_"
 _FOR, _IF = isl.ast_node_type["for_"], isl.ast_node_type["if_"]
