@@ -27,7 +27,7 @@ from loopkit.kernel.dependence import Dependence, kind_of, writing_ends
 from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Path, meeting
-from loopkit.poly.affine import NotAffineError
+from loopkit.poly.affine import if_affine
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.limits import IMPORTANT, affordable, kept, kept_by_kernel
@@ -297,10 +297,8 @@ def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
 def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:
     """Do the *sources* of *read* write every element of the array before *read*, which may read any?"""
     written = [flow.reverse().apply_range(write.relation) for write, flow in sources]
-    try:
-        return bool(sources) and reaches_all(written, read.domain.set, array_shapes(knl)[read.array], knl.assumptions)
-    except NotAffineError:
-        return False
+    return bool(sources and if_affine(lambda: reaches_all(
+        written, read.domain.set, array_shapes(knl)[read.array], knl.assumptions)))
 
 
 # Assumed dependences

@@ -15,7 +15,7 @@ from loopkit.errors import ShapeError
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.affine import NotAffineError
+from loopkit.poly.affine import if_affine
 from loopkit.poly.elements import axis_extent, constant_extent, leaves_a_margin, missed, outside, reached_within
 from loopkit.poly.limits import IMPORTANT, affordable, kept_by_kernel
 from loopkit.poly.piecewise import known_value
@@ -106,11 +106,8 @@ def fully_written_outputs(knl: LoopKernel) -> frozenset[str]:
 def _filled(knl: LoopKernel, name: str) -> bool:
     writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.affine and a.must]
     shape = array_shapes(knl)[name]
-    try:
-        return bool(writes) and affordable(lambda: missed(writes, shape, knl.assumptions) is None, otherwise=False,
-                                           budget=IMPORTANT)
-    except NotAffineError:
-        return False
+    return bool(writes and if_affine(lambda: affordable(
+        lambda: missed(writes, shape, knl.assumptions) is None, otherwise=False, budget=IMPORTANT)))
 
 
 def reached_elements(knl: LoopKernel, accesses: Sequence[Access]) -> Set:
