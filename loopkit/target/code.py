@@ -4,7 +4,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from textwrap import wrap
 from typing import ClassVar
 
@@ -23,41 +22,58 @@ from loopkit.kernel.target import Target, resolve_target
 from loopkit.lowering.lowered import Lowered
 
 
-class ParameterKind(Enum):
-    """The meaning of a parameter of a generated function."""
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a generated function. Its class is its meaning."""
 
-    ARRAY = "array"          # pointer to the first element of an array argument
-    VALUE = "value"          # a scalar
-    HOST = "host"            # the iname of a loop that the host runs, with a launch in each iteration
-    STRIDE = "stride"        # a stride of an array argument, in elements
-    SCRATCH = "scratch"      # pointer to a temporary in global memory, allocated for each call
+    name: str
+    dtype: np.dtype
+
+
+class Value(Parameter):
+    """A scalar of the call."""
+
+
+class HostIname(Parameter):
+    """The iname of a loop that the host runs, with a launch in each iteration."""
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """One parameter of a generated function.
+class Stride(Parameter):
+    """The stride along one axis of an array argument, in elements."""
 
-    :ivar array: for ``STRIDE`` the array, else the same as *name*.
-    :ivar axis: for ``STRIDE`` the axis, else 0.
-    :ivar shape: for ``SCRATCH`` the extents in the kernel's parameters, else ``()``.
-    :ivar element: for a temporary, the form of its elements in memory; ``None``: that of *dtype*.
-    :ivar cleared: for ``SCRATCH``: it is zeroed before a call.
+    array: str
+    axis: int
+
+
+@dataclass(frozen=True)
+class Pointer(Parameter):
+    """A pointer to the first element of an array argument, whose elements have the dtype.
+
+    :ivar read: by loads of the language; those of values between blocks are no such loads.
     """
 
-    name: str
-    kind: ParameterKind
-    dtype: np.dtype
-    array: str
-    axis: int = 0
-    shape: tuple[Expression, ...] = ()
     written: bool = False
     read: bool = False
+
+
+@dataclass(frozen=True)
+class ScratchPointer(Pointer):
+    """A pointer to a temporary in global memory, allocated for each call.
+
+    :ivar shape: the extents in the kernel's parameters.
+    :ivar element: the form of its elements in memory; ``None``: that of *dtype*.
+    :ivar cleared: it is zeroed before a call.
+    """
+
+    shape: tuple[Expression, ...] = ()
     element: ElementText | None = None
     cleared: bool = False
 
     @property
-    def is_pointer(self) -> bool:
-        return self.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)
+    def counts_blocks(self) -> bool:
+        """Is it the counter of started blocks?"""
+        return self.cleared and self.element is None
 
     @property
     def element_bytes(self) -> int:
@@ -85,7 +101,7 @@ class GeneratedKernel:
     @property
     def ticketed(self) -> bool:
         """Do its blocks take tickets in start order?"""
-        return any(x.cleared and x.element is None for x in self.parameters)
+        return any(isinstance(x, ScratchPointer) and x.counts_blocks for x in self.parameters)
 
 
 def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:

@@ -23,9 +23,9 @@ from loopkit.instructions.base import InstructionText, if_else, indented
 from loopkit.kernel.data import CachePolicy
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, Launch
-from loopkit.target.addresses import Addresses, Flat, Nested
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
+from loopkit.target.memory import Addresses, Flat, Nested
 
 
 @dataclass(frozen=True)

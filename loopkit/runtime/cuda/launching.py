@@ -25,7 +25,7 @@ from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayLike, constant
-from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
+from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer, ScratchPointer, Value
 
 #: Bytes of each parameter in the buffer; every type is then aligned.
 _SLOT = 16
@@ -91,7 +91,7 @@ class PreparedLaunch:
                  ) -> None:
         self.kernel, self.grid, self.values = launch, grid, sources.values
         varying = sources.varying
-        pointers = [p for p in launch.parameters if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)]
+        pointers = [p for p in launch.parameters if isinstance(p, Pointer)]
         # addresses come first, then the varying scalars: one call of struct writes them, and the gaps between them
         scalars = sorted((p for p in launch.parameters if p.name in varying), key=lambda p: varying[p.name])
         constants = [p for p in launch.parameters if p not in pointers and p.name not in varying]
@@ -296,14 +296,14 @@ def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapp
              ) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.kernel.parameters:
-        match p.kind:
-            case ParameterKind.ARRAY:
-                array = arrays[p.array]
+        match p:
+            case ScratchPointer():
+                yield f"{p.name}: {p.dtype}, a temporary, at {addresses[p.name]:#x}"
+            case Pointer():
+                array = arrays[p.name]
                 yield (f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes, at "
-                       f"{addresses[p.array]:#x}")
-            case ParameterKind.SCRATCH:
-                yield f"{p.name}: {p.dtype}, a temporary, at {addresses[p.array]:#x}"
-            case ParameterKind.VALUE | ParameterKind.HOST:
+                       f"{addresses[p.name]:#x}")
+            case Value() | HostIname():
                 yield f"{p.name} = {values[p.name]}"
-            case ParameterKind.STRIDE:
-                pass                                   # listed with its array
+            case _:
+                pass                                   # a stride is listed with its array

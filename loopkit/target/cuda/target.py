@@ -19,7 +19,6 @@ from loopkit.instructions.shuffle import lanes_of
 from loopkit.kernel.target import DEVICE_LIMITS, DeviceLimits
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import Addresses, Nested, array_declaration, extents_text, note_of
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import (
     GeneratedCode,
@@ -34,7 +33,16 @@ from loopkit.target.code import (
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
-from loopkit.target.signature import FunctionText, count_of, function_lines
+from loopkit.target.memory import (
+    Addresses,
+    FunctionText,
+    Nested,
+    array_declaration,
+    count_of,
+    extents_text,
+    function_lines,
+    note_of,
+)
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}

@@ -22,7 +22,6 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import Addresses, Nested, array_declaration, note_of
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import (
     GeneratedCode,
@@ -35,7 +34,7 @@ from loopkit.target.code import (
 )
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.host.dialect import C
-from loopkit.target.signature import FunctionText, function_lines
+from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines, note_of
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
