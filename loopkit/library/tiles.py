@@ -5,7 +5,7 @@ The costs were measured on one device (``devices/h200.toml``, where they are exp
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -39,12 +39,11 @@ class Costs:
 
 @dataclass(frozen=True)
 class Tile:
-    """The part of a float32 product that one block computes, as the arguments of :func:`~loopkit.library.matmul`."""
+    """The part of a product that one block computes, as the arguments of :func:`~loopkit.library.matmul`."""
 
     tile: tuple[int, int, int]
     warp: tuple[int, int]
     min_blocks: int
-    costs: Costs
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,12 @@ class Device:
     cache_bytes_per_cycle: int
     memory_bytes_per_cycle: int
     cache_bytes: int
-    tiles: tuple[Tile, ...]
+    tiles: Mapping[Tile, Costs]
 
 
 _DATA = tomllib.loads(files("loopkit.library").joinpath("devices/h200.toml").read_text(encoding="utf-8"))
-H200 = Device(tiles=tuple(Tile(tuple(t.pop("tile")), tuple(t.pop("warp")), t.pop("min_blocks"), Costs(**t))
-                          for t in _DATA.pop("tile")), **_DATA)
+H200 = Device(tiles={Tile(tuple(t.pop("tile")), tuple(t.pop("warp")), t.pop("min_blocks")): Costs(**t)
+                     for t in _DATA.pop("tile")}, **_DATA)
 
 
 @dataclass(frozen=True)
@@ -112,8 +111,8 @@ def _plans(tile: Tile, shape: tuple[int, int, int], multiprocessors: int) -> Ite
             sums = H200.launch + 4*(2*parts + 1)*n*m/(multiprocessors*rate)
         blocks = _rounds(tiles*parts, multiprocessors)
         for whole in (False, True) if singly or cut else (False,):
-            cycles = tile.costs.cycles(depth, blocks, singly=singly, cut=cut, whole=whole,
-                                       odd=parts == 1 and m % VECTOR > 0)
+            cycles = H200.tiles[tile].cycles(depth, blocks, singly=singly, cut=cut, whole=whole,
+                                             odd=parts == 1 and m % VECTOR > 0)
             yield Plan(tile, depth if parts > 1 else None, whole, cycles + sums + copies*whole)
 
 
