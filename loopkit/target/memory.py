@@ -131,14 +131,6 @@ def _sum(terms: Iterable[Expression]) -> Expression:
 # Functions and their parameters
 
 @dataclass(frozen=True)
-class Signature:
-    """The parameters of a function, and the memory of arguments and global temporaries."""
-
-    parameters: tuple[Parameter, ...]
-    places: Mapping[str, Flat]
-
-
-@dataclass(frozen=True)
 class FunctionText:
     """The text of one launch."""
 
@@ -150,13 +142,13 @@ class FunctionText:
     dialect: ClassVar[Dialect]
 
     @cached_property
-    def signature(self) -> Signature:
+    def parameters(self) -> tuple[Parameter, ...]:
         """Arrays in the kernel's order, global temporaries, values, strides."""
         launch, layout, knl = self.launch, self.layout, self.launch.kernel
         accesses = [a for s in launch.statements.values() for a in accesses_of(knl, s.statement)]
         written, read = ({a.array for a in accesses if a.is_write is kind} for kind in (True, False))
         arrays, strides, values = list[Pointer](), list[Stride](), list[Parameter]()
-        places: dict[str, Flat] = {}
+        extents = [*launch.extents.values(), *launch.coordinates.values()]
         for a in knl.arguments:
             if not isinstance(a, GlobalArg):
                 # a size without a declared dtype is as wide as the text's indices
@@ -169,7 +161,7 @@ class FunctionText:
                 axes = range(len(shape)) if a.name in layout.strided or any(e is None for e in shape[1:]) else ()
                 names = tuple(knl.fresh_name(f"{a.name}_stride_{k}") for k in axes)
                 strides += [Stride(x, layout.index, a.name, k) for k, x in enumerate(names)]
-                places[a.name] = Flat(shape, names)
+                extents += [e for e in shape[1:] if e is not None and not names]
         for storage in self.lowered.storages.values():
             if storage.space is AddressSpace.GLOBAL and storage.name in written | read:
                 instruction = storage.temporary.instruction
@@ -177,13 +169,18 @@ class FunctionText:
                 arrays.append(ScratchPointer(
                     storage.name, storage.dtype, storage.name in written, storage.name in read and text is None,
                     storage.in_memory, None if text is None else text.element, text is not None))
-                places[storage.name] = Flat(storage.in_memory)
+                extents += storage.in_memory[1:]
         if self.function.ticketed and any(isinstance(x, ScratchPointer) and x.cleared for x in arrays):
             arrays.append(ScratchPointer(count_of(launch), np.dtype(np.uint32), written=True, shape=(1,), cleared=True))
-        extents = [e for place in places.values() if not place.strides for e in place.shape[1:] if e is not None]
-        needed = mentioned(self.function.body).union(
-            *map(variables, (*launch.extents.values(), *launch.coordinates.values(), *extents)))
-        return Signature((*arrays, *(v for v in values if v.name in needed), *strides), places)
+        needed = mentioned(self.function.body).union(*map(variables, extents))
+        return (*arrays, *(v for v in values if v.name in needed), *strides)
+
+    @property
+    def places(self) -> dict[str, Flat | Nested]:
+        """The memory of arguments and global temporaries."""
+        return {x.name: Flat(x.shape if isinstance(x, ScratchPointer) else self.lowered.shapes[x.name], tuple(
+            s.name for s in self.parameters if isinstance(s, Stride) and s.array == x.name))
+            for x in self.parameters if isinstance(x, Pointer)}
 
 
 def count_of(launch: Launch) -> str:
@@ -217,7 +214,7 @@ def function_lines(start: str, parameters: tuple[Parameter, ...], body: Iterable
         items.append(f"{'' if written else 'const '}{type_of(x, dialect)} {pointer}{x.name}")
     # a line is broken between parameters only
     first, *others = (text.replace(" ", "\0") for text in (start, *items))
-    lines = wrap(f"{first}({', '.join(others) or dialect.syntax.no_parameters})", 110, subsequent_indent="    ",
+    lines = wrap(f"{first}({', '.join(others)})", 110, subsequent_indent="    ",
                  break_long_words=False, break_on_hyphens=False)
     yield from (line.replace("\0", " ") for line in lines)
     yield "{"

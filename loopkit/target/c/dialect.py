@@ -59,7 +59,6 @@ class Syntax:
     :ivar truth: false and true.
     :ivar restrict: the qualifier of a pointer without aliases.
     :ivar constant_by_restrict: the compiler treats memory behind a const pointer with *restrict* as constant.
-    :ivar no_parameters: the parameter list of a function without parameters.
     :ivar unroll: lines before a loop that is to be unrolled.
     """
 
@@ -67,7 +66,6 @@ class Syntax:
     truth: tuple[str, str] = ("0", "1")
     restrict: str = "restrict"
     constant_by_restrict: bool = False
-    no_parameters: str = ""
     unroll: tuple[str, ...] = ()
 
 

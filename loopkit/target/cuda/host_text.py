@@ -17,11 +17,11 @@ from loopkit.expr.mappers import variables
 from loopkit.instructions.base import if_else
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.types import index_types
-from loopkit.poly.affine import NotAffineError
+from loopkit.poly.affine import if_affine
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable
-from loopkit.poly.piecewise import at_least, params_where
+from loopkit.poly.piecewise import params_where
 from loopkit.poly.sets import Set
 from loopkit.target.code import (
     GeneratedKernel,
@@ -74,10 +74,8 @@ class _Known(Signs):
 
     def where(self, condition: Expression) -> _Known:
         """The points at which *condition* holds; a superset if isl cannot express it."""
-        try:
-            return _Known(points=self.points.intersect(params_where(condition)))
-        except NotAffineError:
-            return self
+        points = if_affine(lambda: params_where(condition))
+        return self if points is None else _Known(points=self.points.intersect(points))
 
 
 @dataclass(frozen=True)
@@ -119,14 +117,13 @@ class _Writer:
         assert isinstance(known, _Known)
         launch = self.launches[call.name]
         condition, grid = split_condition(launch.grid)
-        some = (known if condition is None else known.where(condition)).points
+        inside = known if condition is None else known.where(condition)
         for extent in grid:
-            has_blocks = at_least(extent, 1)
-            some = some if has_blocks is None else some.intersect(has_blocks)
-        unclear = [p.Comparison(extent, ">", 0) for extent in grid if not _positive(extent, some)]
-        if affordable(some.is_empty, otherwise=False):
+            inside = inside.where(p.Comparison(extent, ">=", 1))
+        if affordable(inside.points.is_empty, otherwise=False):
             return
-        clear, inside = condition_expression(some, known.points), _Known(points=some)
+        clear = condition_expression(inside.points, known.points)
+        unclear = [p.Comparison(extent, ">", 0) for extent in grid if not _positive(extent, inside.points)]
         extents = ", ".join(self.emitter.text(extent, inside) for extent in grid)
         shape = [f"dim3({extents})", f"dim3({', '.join(map(str, launch.block))})"]
         if launch.dynamic_shared_bytes:

@@ -124,7 +124,7 @@ class CudaTarget(TextTarget):
             x.require_within()
             x.require_capability()
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
-        launches = tuple(GeneratedKernel(x.launch.name, x.signature.parameters, x.launch.grid, x.launch.block,
+        launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block,
                                          x.shared.total, x.shared.dynamic_bytes) for x in functions)
         assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
@@ -205,7 +205,7 @@ class _Function(FunctionText):
         blocks = self._blocks()
         bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
         yield f'extern "C" __global__ void __launch_bounds__({bounds})'
-        yield from function_lines(launch.name, self.signature.parameters, self._body(), CUDA)
+        yield from function_lines(launch.name, self.parameters, self._body(), CUDA)
 
     def _body(self) -> list[str]:
         launch, function = self.launch, self.function
@@ -214,7 +214,7 @@ class _Function(FunctionText):
         places = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
         texts = {i: text for i, text in CUDA.instructions.items() if self.layout.vectors or not text.assumes_layout}
         emitter = Emitter(
-            self.lowered.kernel, replace(CUDA, instructions=texts), Addresses({**self.signature.places, **places}),
+            self.lowered.kernel, replace(CUDA, instructions=texts), Addresses({**self.places, **places}),
             self.layout.index, {**index_types(launch.kernel, self.layout.index), **lanes.types},
             Hooks(list, self._sync_lines, lanes.shuffle),
             {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)

@@ -72,7 +72,7 @@ class CTarget(TextTarget):
         functions = [_Function(lowered, launch, function, layout)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
-        launches = tuple(GeneratedKernel(x.launch.name, x.signature.parameters, x.launch.grid, x.launch.block)
+        launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block)
                          for x in functions)
         source = "\n\n".join([C.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
@@ -111,12 +111,12 @@ class _Function(FunctionText):
                   if a.shape or _is_kept(a)}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
         dialect = C if self.blocks and not self.in_order else replace(C, instructions={})
-        return Emitter(self.lowered.kernel, dialect, Addresses({**self.signature.places, **places}, _AXES),
+        return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
                        Hooks(self._thread_loops, self._sync_lines))
 
     def lines(self) -> Iterator[str]:
-        return function_lines(f"void {self.launch.name}", self.signature.parameters, self._block_loops(), C)
+        return function_lines(f"void {self.launch.name}", self.parameters, self._block_loops(), C)
 
     def _block_loops(self) -> Iterator[str]:
         """Loops over the blocks around the body of one block."""
