@@ -214,7 +214,9 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     known = known_dtype(dtype)
     size = require_positive(size, "size")
     if mma is None:
-        mma = known == np.float64 and _in_boxes(size, steps, warp)
+        mma = (known == np.float64 and size <= MOST_BY_WARPS and size % 8 == 0
+               and (steps is None or steps % 4 == 0 == size % steps)
+               and (warp is None or all(n % 8 == 0 == size % n for n in warp)))
     _require_float64(known, mma)
     steps = steps or (8 if known.itemsize > 8 or (mma and size % 16) else 16)
     _require_strips(size, size, steps)
@@ -227,33 +229,20 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     knl = lk.make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", f"{text} c[e, i, j] = sum(k, {product})",
                          name="batched_matmul")
     knl = lk.tag_inames(lk.add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
-    knl = _in_parts_of_boxes(knl, size, steps, warp) if mma else _in_parts(knl, steps, warp, known, asynchronous)
+    if mma:
+        warp = warp or _largest_part(size)
+        for part, what in ((steps, "steps"), (warp[0], "rows"), (warp[1], "columns")):
+            _parts(size, part, what)
+        # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
+        high = 16 if size > 64 and warp[0] % 16 == 0 else 8
+        knl = _by_warps(_over_warps(knl, warp, {"box": high}, {"box": 8}), ("e",), steps)
+    else:
+        warp, items = warp or ((64, 32) if known.itemsize <= 8 else (32, 16)), items_a_thread(known)
+        # the result is a third of the memory traffic: it is stored in vectors too
+        knl = _over_warps(knl, warp, {"lane": LANES[0], "item": 1 if asynchronous else items},
+                          {"lane": LANES[1], "item": items}, "vec")
+        knl = _in_registers(knl, ("e",), steps, known, by_rows=asynchronous)
     return lk.pipeline(knl, "k_outer", stages, asynchronous=asynchronous) if stages else knl
-
-
-def _in_parts(knl: lk.LoopKernel, steps: int, warp: tuple[int, int] | None, dtype: np.dtype, by_rows: bool
-              ) -> lk.LoopKernel:
-    warp = warp or ((64, 32) if dtype.itemsize <= 8 else (32, 16))
-    items = items_a_thread(dtype)
-    # the result is a third of the memory traffic: it is stored in vectors too
-    knl = _over_warps(knl, warp, {"lane": LANES[0], "item": 1 if by_rows else items},
-                      {"lane": LANES[1], "item": items}, "vec")
-    return _in_registers(knl, ("e",), steps, dtype, by_rows=by_rows)
-
-
-def _in_parts_of_boxes(knl: lk.LoopKernel, size: int, steps: int, warp: tuple[int, int] | None) -> lk.LoopKernel:
-    _parts(size, steps, "steps")
-    warp = warp or _largest_part(size)
-    _parts(size, warp[0], "rows")
-    _parts(size, warp[1], "columns")
-    # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
-    rows = 16 if size > 64 and warp[0] % 16 == 0 else 8
-    return _by_warps(_over_warps(knl, warp, {"box": rows}, {"box": 8}), ("e",), steps)
-
-
-def _in_boxes(size: int, steps: int | None, warp: tuple[int, int] | None) -> bool:
-    return (size <= MOST_BY_WARPS and size % 8 == 0 and (steps is None or steps % 4 == 0 == size % steps)
-            and (warp is None or all(n % 8 == 0 == size % n for n in warp)))
 
 
 def _require_float64(dtype: np.dtype, mma: bool) -> None:

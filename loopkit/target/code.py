@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from textwrap import wrap
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pymbolic.primitives as p
@@ -163,13 +163,12 @@ def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
     """The assumptions of the instructions of *functions*: for each array the strongest, for each size once."""
     found = dict.fromkeys(a for f in functions for node in nodes_in(f.body) for i in own_instructions(node)
                           for a in i.assumed)
-    most: dict[AlignedArray, int] = {}
+    most: dict[AlignedArray, AlignedArray] = {}
     for a in found:
         if isinstance(a, AlignedArray):
             rows = replace(a, elements=1)
-            most[rows] = max(most.get(rows, 0), a.elements)
-    arrays = [replace(rows, elements=elements) for rows, elements in most.items()]
-    return (*arrays, *(a for a in found if isinstance(a, DivisibleSize)))
+            most[rows] = max(most.get(rows, a), a, key=lambda x: x.elements)
+    return (*most.values(), *(a for a in found if isinstance(a, DivisibleSize)))
 
 
 def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> Iterator[str]:
@@ -210,17 +209,19 @@ class TextTarget(Target, ABC):
         """
 
 
-def require_fields(target: TextTarget, right: Mapping[str, tuple[bool, str]]) -> None:
-    """:raises PreconditionError: a field of *target* is not right; with its hint."""
-    for name, (is_right, hint) in right.items():
-        if not is_right:
-            raise PreconditionError(f"'{name}' of a {type(target).__name__} cannot be {getattr(target, name)!r}.",
-                                    subject=name, hint=hint)
+def require_fields(target: Any, name: str, is_right: bool, hint: str) -> None:
+    """Check the flags and the options of *target*, and the field *name*, which *is_right* or gets the *hint*.
 
-
-def is_options(options: object) -> bool:
-    """Is *options* a tuple of strings?"""
-    return isinstance(options, tuple) and all(isinstance(option, str) for option in options)
+    :raises PreconditionError: a field has an illegal value.
+    """
+    flags = [f.name for f in fields(target) if isinstance(f.default, bool)]
+    is_options = isinstance(target.options, tuple) and all(isinstance(option, str) for option in target.options)
+    for x, right, way_out in (
+            (name, is_right, hint), *((x, isinstance(getattr(target, x), bool), "give True or False") for x in flags),
+            ("options", is_options, "give a tuple of strings, one an option: options=('-g',)")):
+        if not right:
+            raise PreconditionError(f"'{x}' of a {type(target).__name__} cannot be {getattr(target, x)!r}.", subject=x,
+                                    hint=way_out)
 
 
 def resolve_text_target(target: object) -> TextTarget:

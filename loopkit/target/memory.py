@@ -61,18 +61,14 @@ class Nested:
 
 
 def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
-    """``float acc[4][4]``."""
-    return f"{dialect.type_name(array.dtype)} {array.name}{lead}{extents_text(array)}"
+    """``float acc[4][4];``, with a comment for readers."""
+    note = f"  // {array.note}" if array.note else ""
+    return f"{dialect.type_name(array.dtype)} {array.name}{lead}{extents_text(array)};{note}"
 
 
 def extents_text(array: Array) -> str:
     """``[4][4]``."""
     return "".join(f"[{extent}]" for extent in array.shape)
-
-
-def note_of(array: Array) -> str:
-    """A comment about *array* for readers, behind its declaration."""
-    return f"  // {array.note}" if array.note else ""
 
 
 @dataclass(frozen=True)

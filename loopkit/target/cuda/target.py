@@ -27,7 +27,6 @@ from loopkit.target.code import (
     TextTarget,
     assumed_by,
     assumption_lines,
-    is_options,
     require_fields,
 )
 from loopkit.target.cuda.dialect import CUDA
@@ -41,7 +40,6 @@ from loopkit.target.memory import (
     count_of,
     extents_text,
     function_lines,
-    note_of,
 )
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
@@ -95,13 +93,10 @@ class CudaTarget(TextTarget):
         _require_known("CUDA architecture", self.architecture, DEVICE_LIMITS)
         _require_known("dialect of C++ for CUDA", self.std, STANDARDS)
         most = self.limits.thread_registers
-        require_fields(self, {
-            "fast_math": (isinstance(self.fast_math, bool), "give True or False"),
-            "line_info": (isinstance(self.line_info, bool), "give True or False"),
-            "max_registers": (self.max_registers is None or (
-                type(self.max_registers) is int and _FEWEST_REGISTERS <= self.max_registers <= most),
-                f"give a number from {_FEWEST_REGISTERS} to {most}, or None for no limit"),
-            "options": (is_options(self.options), "give a tuple of strings, one an option: options=('-fmad=false',)")})
+        is_number = self.max_registers is None or (
+            type(self.max_registers) is int and _FEWEST_REGISTERS <= self.max_registers <= most)
+        require_fields(self, "max_registers", is_number,
+                       f"give a number from {_FEWEST_REGISTERS} to {most}, or None for no limit")
 
     @property
     def architecture(self) -> str:
@@ -268,7 +263,7 @@ class _SharedMemory:
             elif not array.thread_axes:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
                 shared = f"__shared__ {align}" if array.shared else ""
-                yield f"{shared}{array_declaration(array, CUDA)};{note_of(array)}"
+                yield shared + array_declaration(array, CUDA)
 
 
 def _reference(array: Array, offset: int) -> str:

@@ -23,18 +23,10 @@ from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.c.dialect import Dialect
-from loopkit.target.code import (
-    GeneratedCode,
-    GeneratedKernel,
-    Layout,
-    TextTarget,
-    is_options,
-    require_fields,
-    split_condition,
-)
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, TextTarget, require_fields, split_condition
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.host.dialect import C
-from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines, note_of
+from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
@@ -61,12 +53,8 @@ class CTarget(TextTarget):
 
     def __post_init__(self) -> None:
         """:raises PreconditionError: a field has an illegal value."""
-        require_fields(self, {
-            "compiler": (self.compiler is None or (isinstance(self.compiler, str) and bool(self.compiler.strip())),
-                         "give a command, such as 'gcc-13', or None to have one found"),
-            "fast": (isinstance(self.fast, bool), "give True or False"),
-            "options": (is_options(self.options),
-                        "give a tuple of strings, one an option: options=('-funroll-loops',)")})
+        is_command = self.compiler is None or (isinstance(self.compiler, str) and bool(self.compiler.strip()))
+        require_fields(self, "compiler", is_command, "give a command, such as 'gcc-13', or None to have one found")
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
         functions = [_Function(lowered, launch, function, layout)
@@ -127,7 +115,7 @@ class _Function(FunctionText):
                 body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
                 signs = signs.defining(x, value)
         threads = "".join(f"[{launch.extents[axis]}]" for axis in self.threads)
-        body += [f"{array_declaration(a, C, threads)};" if _is_kept(a) else f"{array_declaration(a, C)};{note_of(a)}"
+        body += [array_declaration(a, C, threads if _is_kept(a) else "")
                  for a in self.function.arrays if _is_kept(a) or a.shared or a.thread_axes]
         for x, value in launch.coordinates.items():
             signs = signs.defining(x, value)
@@ -147,7 +135,7 @@ class _Function(FunctionText):
     def _thread_loops(self, lines: list[str]) -> list[str]:
         """Loops over the threads of a block around a region."""
         mentioned = set(re.findall(r"\w+", "\n".join(lines)))
-        own = [f"{array_declaration(a, C)};" for a in self.function.arrays
+        own = [array_declaration(a, C) for a in self.function.arrays
                if not (a.shared or a.thread_axes or a.across_regions) and a.name in mentioned]
         signs = outer_signs(self.launch)
         heads = [f"const {self.emitter.index} {x} = {self.emitter.text(value, signs)};"
