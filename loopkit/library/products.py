@@ -230,8 +230,9 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
                          name="batched_matmul")
     knl = lk.tag_inames(lk.add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
     if mma:
+        _parts(size, steps, "steps")
         warp = warp or _largest_part(size)
-        for part, what in ((steps, "steps"), (warp[0], "rows"), (warp[1], "columns")):
+        for part, what in zip(warp, ("rows", "columns"), strict=True):
             _parts(size, part, what)
         # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
         high = 16 if size > 64 and warp[0] % 16 == 0 else 8
