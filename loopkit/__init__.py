@@ -172,7 +172,7 @@ ENTRY_POINTS.addresses.update({
     "instructions": "loopkit.kernel.printing:instructions",
     "replay": "loopkit.interpreter.replay:replay_refusal",
     "statements": "loopkit.kernel.printing:statements_text",
-    "storage_hint": "loopkit.transform.hints:storage_hint",
+    "storage_hints": "loopkit.transform.hints:storage_hints",
     "str": "loopkit.kernel.printing:kernel_text",
 })
 
