@@ -1,7 +1,7 @@
 """Sets of array elements: the extents that an array needs, the elements outside of it, footprints of references."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -224,20 +224,6 @@ def _filled(points: isl.Set) -> isl.Set:
     last = points.dim(DIM.set) - 1
     along = isl.Map.identity(points.get_space().map_from_set()).drop_constraints_involving_dims(DIM.out, last, 1)
     behind, before = along.order_le(DIM.in_, last, DIM.out, last), along.order_ge(DIM.in_, last, DIM.out, last)
-    filled = _one_side(points, isl.Map.lexmin, behind).intersect(_one_side(points, isl.Map.lexmax, before))
+    filled = coalesced(coalesced(points.apply(behind)).intersect(coalesced(points.apply(before))))
     # the plainer form, unless it holds more: of several pieces, or where a remainder bounds them
-    return hull if affordable(lambda: hull.is_subset(filled), otherwise=False) else coalesced(filled)
-
-
-def _one_side(points: isl.Set, ends: Callable[[isl.Map], isl.Map], order: isl.Map) -> isl.Set:
-    """The points on one side of some of *points*: of all of them, or of the *ends*, whichever has fewer pieces."""
-    every = coalesced(points.apply(order))
-    if every.n_basic_set() < 2:
-        return every
-    outer = points.dim(DIM.set) - 1
-
-    def from_ends() -> isl.Set:
-        found = ends(isl.Map.from_range(points).move_dims(DIM.in_, 0, DIM.out, 0, outer))
-        return coalesced(found.move_dims(DIM.out, 0, DIM.in_, 0, outer).range().apply(order))
-    fewer = affordable(from_ends, otherwise=every)
-    return fewer if fewer.n_basic_set() < every.n_basic_set() else every
+    return hull if affordable(lambda: hull.is_subset(filled), otherwise=False) else filled
