@@ -38,7 +38,6 @@ from loopkit.language.make import make_kernel
 from loopkit.lazy import LazyTable
 from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
 from loopkit.transform.apply_schedule import apply_schedule
-from loopkit.transform.atomics import make_atomic
 from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
     add_dtypes,
@@ -76,7 +75,7 @@ from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.scan import make_two_level_scan, realize_scan
 from loopkit.transform.step import replay
 from loopkit.transform.subst import expand_subst, extract_subst
-from loopkit.transform.synchronization import add_barrier, add_block_flags
+from loopkit.transform.synchronization import add_barrier, add_block_flags, make_atomic
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
 from loopkit.transform.tensorize import tensorize
 

@@ -24,7 +24,7 @@ from loopkit.poly.domains import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.match import owner
-from loopkit.transform.reindex import Reindexing, reindex_each
+from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import transform, with_given_order
 
 #: The times of a statement's instances: constants, and affine forms of its inames and of value arguments.
@@ -77,7 +77,8 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
     units = [*_units(kernel, _vectors(kernel, schedules))]
     order = _Order(kernel)
     tree = order.of(units, 0)
-    result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree, "apply_schedule")
+    result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree)
+    result = require_shared_inames(result, "apply_schedule")
     result = with_given_order(result, *map(loops_of, result.paths.values()))
     return require_legal(result, "apply_schedule", assume=assume, unsafe=unsafe)
 

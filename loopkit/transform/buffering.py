@@ -102,7 +102,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     step = f"buffer_array({var_name!r}, {list(inames)})"
     users, operation = _users_of(kernel, step, var_name, within,
                                  bool(fetch_bounding_box or init_expression or store_expression))
-    require_inames(inames, {x for s in users for x in s.inames}, f"the users of '{var_name}'")
+    require_inames(inames, [x for s in users for x in s.inames], f"the users of '{var_name}'")
     load_id = new_id(kernel, init_insn_id, f"init_{var_name}")
     buffer = _spanning(Buffer(
         kernel, step, Staged.of_array(var_name),

@@ -43,7 +43,7 @@ from loopkit.transform.step import (
     require_whole_reductions,
     transform,
 )
-from loopkit.transform.tags import tagged_if_given
+from loopkit.transform.tags import tagged
 
 
 @transform
@@ -75,7 +75,7 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     outer, inner = outer_and_inner(kernel, split_iname, outer_iname, inner_iname)
     chosen = matching_statements(kernel, within)
     result = split_into(kernel, split_iname, outer, {inner: length}, chosen)
-    return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, f"split_iname({split_iname!r}, {length})",
+    return tagged(result, {outer: outer_tag, inner: inner_tag}, f"split_iname({split_iname!r}, {length})",
                            assume=assume, unsafe=unsafe)
 
 
@@ -117,7 +117,7 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
             raise unknown("iname", str(x), names)
     chosen = matching_statements(kernel, within)
     result = split_into(kernel, split_iname, names[0], lengths, chosen)
-    return tagged_if_given(result, tags or {}, f"split_levels({split_iname!r})", assume=assume, unsafe=unsafe)
+    return tagged(result, tags or {}, f"split_levels({split_iname!r})", assume=assume, unsafe=unsafe)
 
 
 def split_into(kernel: LoopKernel, iname: str, outer: str, lengths: Mapping[str, int], chosen: frozenset[str],
@@ -176,7 +176,7 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
     result = reindex_loops(kernel, _chunks(split_iname, outer, inner, ends, count), chosen)
     step = f"chunk_iname({split_iname!r}, {count})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
-    return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
+    return tagged(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
 
 
 def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expression], count: int) -> Reindexing:
@@ -240,7 +240,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
         rest = floor_div(rest, extent)
     values[inames[0]] = rest
     result = reindex_loops(kernel, Reindexing((new,), values), chosen)
-    return tagged_if_given(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe)
+    return tagged(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe)
 
 
 @transform
@@ -315,7 +315,7 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: st
         result = reindex(result, Reindexing((own,), {x: p.Variable(own)}), tree, chosen)
     step = f"duplicate_inames({', '.join(old)})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
-    return tagged_if_given(result, {own: (tags or {}).get(x) for x, own in zip(old, new, strict=True)}, step,
+    return tagged(result, {own: (tags or {}).get(x) for x, own in zip(old, new, strict=True)}, step,
                            assume=assume, unsafe=unsafe)
 
 

@@ -17,7 +17,7 @@ from loopkit.kernel.tree import Loop, Seq, Tree, leaves, loops_in, nest, parts_o
 from loopkit.poly.relations import in_one_iteration
 from loopkit.transform.iname import split_iname
 from loopkit.transform.match import owner
-from loopkit.transform.reindex import Reindexing, reindex_each
+from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import (
     iname_list,
     matching_statements,
@@ -254,7 +254,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
                                     hint="give another name with new_iname=, or rename that loop first")
         steps |= dict.fromkeys(owners[old], Reindexing((new,), {old: p.Variable(new)}))
     step = f"fuse_loops({', '.join(names)})"
-    result = reindex_each(kernel, steps, tree, step)
+    result = require_shared_inames(reindex_each(kernel, steps, tree), step)
     result = result if tag is None else annotated(result, tags={**result.tags, new: tag})
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 

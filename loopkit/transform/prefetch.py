@@ -15,7 +15,7 @@ from loopkit.analysis.dependences import End, moved_dependences
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
-from loopkit.expr.mappers import children, subexpressions, substitute, variables
+from loopkit.expr.mappers import called, children, subexpressions, substitute, variables
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.dependence import Dependence
@@ -149,7 +149,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
-    return result if any(map(staged.uses_in, result.statements)) else rewritten(
+    is_used = any(True for s in result.statements for _ in uses_at(result, s, is_use))
+    return result if is_used else rewritten(
         result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
 
@@ -202,11 +203,13 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
     """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy."""
     kernel, name = buffer.kernel, buffer.name
     chosen = matching_statements(kernel, within)
-    readers = {s.id: uses for s in kernel.statements if s.id in chosen and (uses := buffer.staged.uses_in(s))}
+    found = {s.id: [args for args, _ in uses_at(kernel, s, buffer.staged.is_use)]
+             for s in kernel.statements if s.id in chosen}
+    readers = {s: tuple(dict.fromkeys(uses)) for s, uses in found.items() if uses}
     if not readers:
         raise _no_reader(buffer, chosen)
     own_id = new_id(kernel, copy_id, f"{buffer.temporary.name}_rule")
-    require_inames(buffer.request.sweep, {x for s in readers for x in kernel.statement_by_id[s].inames},
+    require_inames(buffer.request.sweep, [x for s in readers for x in kernel.statement_by_id[s].inames],
                    f"the readers of '{name}'")
     for s, a in ((s, a) for s, uses in readers.items() for args in uses for a in args):
         if not is_known(analysis_domain(kernel, kernel.statement_by_id[s]), kernel.value_params, a):
@@ -221,7 +224,7 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
 def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionError:
     kernel, name = buffer.kernel, buffer.name
     for s in kernel.statements:
-        if s.id in chosen and buffer.staged.uses_of(s.predicates):
+        if s.id in chosen and any(name in variables(e) | called(e) for e in s.predicates):
             return PreconditionError(f"Only conditions read '{name}', among them that of '{s.id}': a copy serves "
                                      "expressions and subscripts.", subject=name,
                                      hint="assign what the condition reads to a temporary, and test that")

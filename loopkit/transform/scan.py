@@ -30,7 +30,7 @@ from loopkit.transform.expansion import contracted
 from loopkit.transform.iname import split_iname
 from loopkit.transform.reindex import bounded_by, element, substituted
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
-from loopkit.transform.tags import tagged_if_given
+from loopkit.transform.tags import tagged
 
 
 @transform
@@ -250,7 +250,7 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
     result = _Levels(split, scan, length, outer, inner).kernel()
     step = f"make_two_level_scan({insn_id!r}, {scan_iname!r}, {sweep_iname!r}, {length})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
-    return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
+    return tagged(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
 
 
 @dataclass(frozen=True)

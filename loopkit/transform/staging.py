@@ -20,7 +20,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import LoopkitError, PreconditionError, ScheduleError
-from loopkit.expr.mappers import children, map_children, variables
+from loopkit.expr.mappers import map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import Derive, LoopKernel, unknown
 from loopkit.kernel.statement import Statement
@@ -59,17 +59,6 @@ class Staged:
                 return expr.index_tuple
             return () if expr == p.Variable(name) else None
         return cls(name, is_use, partial(element, name))
-
-    def uses_of(self, expressions: Iterable[Expression]) -> tuple[Arguments, ...]:
-        def walk(expr: Expression) -> Iterator[Arguments]:
-            args = self.is_use(expr)
-            yield from () if args is None else (args,)
-            for child in expr.index_tuple if isinstance(expr, p.Subscript) else children(expr):
-                yield from walk(child)
-        return tuple(dict.fromkeys(args for e in expressions for args in walk(e)))
-
-    def uses_in(self, s: Statement) -> tuple[Arguments, ...]:
-        return self.uses_of((s.expression, *s.subscripts))
 
 
 @dataclass(frozen=True)
