@@ -16,7 +16,7 @@ from loopkit.errors import PreconditionError, ScheduleError, instance_text, valu
 from loopkit.expr.mappers import substitute
 from loopkit.expr.parsing import ExpressionParser, parse_expression
 from loopkit.expr.tokens import Source, tokenize
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, loops_in, restricted, seq
 from loopkit.poly.affine import NotAffineError, add, names_in, subtract, to_aff
@@ -129,8 +129,7 @@ def _affine(kernel: LoopKernel, statement: str, form: Expression) -> Expression:
     """*form* with like terms collected: an ``int`` where it is constant."""
     inames = kernel.statement_by_id[statement].inames
     try:
-        for name in sorted(names_in(form).difference(inames, kernel.value_params)):
-            raise unknown("iname", name, inames, where=f"statement '{statement}'")
+        require_known("iname", sorted(names_in(form) - kernel.value_params), inames, where=f"statement '{statement}'")
         to_aff(form, inames)
     except NotAffineError:
         raise PreconditionError(f"'{form}' in the schedule of '{statement}' is no affine form of its inames.",

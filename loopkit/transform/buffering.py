@@ -31,7 +31,7 @@ from loopkit.expr.text import to_text
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.dependence import Dependence, Obligation
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
@@ -40,7 +40,7 @@ from loopkit.poly.piecewise import cells, subscripts_on
 from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import Box, BoxRequest, Staged, StagingBuffer, require_inames, temporary_for
+from loopkit.transform.staging import Box, BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
 
 
@@ -95,14 +95,13 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
       y[y_store_0] = y_buf[y_store_0]  {id=store_y}
     end
     """
-    array = kernel.array_args.get(var_name) or kernel.temporaries.get(var_name)
-    if array is None:
-        raise unknown("array", str(var_name), [*kernel.array_args, *kernel.temporaries])
+    require_known("array", [var_name], [*kernel.array_args, *kernel.temporaries])
+    array = kernel.array_args.get(var_name) or kernel.temporaries[var_name]
     inames = name_list(buffer_inames)
     step = f"buffer_array({var_name!r}, {list(inames)})"
     users, operation = _users_of(kernel, step, var_name, within,
                                  bool(fetch_bounding_box or init_expression or store_expression))
-    require_inames(inames, [x for s in users for x in s.inames], f"the users of '{var_name}'")
+    require_known("iname", inames, [x for s in users for x in s.inames], where=f"the users of '{var_name}'")
     load_id = new_id(kernel, init_insn_id, f"init_{var_name}")
     buffer = _spanning(Buffer(
         kernel, step, Staged.of_array(var_name),

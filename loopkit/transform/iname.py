@@ -12,7 +12,7 @@ from loopkit.analysis.legality import iname_range, iname_span, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range
 from loopkit.errors import PreconditionError
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Loop, Tree, leaves, restricted, rewrite_over, seq
 from loopkit.language.names import name_list
@@ -112,9 +112,7 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
     lengths = {x: require_positive(factors[x], f"the number of values of '{x}'") for x in names[1:]}
     for x in names:
         require_fresh(kernel, x)
-    for x in tags or {}:
-        if x not in names:
-            raise unknown("iname", str(x), names)
+    require_known("iname", tags or (), names)
     chosen = matching_statements(kernel, within)
     result = split_into(kernel, split_iname, names[0], lengths, chosen)
     return tagged(result, tags or {}, f"split_levels({split_iname!r})", assume=assume, unsafe=unsafe)
@@ -306,9 +304,7 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: st
     if not old or len(set(old)) != len(old):
         raise PreconditionError("duplicate_inames needs one or more different inames.", subject=", ".join(old))
     new = _new_names(kernel, old, new_inames, suffix)
-    for x in tags or {}:
-        if x not in old:
-            raise unknown("iname", x, old, where="those to duplicate")
+    require_known("iname", tags or (), old, where="those to duplicate")
     result = kernel
     for x, own in zip(old, new, strict=True):
         tree = _with_own_loops(result.tree, x, own, chosen)

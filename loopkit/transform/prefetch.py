@@ -19,7 +19,7 @@ from loopkit.expr.mappers import called, children, subexpressions, substitute, v
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.dependence import Dependence
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
@@ -28,7 +28,7 @@ from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, require_inames, temporary_for
+from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
 from loopkit.transform.subst import require_rule, rules_using, without_rules
 
@@ -81,8 +81,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
       y[i] = sum(j, a_fetch[j]*x[i, j])  {id=insn}
     end
     """
-    if var_name not in kernel.array_args and var_name not in kernel.temporaries:
-        raise unknown("array", var_name, [*kernel.array_args, *kernel.temporaries])
+    require_known("array", [var_name], [*kernel.array_args, *kernel.temporaries])
     kernel = without_rules(kernel, rules_using(kernel, [var_name]))
     source, sweep = kernel.array_args.get(var_name) or kernel.temporaries[var_name], name_list(sweep_inames)
     return _staged(StagingBuffer(
@@ -209,8 +208,8 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
     if not readers:
         raise _no_reader(buffer, chosen)
     own_id = new_id(kernel, copy_id, f"{buffer.temporary.name}_rule")
-    require_inames(buffer.request.sweep, [x for s in readers for x in kernel.statement_by_id[s].inames],
-                   f"the readers of '{name}'")
+    require_known("iname", buffer.request.sweep, [x for s in readers for x in kernel.statement_by_id[s].inames],
+                  where=f"the readers of '{name}'")
     for s, a in ((s, a) for s, uses in readers.items() for args in uses for a in args):
         if not is_known(analysis_domain(kernel, kernel.statement_by_id[s]), kernel.value_params, a):
             raise PreconditionError(
@@ -240,7 +239,7 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
     kernel, sweep, others = buffer.kernel, buffer.request.sweep, ", or give fetch_outer_inames"
     if given is not None:
         for s in readers:
-            require_inames(given, kernel.statement_by_id[s].inames, f"'{s}'")
+            require_known("iname", given, kernel.statement_by_id[s].inames, where=f"'{s}'")
         return buffer.loops_around(dict.fromkeys(readers, given), set(kernel.inames).difference(given), others)
     # an array written in the kernel has another value in each iteration of its writers' loops
     sources = variables(buffer.staged.value(next(args for uses in readers.values() for args in uses)))

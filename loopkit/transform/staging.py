@@ -21,8 +21,8 @@ from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import LoopkitError, PreconditionError, ScheduleError
 from loopkit.expr.mappers import map_children, variables
-from loopkit.kernel.data import AddressSpace, TemporaryVariable
-from loopkit.kernel.kernel import Derive, LoopKernel, unknown
+from loopkit.kernel.data import AddressSpace, TemporaryVariable, named_space
+from loopkit.kernel.kernel import Derive, LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, parts_of, rewrite_over, seq, without
@@ -36,7 +36,7 @@ from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
 from loopkit.transform.order import with_loop_sunk
 from loopkit.transform.reindex import Condition, bounded_by, element
 from loopkit.transform.side_effects import Allowed, side_effect
-from loopkit.transform.step import as_address_space, as_tag, new_name, require_fresh, require_positive
+from loopkit.transform.step import as_tag, new_name, require_fresh, require_positive
 
 Arguments = tuple[Expression, ...]
 
@@ -320,14 +320,8 @@ def _ahead(tree: Tree, readers: frozenset[str], writers: frozenset[str]) -> list
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
                   space: str | AddressSpace | None) -> TemporaryVariable:
     """The temporary of a buffer, called *name* or *like* this one; :raises NameConflictError: the name is taken."""
-    return TemporaryVariable(new_name(kernel, name, like), dtype, None,
-                             None if space is None else as_address_space(space))
-
-
-def require_inames(inames: Sequence[str], known: Collection[str], where: str) -> None:
-    """:raises UnknownNameError: one of *inames* is not in *known*."""
-    if strange := [x for x in inames if x not in known]:
-        raise unknown("iname", strange[0], known, where=where)
+    own = new_name(kernel, name, like)
+    return TemporaryVariable(own, dtype, None, None if space is None else named_space(space, own))
 
 
 def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:

@@ -13,7 +13,7 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import alike, called, children, map_children, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.language.names import name_list
 from loopkit.transform.step import matching_statements, require_fresh, transform
 
@@ -83,8 +83,7 @@ def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = N
 
 def require_rule(kernel: LoopKernel, name: str) -> SubstitutionRule:
     """:raises UnknownNameError: *kernel* has no substitution rule *name*."""
-    if name not in kernel.substitutions:
-        raise unknown("substitution rule", name, kernel.substitutions)
+    require_known("substitution rule", [name], kernel.substitutions)
     return kernel.substitutions[name]
 
 
