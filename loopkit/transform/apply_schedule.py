@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import reduce
 
 import pymbolic.primitives as p
@@ -16,14 +15,14 @@ from loopkit.errors import PreconditionError, ScheduleError, instance_text, valu
 from loopkit.expr.mappers import substitute
 from loopkit.expr.parsing import ExpressionParser, parse_expression
 from loopkit.expr.tokens import Source, tokenize
-from loopkit.kernel.kernel import LoopKernel, require_known, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, loops_in, restricted, seq
 from loopkit.poly.affine import NotAffineError, add, names_in, subtract, to_aff
 from loopkit.poly.domains import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform.match import owner
+from loopkit.transform.match import matching, owner
 from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import transform, with_given_order
 
@@ -48,8 +47,8 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
     A reduction runs at the time of its statement, with its loops inside. To schedule its parts one by one, name them
     all: ``"S.k.init"``, ``"S.k.update"`` and ``"S"``.
 
-    :arg schedules: by statement id or glob; a text ``"[t, 0, i]"`` or a list ``["t", 0, "i"]``. Each statement needs
-        exactly one.
+    :arg schedules: by match expression of statements, as for *within* elsewhere; a text ``"[t, 0, i]"`` or a list
+        ``["t", 0, "i"]``. Each statement needs exactly one.
     :raises ParseError: a schedule cannot be read.
     :raises UnknownNameError: a pattern matches no statement, or a form has an unknown name.
     :raises PreconditionError: a statement has no schedule or two, a form is not affine, or an iname with a tag is not
@@ -92,23 +91,15 @@ def _vectors(kernel: LoopKernel, given: Given) -> dict[str, Vector]:
     named: dict[str, str] = {}
     for pattern, entry in given.items():
         vector = tuple(_entries(pattern, entry))
-        for s in _matching(kernel, pattern):
+        found = matching(kernel, pattern)
+        # parts of reductions are named one by one, with a dot
+        for s in [x for x in kernel.statement_by_id if x in found and (owner(x) == x or "." in pattern)]:
             if s in result:
                 raise PreconditionError(f"'{s}' has two schedules, of '{named[s]}' and of '{pattern}'.", subject=s,
                                         hint="let each statement be named by one pattern")
             result[s] = tuple(_affine(kernel, s, form) for form in vector)
             named[s] = pattern
     return result
-
-
-def _matching(kernel: LoopKernel, pattern: str) -> list[str]:
-    """The statements that *pattern* names; parts of reductions only where it has a dot."""
-    if pattern in kernel.statement_by_id:
-        return [pattern]
-    found = [s for s in kernel.statement_by_id if fnmatchcase(s, pattern) and (owner(s) == s or "." in pattern)]
-    if not found:
-        raise unknown("statement", pattern, kernel.statement_by_id)
-    return found
 
 
 def _entries(pattern: str, entry: str | Sequence[str | int]) -> Iterator[Expression]:
