@@ -316,10 +316,9 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
                     "are to be loaded.", subject=name,
                     hint=f"{leave_out}, or write the old value where the condition fails: if(condition, new, old)")
     if is_special and (operation is not None or of_value):
-        why = f"values, and of '{name}' a buffer collects what atomic updates add" if operation is not None else \
-            f"arguments, and '{name}' is a temporary, of which only what has a value is loaded"
-        raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for {why}.",
-                                subject=name, hint="leave them out")
+        raise PreconditionError(
+            f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for arguments, and "
+            f"'{name}' is a temporary, or its users make atomic updates.", subject=name, hint="leave them out")
     return users, operation
 
 

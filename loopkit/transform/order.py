@@ -241,12 +241,9 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
         require_fresh(kernel, new)
     tree, owners = _fused(kernel, names, new, matching_statements(kernel, within))
     if tree is kernel.tree:
-        alone = len(names) == 1
         raise ScheduleError(
-            f"No two loops over '{names[0]}' stand side by side." if alone else
-            f"The loops over {', '.join(names)} do not stand side by side.", subject=names[0],
-            hint="name the inames of the loops to fuse; fuse the loops around them first" if alone else
-            "fuse the loops around them first, or distribute those that hold only some of them")
+            f"No two loops over {', '.join(names)} stand side by side.", subject=names[0],
+            hint="fuse the loops around them first, or distribute those that hold only some of them")
     steps: dict[str, Reindexing] = {}
     for old in [x for x in owners if x != new]:
         if taken := next((s for s in sorted(owners[old]) if new in kernel.statement_by_id[s].inames), None):

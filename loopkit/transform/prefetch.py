@@ -252,8 +252,13 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
 def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
     kernel, allowed = buffer.kernel, buffer.allowed
     moves = {s: list(_moves(buffer, kernel.statement_by_id[s])) for s in buffer.uses}
-    if buffer.request.whole:
-        _require_not_written(buffer)
+    if buffer.request.whole:        # it may have an element without a value, which no statement reads
+        value = expand_rules(buffer.staged.value(buffer.box.arguments()), kernel.substitutions)
+        if written := variables(value) & (kernel.temporaries.keys() | kernel.written_names):
+            raise PreconditionError(
+                f"{buffer.step}: what is not read of the box around '{buffer.name}' is computed from '{min(written)}', "
+                "which the kernel writes: there may be no value yet.", subject=min(written),
+                hint="leave fetch_bounding_box out")
     images = [kernel.statement_by_id[s].domain.apply(move, buffer.inames) for s, own in moves.items() for move in own]
     points = reduce(InstanceSet.union, images).with_quotients()
     if len(images) > 1 and buffer.name not in kernel.substitutions.keys() | kernel.written_names:
@@ -281,20 +286,8 @@ def _moves(buffer: StagingBuffer, s: Statement) -> Iterator[Map]:
     """For each use in *s*, from the instances that evaluate it to their cells: a branch of an ``if`` excludes some."""
     evaluated = list(uses_at(buffer.kernel, s, buffer.staged.is_use))
     for args in buffer.uses[s.id]:
-        move = buffer.cell_of(analysis_domain(buffer.kernel, s), args)
-        found = [at for own, at in evaluated if own == args]
-        yield restrict(move, reduce(InstanceSet.union, found)) if found else move
-
-
-def _require_not_written(buffer: StagingBuffer) -> None:
-    """:raises PreconditionError: the box may have an element without a value, which no statement reads."""
-    kernel = buffer.kernel
-    value = expand_rules(buffer.staged.value(buffer.box.arguments()), kernel.substitutions)
-    if written := variables(value) & (kernel.temporaries.keys() | kernel.written_names):
-        raise PreconditionError(
-            f"{buffer.step}: what is not read of the box around '{buffer.name}' is computed from '{min(written)}', "
-            "which the kernel writes: there may be no value yet.", subject=min(written),
-            hint="leave fetch_bounding_box out")
+        where = reduce(InstanceSet.union, (at for own, at in evaluated if own == args))
+        yield restrict(buffer.cell_of(analysis_domain(buffer.kernel, s), args), where)
 
 
 def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]],

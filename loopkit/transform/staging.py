@@ -329,8 +329,13 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
     for statement, arguments in buffer.uses.items():
         domain = buffer.kernel.statement_by_id[statement].domain
         mentioned = {y for args in arguments for a in args for y in variables(a)}
-        ranges = {x: _constant_range(buffer, domain, x) for x in buffer.request.sweep
-                  if x in mentioned.intersection(domain.inames)}
+        ranges: dict[str, tuple[int, int]] = {}
+        for x in (x for x in buffer.request.sweep if x in mentioned.intersection(domain.inames)):
+            low, high = constant_range(buffer.kernel, domain, x)
+            if low is None or high is None:
+                raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
+                                        hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
+            ranges[x] = low, high
         rows += [[swept_interval(domain, a, buffer.outer, ranges, known_sizes(buffer.kernel)) for a in args]
                  for args in arguments]
     for axis, (whole, *others) in enumerate(zip(*rows, strict=True)):
@@ -342,11 +347,3 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
                 subject=buffer.name,
                 hint="sweep inames of constant range only (split_iname), or name fewer statements with within=")
         yield whole
-
-
-def _constant_range(buffer: StagingBuffer, domain: InstanceSet, x: str) -> tuple[int, int]:
-    low, high = constant_range(buffer.kernel, domain, x)
-    if low is None or high is None:
-        raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
-                                hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
-    return low, high
