@@ -27,7 +27,6 @@ from loopkit.errors import PreconditionError, UndecidedError
 from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.nodes import Neutral
 from loopkit.expr.parsing import parse_expression
-from loopkit.expr.text import to_text
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.dependence import Dependence, Obligation
@@ -306,10 +305,6 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
             raise PreconditionError(f"{step}: a bound of '{s.id}' is {origin(kernel, data)}.", subject=s.id,
                                     hint=leave_out)
         for a in own[s.id]:
-            if operation is None and not a.affine:
-                at = ", ".join(map(to_text, a.subscripts))
-                raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' accesses '{name}[{at}]'.",
-                                        subject=name, hint=leave_out)
             if of_value and a.is_write and not is_must_write(a):
                 raise PreconditionError(
                     f"{step}: whether '{s.id}' writes '{name}' depends on data, so that it is not known which values "

@@ -8,7 +8,7 @@ from functools import partial, reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, is_known, uses_at
+from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, uses_at
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import End, moved_dependences
@@ -16,7 +16,6 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
 from loopkit.expr.mappers import called, children, subexpressions, substitute, variables
-from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, require_known
@@ -210,11 +209,6 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
     own_id = new_id(kernel, copy_id, f"{buffer.temporary.name}_rule")
     require_known("iname", buffer.request.sweep, [x for s in readers for x in kernel.statement_by_id[s].inames],
                   where=f"the readers of '{name}'")
-    for s, a in ((s, a) for s, uses in readers.items() for args in uses for a in args):
-        if not is_known(analysis_domain(kernel, kernel.statement_by_id[s]), kernel.value_params, a):
-            raise PreconditionError(
-                f"{buffer.step} needs affine subscripts, but '{s}' reads '{name}' at '{to_text(a)}'.", subject=name,
-                hint="leave this statement out with within=")
     place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
     return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id),
                                                                   fixed=outer is not None)

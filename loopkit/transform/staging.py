@@ -14,13 +14,14 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_as
+from loopkit.analysis.accesses import accesses_as, analysis_domain, is_known
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import LoopkitError, PreconditionError, ScheduleError
 from loopkit.expr.mappers import map_children, variables
+from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable, named_space
 from loopkit.kernel.kernel import Derive, LoopKernel
 from loopkit.kernel.statement import Statement
@@ -325,18 +326,24 @@ def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dty
 
 def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
     """The bounding box of all uses while the swept inames vary and the outer inames are fixed."""
-    rows: list[list[BoxAxis | None]] = []
+    kernel, rows = buffer.kernel, list[list[BoxAxis | None]]()
     for statement, arguments in buffer.uses.items():
-        domain = buffer.kernel.statement_by_id[statement].domain
+        s = kernel.statement_by_id[statement]
+        for args in arguments:
+            if not is_known(analysis_domain(kernel, s), kernel.value_params, *args):
+                raise PreconditionError(
+                    f"{buffer.step} needs affine subscripts, but '{s.id}' uses '{buffer.name}' at "
+                    f"'{', '.join(map(to_text, args))}'.", subject=buffer.name,
+                    hint="leave this statement out with within=")
         mentioned = {y for args in arguments for a in args for y in variables(a)}
         ranges: dict[str, tuple[int, int]] = {}
-        for x in (x for x in buffer.request.sweep if x in mentioned.intersection(domain.inames)):
-            low, high = constant_range(buffer.kernel, domain, x)
+        for x in (x for x in buffer.request.sweep if x in mentioned.intersection(s.inames)):
+            low, high = constant_range(kernel, s.domain, x)
             if low is None or high is None:
                 raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
                                         hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
             ranges[x] = low, high
-        rows += [[swept_interval(domain, a, buffer.outer, ranges, known_sizes(buffer.kernel)) for a in args]
+        rows += [[swept_interval(s.domain, a, buffer.outer, ranges, known_sizes(kernel)) for a in args]
                  for args in arguments]
     for axis, (whole, *others) in enumerate(zip(*rows, strict=True)):
         for other in others:
