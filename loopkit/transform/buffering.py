@@ -311,9 +311,9 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
                     "are to be loaded.", subject=name,
                     hint=f"{leave_out}, or write the old value where the condition fails: if(condition, new, old)")
     if is_special and (operation is not None or of_value):
-        raise PreconditionError(
-            f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for arguments, and "
-            f"'{name}' is a temporary, or its users make atomic updates.", subject=name, hint="leave them out")
+        why = "arguments, not for temporaries" if of_value else "values, not for atomic updates"
+        raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for {why}.",
+                                subject=name, hint="leave them out")
     return users, operation
 
 
