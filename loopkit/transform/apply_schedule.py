@@ -145,17 +145,14 @@ def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> Iterator[_Unit]
     groups: dict[str, list[str]] = {}
     for s in leaves(kernel.tree):
         groups.setdefault(owner(s), []).append(s)
-    missing = [s for s, parts in groups.items() if not any(x in vectors for x in parts)]
+    in_parts = {s for s, parts in groups.items() if any(x in vectors for x in parts if x != s)}
+    missing = [x for s, parts in groups.items() for x in (parts if s in in_parts else [s]) if x not in vectors]
     if missing:
         raise PreconditionError(f"The schedule does not say when '{missing[0]}' runs.", subject=missing[0],
                                 hint=f"give schedules for {', '.join(missing)} too")
     for s, parts in groups.items():
-        if [x for x in parts if x in vectors] != [s]:
-            for x in parts:
-                if x not in vectors:
-                    raise PreconditionError(f"The schedule does not say when '{x}' runs.", subject=x,
-                                            hint=f"give schedules for all parts of '{s}', or only for the statement")
-                yield _Unit(kernel.statement_by_id[x], (x,), vectors[x], Leaf(x), is_part=True)
+        if s in in_parts:
+            yield from (_Unit(kernel.statement_by_id[x], (x,), vectors[x], Leaf(x), is_part=True) for x in parts)
             continue
         own, body = kernel.statement_by_id[s], restricted(kernel.tree, parts)
         while isinstance(body, Loop) and body.iname in own.inames:

@@ -29,7 +29,7 @@ from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
-from loopkit.transform.subst import require_rule, rules_using, without_rules
+from loopkit.transform.subst import rules_using, without_rules
 
 
 @transform
@@ -126,7 +126,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
       y[i, j] = f_0[i]*z[j]  {id=insn}
     end
     """
-    rule = require_rule(kernel, subst_use)
+    require_known("substitution rule", [subst_use], kernel.substitutions)
+    rule = kernel.substitutions[subst_use]
     kernel = without_rules(kernel, rules_using(kernel, [subst_use]))
     value = _own_value(kernel, rule, within)
 

@@ -76,15 +76,8 @@ def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = N
     end
     """
     names = name_list(subst_names) if subst_names is not None else tuple(kernel.substitutions)
-    for name in names:
-        require_rule(kernel, name)
+    require_known("substitution rule", names, kernel.substitutions)
     return without_rules(kernel, names, within)
-
-
-def require_rule(kernel: LoopKernel, name: str) -> SubstitutionRule:
-    """:raises UnknownNameError: *kernel* has no substitution rule *name*."""
-    require_known("substitution rule", [name], kernel.substitutions)
-    return kernel.substitutions[name]
 
 
 def rules_using(kernel: LoopKernel, names: Collection[str]) -> frozenset[str]:
