@@ -36,7 +36,7 @@ from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.piecewise import cells, subscripts_on
-from loopkit.poly.relations import restrict, same_element
+from loopkit.poly.relations import restrict, same_element, union_of_some
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import Box, BoxRequest, Staged, StagingBuffer, temporary_for
@@ -208,9 +208,7 @@ class Buffer(StagingBuffer):
                      for a, move in self.moves.get(d.sink, ()) if not a.is_write
                      for w in accesses_to(kernel, d.source, self.name, is_write=True)]
             store += [pairs.apply_domain(move).domain() for a, move in self.moves.get(d.source, ()) if a.is_write]
-        first, last = (reduce(Set.union, found) if (found := [x for x in each if not x.is_empty()]) else None
-                       for each in (load, store))
-        return first, last
+        return union_of_some(load), union_of_some(store)
 
     def with_copies(self, load: Set | None, store: Set | None) -> LoopKernel:
         first, last = (None if points is None else self._copy(what, points)

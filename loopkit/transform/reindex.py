@@ -176,8 +176,7 @@ def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reinde
     """*node* with its new inames, and the sweep of a scan under its new name; lowering detects that a sweep is gone."""
     result: dict[str, None] = {}
     for update in node.updates:
-        own = node.inames if not node.others else tuple(
-            x for x in node.inames if x in kernel.statement_by_id[update].inames)
+        own = tuple(x for x in node.inames if x in kernel.statement_by_id[update].inames)
         if update in steps and not steps[update].old.isdisjoint(own):
             own = steps[update].inames(own)
         result.update(dict.fromkeys(own))
