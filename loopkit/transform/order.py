@@ -232,10 +232,8 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
         raise PreconditionError("fuse_loops needs an iname.", subject="inames")
     tag = kernel.tags.get(names[0])
     if other := next((x for x in names if kernel.tags.get(x) != tag), None):
-        first, second = (f"'{x}' has {f'the tag {kernel.tags[x]}' if x in kernel.tags else 'no tag'}"
-                         for x in (names[0], other))
-        raise PreconditionError(f"Loops to be fused need the same tag, but {first} and {second}.", subject=other,
-                                hint="fuse first and tag the new iname, or give both the same tag")
+        raise PreconditionError(f"Loops to be fused need the same tag, which '{names[0]}' and '{other}' do not have.",
+                                subject=other, hint="fuse first and tag the new iname, or give both the same tag")
     new = new_iname if new_iname is not None else names[0]
     if new not in names:
         require_fresh(kernel, new)
