@@ -16,12 +16,11 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, without
 from loopkit.lowering.binding import host_domain
-from loopkit.lowering.code import Coder, Level, code_seq, generated, in_versions, runs_between_barriers, with_values
+from loopkit.lowering.code import Coder, Level, generated, in_versions, runs_between_barriers, with_values
 from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
 from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, Schedule, Storage
 from loopkit.lowering.mma import mma_inames
 from loopkit.lowering.vectors import vector_inames
-from loopkit.poly import codegen
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import differing
@@ -131,17 +130,18 @@ def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
     """
     knl = schedule.kernel
     names = [launch.name for launch in launches]
-    domains = {names[i]: host_domain(knl, part) for i, part in enumerate(schedule.launches) if part.hosts}
 
-    def code_tree(node: HostNode) -> CodeTree:
+    def code_tree(node: HostNode, domains: dict[str, InstanceSet]) -> CodeTree:
+        """*node*, with the domains of its launches recorded in *domains*."""
         if not isinstance(node, HostLoop):
+            domains[names[node]] = host_domain(knl, schedule.launches[node])
             return names[node]
-        return CodeLoop(node.iname, code_seq([*map(code_tree, node.body)]))
+        return CodeLoop(node.iname, tuple(code_tree(part, domains) for part in node.body))
 
     def looped(node: HostNode) -> Node:
         if not isinstance(node, HostLoop):
             return Call(names[node])
-        tree = code_tree(node)
-        return generated(knl, tree, {name: domains[name] for name in codegen.leaves(tree)}, knl.assumptions,
-                         lambda name, values: with_values(Call(name), values))
+        domains: dict[str, InstanceSet] = {}
+        tree = code_tree(node, domains)
+        return generated(knl, tree, domains, knl.assumptions, lambda name, values: with_values(Call(name), values))
     return Block(tuple(map(looped, schedule.order)))

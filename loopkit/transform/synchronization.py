@@ -9,8 +9,8 @@ from loopkit.analysis.accesses import commute
 from loopkit.analysis.between_blocks import require_one_write
 from loopkit.analysis.constructors import annotated, reference_pairs, with_dependences
 from loopkit.analysis.dependences import flow_of_values, joined_relations, order_of_values, relations_of
-from loopkit.analysis.host_loops import require_barriers_in_place
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.values_preserved import same_flow
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import update_of
