@@ -17,10 +17,10 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.literals import call_text
 from loopkit.poly.limits import bounded
 from loopkit.transform.affine import shift, skew
-from loopkit.transform.atomics import make_atomic
 from loopkit.transform.data import set_temporary_address_space
 from loopkit.transform.expansion import expand, privatize
 from loopkit.transform.order import distribute_loop, interchange
+from loopkit.transform.synchronization import make_atomic
 
 Step = Callable[[LoopKernel], LoopKernel]
 
