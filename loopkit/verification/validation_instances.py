@@ -22,7 +22,7 @@ from loopkit.poly.affine import NotAffineError
 from loopkit.poly.limits import kept
 from loopkit.poly.piecewise import points_where, projected, where_holds
 from loopkit.poly.relations import other_instance, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set, as_points, universe_params
+from loopkit.poly.sets import InstanceSet, Set, as_points, universe_params
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_walk import Execution, Facts, LaunchCheck
 
@@ -78,7 +78,7 @@ class InstanceCheck(LaunchCheck):
                                     f"'{min(unknown)}', and its instances do not")
                 continue
             relation = execution.relation([*map(p.Variable, axes), *execution.instance.values()])
-            if not self._once(bound, execution, relation):
+            if not relation.is_injective():
                 pairs = other_instance(relation.apply_range(relation.reverse()))
                 yield from self.mismatch("twice", s.id, f"'{s.id}' executes an instance twice", pairs.domain(),
                                     execution.coordinates)
@@ -136,11 +136,6 @@ class InstanceCheck(LaunchCheck):
         for axis in bound.alone_on:
             result = result.intersect(points_where(p.Comparison(p.Variable(axis), "==", 0), dims))
         return result
-
-    def _once(self, bound: BoundStatement, execution: Execution, relation: Map) -> bool:
-        """Is each instance executed at most once here?"""
-        identified = {e.name for e in execution.instance.values() if isinstance(e, p.Variable)}
-        return (not bound.auto and identified.issuperset(execution.loops)) or bool(relation.is_injective())
 
     # Places of values
 
@@ -217,32 +212,39 @@ class InstanceCheck(LaunchCheck):
                 yield from self.mismatch(kind, s.id, f"'{s.id}' has {here} where {wanted} is meant", points,
                                     execution.coordinates)
 
-    def _difference(self, execution: Execution, a: Expression, b: Expression, points: Set | None = None
-                    ) -> tuple[Expression, Expression, Set] | None:
+    def _difference(self, execution: Execution, a: Expression, b: Expression, points: Set | None = None,
+                    types: tuple[Type | None, Type | None] | None = None) -> tuple[Expression, Expression, Set] | None:
         """The first parts in which two expressions differ, and the points; ``None`` if they are equal.
 
+        The program may have the branch alone that is taken, or a choice by another condition that is decided alike.
+
         :arg points: the points to compare at; default: all of *execution*.
+        :arg types: those of the choices of which *a* and *b* are branches; default: their own.
         """
         points = execution.points if points is None else points
-        # the program may have a branch alone, or a choice by another condition that is decided alike
-        a, b = (self._taken(execution, e, points) for e in (a, b))
-        if a == b:
+        if a == b or points.is_empty():
             return None
         apart = self._apart(execution, a, b)
         if apart is not None:
             apart = points.intersect(apart)
             return None if apart.is_empty() else (a, b, apart)
-        if not alike(a, b):
-            return a, b, points
-        places = self._branches(execution, b.condition, points) if isinstance(b, p.If) else None
-        for k, (x, y) in enumerate(zip(children(a), children(b), strict=True)):
-            where = points if places is None else places[k]
-            if where.is_empty() and self._of_one_type(x, y):
-                continue                                    # a branch that is never taken
-            found = self._difference(execution, x, y, where)
-            if found is not None:
-                return found
-        return None
+        whole = (self._type(a), self._type(b)) if types is None else types
+        parts: list[tuple[Expression, Expression, Set]] = []
+        for choice, in_a in ((a, True), (b, False)):
+            holds = self._where(choice.condition, execution.coordinates) if isinstance(choice, p.If) else None
+            if isinstance(choice, p.If) and holds is not None:
+                if None in whole or whole[0] != whole[1]:
+                    return a, b, points             # a branch would be converted in one of them alone
+                parts = [(branch, b, where) if in_a else (a, branch, where) for branch, where in (
+                    (choice.then, points.intersect(holds)), (choice.else_, points.subtract(holds)))]
+                types = whole
+                break
+        else:
+            if not alike(a, b):
+                return a, b, points
+            parts, types = [(x, y, points) for x, y in zip(children(a), children(b), strict=True)], None
+        found = (self._difference(execution, *part, types) for part in parts)
+        return next((f for f in found if f is not None), None)
 
     def _apart(self, execution: Execution, a: Expression, b: Expression) -> Set | None:
         """The points at which two forms, or two conditions, differ; ``None``: they are not affine."""
@@ -250,26 +252,6 @@ class InstanceCheck(LaunchCheck):
             return self._where(p.Comparison(a, "!=", b), execution.coordinates)
         first, second = (self._where(e, execution.coordinates) for e in (a, b))
         return None if first is None or second is None else first.subtract(second).union(second.subtract(first))
-
-    def _taken(self, execution: Execution, expr: Expression, points: Set) -> Expression:
-        """*expr*, or in the place of a choice the one branch that is taken at all of *points*, if it has its type."""
-        while isinstance(expr, p.If):
-            _, then, other = self._branches(execution, expr.condition, points)
-            branch = expr.else_ if then.is_empty() else expr.then
-            if not (then.is_empty() or other.is_empty()) or not self._of_one_type(branch, expr):
-                break
-            expr = branch
-        return expr
-
-    def _branches(self, execution: Execution, condition: Expression, points: Set) -> tuple[Set, Set, Set]:
-        """The points of a condition and of its branches, as far as they can be separated."""
-        holds = self._where(condition, execution.coordinates)
-        return (points, points, points) if holds is None else (points, points.intersect(holds), points.subtract(holds))
-
-    def _of_one_type(self, branch: Expression, choice: Expression) -> bool:
-        """Does the expression around *choice* have the same type with *branch* in its place?"""
-        whole = self._type(choice)
-        return whole is not None and self._type(branch) == whole
 
     def _type(self, expr: Expression) -> Type | None:
         types = index_types(self.kernel)
