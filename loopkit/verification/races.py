@@ -20,7 +20,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.groups import Waits
 from loopkit.lowering.hazards import Hazard, unfinished
 from loopkit.lowering.lowered import BLOCK, Launch
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
 from loopkit.poly.sets import Map
 from loopkit.verification.barriers import TOGETHER, PlacedBarrier, divergent_nodes
@@ -42,10 +42,10 @@ def races(launches: Iterable[Conflicts]) -> Check:
     return Check("races", summary, tuple(findings), claim="no races")
 
 
+@kept_by_kernel
 def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The conflicts that lack a barrier, and those that lack a wait."""
-    return kept(conflicts.memo, "unordered", lambda: (
-        tuple(_missing_barriers(conflicts)), tuple(_early_accesses(conflicts))))
+    return tuple(_missing_barriers(conflicts)), tuple(_early_accesses(conflicts))
 
 
 def _missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
@@ -165,10 +165,10 @@ def _left(conflicts: Conflicts, waits: Waits, u: Hazard, scope: Scope, but: Plac
 
 def _not_surely_waited_for(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None) -> Map | None:
     """For groups that cannot be counted: the pairs of *u* without a must-run wait for all groups between."""
-    way = conflicts.relative_way(u.source, u.sink)
     waits = [b for b in conflicts.ways.places
              if b is not but and pending(b.barrier.instructions) == 0 and b.barrier.scope >= scope]
-    return union_of_some([differing_first_at(u.pairs, way.loops, level) for level in way.between
+    loops = conflicts.loops(u.source, u.sink)
+    return union_of_some([differing_first_at(u.pairs, loops, level) for level in conflicts.levels(u.source, u.sink)
                           if not any(b.must_separate(u.source, u.sink, level) for b in waits)])
 
 

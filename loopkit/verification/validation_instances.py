@@ -19,12 +19,12 @@ from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BoundStatement, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import points_where, projected, where_holds
 from loopkit.poly.relations import other_instance, subscript_relation
 from loopkit.poly.sets import InstanceSet, Set, as_points, universe_params
 from loopkit.verification.report import Mismatch
-from loopkit.verification.validation_walk import Execution, Facts, LaunchCheck
+from loopkit.verification.validation_walk import Execution, LaunchCheck
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class InstanceCheck(LaunchCheck):
         own = _own_names(s)
         names, wanted = (*axes, *own), self._wanted(bound, axes)
         existing = wanted.intersect(self.grid.onto(names, self.grid.must_exist(bound.hardware)))
-        unplaced = self._domain(s).subtract(projected(existing, names, own))
+        unplaced = self._domain(s.id).subtract(projected(existing, names, own))
         if not unplaced.is_empty():
             real = self.grid.without_place(unplaced, own, wanted, names)
             if real is None:
@@ -95,21 +95,22 @@ class InstanceCheck(LaunchCheck):
         """*points* without those at which a condition fails that is affine there, e.g. at one value of an iname."""
         found = InstanceSet(names, points)
         own = {x: p.Variable(_own_name(x)) for x in s.inames}
-        for condition, holds in self._own_facts(s).conditions:
+        for condition, holds in self._conditioned(s).conditions:
             condition = substitute(condition if holds else p.LogicalNot(condition), own)
             held = where_holds(found, condition, self.kernel.value_params.union(names))
             found = found if held is None else held
         return as_points(found.set)
 
-    def _domain(self, s: Statement) -> Set:
+    @kept_by_kernel
+    def _domain(self, statement: str) -> Set:
         """The instances at which the affine conditions of the statement hold."""
-        return kept(self.memo, s.id, lambda: as_points(s.domain.intersect_params(self.kernel.assumptions).set)
-                    .intersect(projected(self._own_facts(s).points, (), s.inames)))
+        s = self.kernel.statement_by_id[statement]
+        return as_points(s.domain.intersect_params(self.kernel.assumptions).set).intersect(self._conditioned(s).points)
 
-    def _own_facts(self, s: Statement) -> Facts:
-        """The conditions for an instance of *s* to run: the points at which the affine ones hold, and the others."""
-        facts = Facts(self.kernel, (), universe_params(), self.kernel.value_params.union(s.inames), {})
-        return reduce(Facts.where, (expand_rules(e, self.kernel.substitutions) for e in s.predicates), facts)
+    def _conditioned(self, s: Statement) -> Execution:
+        """The instances of *s* at which its affine conditions hold, and its other conditions."""
+        instances = Execution(s.inames, universe_params(), self.kernel.value_params.union(s.inames), {})
+        return reduce(Execution.under, (expand_rules(e, self.kernel.substitutions) for e in s.predicates), instances)
 
     def _where(self, condition: Expression, dims: tuple[str, ...]) -> Set | None:
         """The points at which *condition* holds; ``None``: it is not affine in *dims* and sizes."""
@@ -128,7 +129,7 @@ class InstanceCheck(LaunchCheck):
         """The required places of each instance: *axes*, then inames."""
         s = bound.statement
         dims = (*axes, *_own_names(s))
-        result = projected(self._domain(s), _own_names(s), dims)
+        result = projected(self._domain(s.id), _own_names(s), dims)
         result = result.intersect(self.grid.onto(dims, self.grid.points))
         for x in bound.hardware:
             value = p.Variable(x) if x in axes else self.grid.values[x]
@@ -155,7 +156,7 @@ class InstanceCheck(LaunchCheck):
                 subscript_relation(copies, tuple(map(p.Variable, copies))).flat_product(d.relation.reverse()))
             # bounds read from memory may have widened the domain
             own = _own_names(ends[0].statement)
-            needed = needed.intersect(projected(self._domain(ends[0].statement), own, (*copies, *own)))
+            needed = needed.intersect(projected(self._domain(ends[0].statement.id), own, (*copies, *own)))
             yield from self.mismatch(
                 "value", d.source, f"'{d.sink}' reads '{d.array}' where '{d.source}' does not run",
                 needed.subtract(self._there(ends[0], copies)), (*copies, *own))
@@ -175,22 +176,17 @@ class InstanceCheck(LaunchCheck):
     def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         """The conditions on data around it are the statement's own."""
         s = bound.statement
-        own = [(self._own(execution, c), h) for c, h in self._own_facts(s).conditions]
+        own = [(self._own(execution, c), h) for c, h in self._conditioned(s).conditions]
         for condition, holds in execution.conditions:
             if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
                 yield from self.mismatch("missing", s.id, f"'{s.id}' runs only where {condition} "
                                     f"{'holds' if holds else 'does not hold'}, which is no condition of its own")
         for c, h in own:
-            if not (self._holds(execution, c, h) or any(holds == h and self._difference(execution, condition, c) is None
-                                                        for condition, holds in execution.conditions)):
+            # it has this truth at all of these instances, or the program asks for it
+            around = (h, *(condition for condition, holds in execution.conditions if holds == h))
+            if not any(self._difference(execution, c, other) is None for other in around):
                 text = f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not"
                 yield from self.mismatch("outside", s.id, text)
-
-    def _holds(self, execution: Execution, condition: Expression, holds: bool) -> bool:
-        """Is *condition* affine at *execution*, with the instances being exactly those at which it has this truth?"""
-        points = self._where(condition, execution.coordinates)
-        return points is not None and bool(
-            execution.points.is_subset(points) if holds else execution.points.is_disjoint(points))
 
     def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         s, node = bound.statement, execution.assign
@@ -233,7 +229,7 @@ class InstanceCheck(LaunchCheck):
         for choice, in_a in ((a, True), (b, False)):
             holds = self._where(choice.condition, execution.coordinates) if isinstance(choice, p.If) else None
             if isinstance(choice, p.If) and holds is not None:
-                if None in whole or whole[0] != whole[1]:
+                if whole[0] is None or whole[1] is None or whole[0] != whole[1]:
                     return a, b, points             # a branch would be converted in one of them alone
                 parts = [(branch, b, where) if in_a else (a, branch, where) for branch, where in (
                     (choice.then, points.intersect(holds)), (choice.else_, points.subtract(holds)))]

@@ -46,6 +46,7 @@ from loopkit.poly.affine import (
 from loopkit.poly.elements import outside
 from loopkit.poly.piecewise import (
     equal_coordinates,
+    is_piecewise,
     known_remainder,
     params_where,
     piecewise_relation,
@@ -180,7 +181,7 @@ class VectorCheck(LaunchCheck):
         for element in dict.fromkeys(x for x in subexpressions(assign.value) if isinstance(x, p.Subscript)):
             name = array_of(element)
             assumed = next((v.assumed for v in vectors if v.array == name), ())
-            if not (self._is_input(name) and assumed) or None in array_shapes(self.kernel)[name]:
+            if not (self._is_input(name) and assumed) or None in self._shape(name):
                 yield from self._found(s, f"{element}, which '{s}' need not read, is no element of an input with "
                                        "vectors")
                 continue
@@ -192,7 +193,7 @@ class VectorCheck(LaunchCheck):
 
         In an array without gaps, the elements before and behind a row are those of the neighbouring rows.
         """
-        e, shape = self.execution, array_shapes(self.kernel)[array_of(element)]
+        e, shape = self.execution, self._shape(array_of(element))
         points = e.points if inside is None else e.where(substitute(inside, e.names))
         if shape[-1] is None:
             return points
@@ -208,6 +209,10 @@ class VectorCheck(LaunchCheck):
         beyond = outside(self._accessed(index), shape, self._sizes(assumed))
         return Set.empty(points.get_space()) if beyond is None else \
             projected(beyond, self._dims, e.coordinates).intersect(points)
+
+    def _shape(self, name: str) -> Shape:
+        """The extents of an argument that are known and affine."""
+        return tuple(n if n is not None and is_piecewise(n) else None for n in array_shapes(self.kernel)[name])
 
     @property
     def _dims(self) -> tuple[str, ...]:
