@@ -4,7 +4,7 @@ Both hold for all sizes that the assumptions allow. Notes list the unwritten ele
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain, combinations
@@ -17,10 +17,10 @@ from loopkit.analysis.accesses import Access, accesses_by_array, integer_names, 
 from loopkit.analysis.dependences import clobbered_reads, dependences
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.shapes import Shape
+from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import AccessWitness, BoundsError, VerificationError, values_text
-from loopkit.expr.mappers import children, replaced, subexpressions, variables
+from loopkit.expr.mappers import array_of, children, replaced, subexpressions, variables
 from loopkit.expr.nodes import TypeCast
-from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered, Storage
@@ -30,8 +30,8 @@ from loopkit.poly.flow import JointMustWrite
 from loopkit.poly.limits import affordable, kept
 from loopkit.poly.piecewise import is_piecewise, where_holds
 from loopkit.poly.relations import element_at, in_one_iteration, overlap, same_element
-from loopkit.poly.sets import InstanceSet, Map, Set
-from loopkit.verification.report import Check, Finding, Verdict, refuted, smallest_instance, undecided
+from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
+from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
 
 #: isl's budget, in operations, for one note.
 NOTE = 500_000
@@ -102,49 +102,41 @@ def _stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | N
     Each value that is read becomes a coordinate with the range of its dtype. A subscript may compute with such values,
     and choose among them by conditions on them.
     """
-    names: dict[Expression, p.Variable] = {}
+    names: dict[Expression, Expression] = {}
     ranges: dict[str, np.iinfo] = {}
-    subscripts = []
-    integers = integer_names(knl, knl.statement_by_id[a.statement])
-    for s, extent in zip(a.subscripts, shape[len(shape) - len(a.subscripts):], strict=True):
-        own = _own_reads(knl, s, integers)
-        if own is None or (own and extent is None):
+    for read, info in (found for s in a.subscripts for found in _short_reads(knl, s)):
+        name = f"read_{len(names)}"
+        if names.setdefault(read, p.Variable(name)) == p.Variable(name):
+            ranges[name] = info
+    integers, data = integer_names(knl, knl.statement_by_id[a.statement]), {*knl.array_args, *knl.temporaries}
+    subscripts = tuple(replaced(s, names) for s in a.subscripts)
+    for s, own, extent in zip(a.subscripts, subscripts, shape[len(shape) - len(subscripts):], strict=True):
+        computed = (isinstance(e, p.Call | p.Quotient | p.Power | TypeCast | bool | float | complex)
+                    for e in subexpressions(own))
+        if not variables(s).isdisjoint(data) and (
+                extent is None or not variables(own) <= integers.union(ranges) or any(computed)):
             return False
-        for read, info in own.items():
-            ranges[names.setdefault(read, p.Variable(f"read_{len(names)}")).name] = info
-        subscripts.append(replaced(s, names) if own else s)
     conditions = [c for x, info in ranges.items() for c in ((">=", p.Variable(x) - int(info.min)),
                                                             ("<=", p.Variable(x) - int(info.max)))]
     points = a.domain.onto((*a.domain.inames, *ranges)).where(*conditions)
     allowed = integers.union(points.inames)
     return all(where.is_empty() or (is_known(where, allowed, *chosen) and _outside(
         knl, replace(a, domain=where, subscripts=chosen, known=(True,)*len(chosen)), shape, storage) is None)
-               for where, chosen in _choices(points, tuple(subscripts), allowed))
+               for where, chosen in _choices(points, subscripts, allowed))
 
 
-def _own_reads(knl: LoopKernel, subscript: Expression, integers: frozenset[str]
-               ) -> Mapping[Expression, np.iinfo] | None:
-    """The reads in *subscript*, with their ranges; ``None`` if it computes with more than such values and *integers*.
-    """
-    reads: dict[Expression, np.iinfo] = {}
-    data: dict[str, GlobalArg | TemporaryVariable] = {**knl.array_args, **knl.temporaries}
-
-    def walk(e: Expression) -> bool:
-        match e:
-            case p.Subscript(aggregate=p.Variable(name=name)) | p.Variable(name=name) if name in data:
-                dtype = data[name].dtype
-                # a written array may hold another value when it is read again
-                short = dtype is not None and dtype.kind in "iu" and dtype.itemsize <= _SHORT
-                if dtype is not None and short and name not in knl.written_names:
-                    reads[e] = np.iinfo(dtype)
-                return e in reads
-            case p.Variable(name=name):
-                return name in integers
-            case p.Call() | p.Quotient() | p.Power() | TypeCast() | bool() | float() | complex():
-                return False
-            case _:
-                return all(map(walk, children(e)))
-    return {} if variables(subscript).isdisjoint(data) else reads if walk(subscript) else None
+def _short_reads(knl: LoopKernel, expr: Expression) -> Iterator[tuple[Expression, np.iinfo]]:
+    """The reads in *expr* of short integers, with their ranges."""
+    if isinstance(expr, p.Subscript | p.Variable):
+        name = array_of(expr)
+        datum = knl.array_args.get(name) or knl.temporaries.get(name)
+        dtype = None if datum is None else datum.dtype
+        # a written array may hold another value when it is read again
+        if dtype is not None and dtype.kind in "iu" and dtype.itemsize <= _SHORT and name not in knl.written_names:
+            yield expr, np.iinfo(dtype)
+            return
+    for part in children(expr):
+        yield from _short_reads(knl, part)
 
 
 def _choices(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: frozenset[str]
@@ -207,7 +199,7 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> str:
     if gaps is None:
         return f"{name}: every element is written{rest}{often}"
     axes = tuple(f"axis {i}" for i in range(len(extents)))
-    params, values = smallest_instance(lowered.kernel, InstanceSet(axes, gaps))
+    params, values = _smallest_point(lowered.kernel, gaps, axes)
     element = f"{name}[{', '.join(map(str, values.values()))}]"
     return f"{name}: not every element is written{rest}; {values_text(params, 'with {}: ')}{element} is not"
 
@@ -283,5 +275,11 @@ def _finding(knl: LoopKernel, read: Access, unwritten: Set, *, exact: bool) -> F
 
 def _smallest(knl: LoopKernel, a: Access, points: Set) -> tuple[dict[str, int], dict[str, int], tuple[int, ...]]:
     """The parameters and the inames of the smallest of *points*, and the element that *a* accesses there."""
-    params, values = smallest_instance(knl, a.domain.named(points))
+    params, values = _smallest_point(knl, points, a.domain.inames)
     return params, values, element_at(a.subscript_relation, params, tuple(values.values()))
+
+
+def _smallest_point(knl: LoopKernel, points: Set, names: tuple[str, ...]) -> tuple[dict[str, int], dict[str, int]]:
+    point = lexmin_point(points, names, parameters_of(knl))
+    assert point is not None
+    return point

@@ -113,13 +113,12 @@ def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
 
 def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
     """Conflicts with asynchronous accesses without a wait between that covers the asynchronous access."""
-    knl, launch = conflicts.kernel, conflicts.launch
-    waits = Waits(launch, launch.tree)
+    knl = conflicts.kernel
     narrow = any(b.barrier.scope is not Scope.BLOCK and pending(b.barrier.instructions) is not None
                  for b in conflicts.ways.places)
-    for u in unfinished(launch, conflicts.storages):
+    for u in _unfinished(conflicts):
         pairs = next((left for scope, some in ((Scope.THREAD, u), *(_of_others(conflicts, u) if narrow else ()))
-                      if (left := _left(conflicts, waits, some, scope)) is not None), None)
+                      if (left := _left(conflicts, some, scope)) is not None), None)
         if pairs is not None:
             does = f"access an element of '{u.array}'" if u.array else "start"
             noun = next(i.noun for i in knl.statement_by_id[u.source].instructions if i.completion is u.completion)
@@ -133,10 +132,18 @@ def _is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
     """Does *place* make the completion of asynchronous accesses visible to other threads?"""
     if pending(place.barrier.instructions) is None:
         return False
-    waits = Waits(conflicts.launch, conflicts.launch.tree)
-    return any(_left(conflicts, waits, some, scope, place) is not None
-               for u in unfinished(conflicts.launch, conflicts.storages)
-               for scope, some in _of_others(conflicts, u))
+    return any(_left(conflicts, some, scope, place) is not None
+               for u in _unfinished(conflicts) for scope, some in _of_others(conflicts, u))
+
+
+@kept_by_kernel
+def _unfinished(conflicts: Conflicts) -> tuple[Hazard, ...]:
+    return tuple(unfinished(conflicts.launch, conflicts.storages))
+
+
+@kept_by_kernel
+def _waits(conflicts: Conflicts) -> Waits:
+    return Waits(conflicts.launch, conflicts.launch.tree)
 
 
 def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]]:
@@ -148,9 +155,9 @@ def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]
             yield scope, replace(u, pairs=pairs)
 
 
-def _left(conflicts: Conflicts, waits: Waits, u: Hazard, scope: Scope, but: PlacedBarrier | None = None
-          ) -> Map | None:
+def _left(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None = None) -> Map | None:
     """The pairs of *u* without a covering wait of *scope* between, ignoring the wait *but*; ``None``: none."""
+    waits = _waits(conflicts)
     if waits.places is None:
         return _not_surely_waited_for(conflicts, u, scope, but)
     left = waits.left(u, scope, [None if but is not None and place.way == but.way else pending(place.node.instructions)

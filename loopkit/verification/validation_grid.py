@@ -139,7 +139,7 @@ class Grid:
         if share is None:
             return Set.empty(universe_params().get_space())
         below, positive = share
-        return reduce(Set.intersect, positive, below)
+        return below.intersect(positive)
 
     # Places at given sizes
 
@@ -258,12 +258,12 @@ def _places(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[s
             share = _share_of(knl, x, part, length)
             if share is not None:
                 below, positive = share
-                points = points.intersect(reduce(Set.union, (some.complement() for some in positive), below))
+                points = points.intersect(below.union(positive.complement()))
         result = result.union(points)
     return result
 
 
-def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -> tuple[Set, list[Set]] | None:
+def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -> tuple[Set, Set] | None:
     """The values of *iname*, outermost on its axis, in *length* places, and the conditions for that; ``None``: unknown.
     """
     count = iname_extent(knl, iname)
@@ -274,7 +274,7 @@ def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -
     if not is_piecewise(count) or _expanded(replaced(rest, sizes)) != 0:
         return None
     return (_condition(subtract(p.Variable(iname), part.low), "<", count),
-            [_condition(size, ">=", 1) for size in sizes.values()])
+            reduce(Set.intersect, [_condition(size, ">=", 1) for size in sizes.values()], universe_params()))
 
 
 def _lengths(extent: Expression) -> Iterator[tuple[Set, Expression]]:
