@@ -189,9 +189,7 @@ def grid_of(knl: LoopKernel, function: Function) -> Grid:
         points = points.intersect(_along(knl, parts[x], p.Variable(x)))
     for axis, extent in sorted(function.extents.items()):
         shares = {x: parts[x] for x in on_axis[axis][1:] if parts[x].length is None}
-        points = points.intersect(_condition(p.Variable(axis), ">=", 0)).intersect(
-            _places(knl, axis, extent, shares) if shares or not is_piecewise(extent) else
-            _condition(p.Variable(axis), "<", extent))
+        points = points.intersect(_condition(p.Variable(axis), ">=", 0)).intersect(_places(knl, axis, extent, shares))
     return Grid(knl, function, on_axis, parts, points)
 
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -18,7 +17,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BoundStatement, in_storage, instructions_of
 from loopkit.lowering.types import index_types
-from loopkit.poly.affine import NotAffineError
+from loopkit.poly.affine import NotAffineError, if_affine
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import points_where, projected, where_holds
 from loopkit.poly.relations import other_instance, subscript_relation
@@ -114,10 +113,8 @@ class InstanceCheck(LaunchCheck):
 
     def _where(self, condition: Expression, dims: tuple[str, ...]) -> Set | None:
         """The points at which *condition* holds; ``None``: it is not affine in *dims* and sizes."""
-        if variables(condition) <= self.kernel.value_params.union(dims):
-            with suppress(NotAffineError):
-                return points_where(condition, dims)
-        return None
+        known = variables(condition) <= self.kernel.value_params.union(dims)
+        return if_affine(lambda: points_where(condition, dims)) if known else None
 
     def _axes(self, bound: BoundStatement) -> tuple[str, ...]:
         """The coordinates that distinguish executions of one instance: all that the box is not distributed over."""
@@ -200,8 +197,6 @@ class InstanceCheck(LaunchCheck):
                           for own in (node.instructions, expected))
             yield from self.mismatch("value", s.id, f"'{s.id}' is {has} instead of {needs}")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
-            if substitute(in_storage(own, self.storages), dict(node.instance)) == expr:
-                continue
             found = self._difference(execution, substitute(expr, execution.names), self._own(execution, own))
             if found is not None:
                 here, wanted, points = found

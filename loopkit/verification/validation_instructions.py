@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations
+from itertools import product as pairs_of
 
 import numpy as np
 import pymbolic.primitives as p
@@ -384,18 +385,14 @@ class ProductCheck(LaunchCheck):
         left, right = sorted(children(assign.value), key=lambda e: product.column in variables(
             substitute(e, self.execution.names)))
         of_left, of_right, sums = fragments(product.rows)
-        for k in range(4*len(product.right)):
-            at: dict[str, Expression] = {product.depth: add(starts[product.depth], k)}
-            for register in range(2*product.rows):
-                row, column = sums.element(p.Variable("lane"), register)
-                r, c = divmod(register, 2)
-                own = {**at, product.column: add(starts[product.column], c)}
-                if product.row is not None:
-                    own[product.row] = add(starts[product.row], r)
-                for read, loaded, holder in ((left, product.left, of_left.holder(row, k)),
-                                             (right, product.right, of_right.holder(k, column))):
-                    yield from self._looked_for(assign.statement, loop, (read, own), loaded[holder[1]],
-                                                add(first, substitute(holder[0], {"lane": lane})), number)
+        for k, register in pairs_of(range(4*len(product.right)), range(2*product.rows)):
+            row, column = sums.element(p.Variable("lane"), register)
+            steps = (product.depth, k), (product.row, register // 2), (product.column, register % 2)
+            own = {x: add(starts[x], step) for x, step in steps if x is not None}
+            for read, loaded, (holder, place) in ((left, product.left, of_left.holder(row, k)),
+                                                  (right, product.right, of_right.holder(k, column))):
+                yield from self._looked_for(assign.statement, loop, (read, own), loaded[place],
+                                            add(first, substitute(holder, {"lane": lane})), number)
 
     def _looked_for(self, statement: str, loop: For, own: tuple[Expression, Mapping[str, Expression]],
                     given: p.Subscript, source: Expression, number: Expression) -> Iterator[Mismatch]:

@@ -114,10 +114,10 @@ class Execution:
 
     def inside(self, loop: For) -> Execution:
         """The body of *loop*."""
-        start, stop, x = (*(substitute(e, self.names) for e in (loop.start, loop.stop)), p.Variable(loop.iname))
-        bounds: list[Expression] = [p.Comparison(start, "<=", x), p.Comparison(x, "<", stop)]
-        if loop.step != 1:
-            bounds.append(p.Comparison(remainder(subtract(x, start), loop.step), "==", 0))
+        start, stop = (substitute(e, self.names) for e in (loop.start, loop.stop))
+        x = p.Variable(loop.iname)
+        bounds = (p.Comparison(start, "<=", x), p.Comparison(x, "<", stop),
+                  p.Comparison(remainder(subtract(x, start), loop.step), "==", 0))
         names = {k: v for k, v in self.names.items() if k != loop.iname}
         return replace(self, condition=reduce(Set.intersect, map(params_where, bounds), self.condition), names=names,
                        coordinates=(*self.coordinates, loop.iname), known=self.known | {loop.iname},
