@@ -65,11 +65,6 @@ class Candidate:
         return self.source.statement == self.sink.statement and self.level == len(self.loops)
 
     @property
-    def exact(self) -> bool:
-        """Are both accesses exact: the cells are known, and the accesses must happen?"""
-        return self.source.exact and self.sink.exact
-
-    @property
     def what(self) -> str:
         return in_words(kind_between(self.source, self.sink), self.array, self.source.statement, self.sink.statement)
 

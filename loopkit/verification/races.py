@@ -82,7 +82,7 @@ def _race(knl: LoopKernel, c: Candidate, pairs: Map, how: str, hint: str, *, ord
     if not ways:
         return Finding(Verdict.ASSUMED, f"that threads may access one element of '{a.array}' {how} ({a.statement}, "
                                         f"{b.statement}) is an obligation of the kernel.")
-    if not c.exact:
+    if not (a.exact and b.exact):
         return undecided(f"whether two threads access one element of '{a.array}' {how} ({a.statement}, "
                          f"{b.statement}): {why_undecided(knl, a.array, a.statement, b.statement)}.")
     witness = min((smallest_witness(knl, x.array, kind_between(x, y), x.statement, y.statement, some)
