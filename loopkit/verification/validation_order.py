@@ -22,7 +22,7 @@ from loopkit.poly.affine import floor_div
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, projected
 from loopkit.poly.relations import (
-    differing,
+    apart_along,
     in_one_iteration,
     in_time_order,
     only_dims,
@@ -101,7 +101,8 @@ class OrderCheck(LaunchCheck):
         for kind, places in between.items():
             if self._left(*rough, kind, places, widest) is not None:
                 x, y, run = self._run(first, second, pairs, (*first.coordinates, *second.coordinates))
-                for scope, some in self._by_scope(kind, first, second, run):
+                wide = all(place.sync.scope >= widest for place in places)
+                for scope, some in self._by_scope(kind, first, second, run, wide=wide):
                     left = self._left(x, y, some, kind, places, scope)
                     if left is not None:
                         yield from self._finding(kind, array, first, second, left)
@@ -115,23 +116,28 @@ class OrderCheck(LaunchCheck):
         run = source.apply_range(only_dims(pairs, own, others)).apply_range(sink.reverse())
         return x, y, run.intersect(x.equal(y, self.grid.along("g")))
 
-    def _by_scope(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Iterator[tuple[Scope, Map]]:
+    def _by_scope(self, kind: str, first: Execution, second: Execution, pairs: Map, *, wide: bool
+                  ) -> Iterator[tuple[Scope, Map]]:
         """The *pairs* of one block with the scope of the places that order them: those of one thread, or of a group,
         for which the first one's thread waits; those of two threads, and those of two warps.
+
+        :arg wide: every place is one of all threads of the block.
         """
-        threads = [(i, i) for i in map(self.grid.coordinates.index, self.grid.along("l"))]
+        threads = [*map(self.grid.coordinates.index, self.grid.along("l"))]
         if kind == "order":
-            yield Scope.THREAD, in_one_iteration(pairs, threads)
-            return
+            yield Scope.THREAD, in_one_iteration(pairs, [(i, i) for i in threads])
         if kind == "group":
             yield Scope.THREAD, pairs
+        if kind == "order" or (kind == "group" and wide):
+            return
         # any lane of a warp may load the operands of an instruction
         foreign = any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second))
-        others = pairs if foreign else differing(pairs, threads)
-        if others is not None:
+        warp = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
+        for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
             yield Scope.WARP, others
-            warp = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
-            yield Scope.BLOCK, others.subtract(equal_coordinates(first.coordinates, warp, second.coordinates, warp))
+            if not wide:
+                one_warp = equal_coordinates(first.coordinates, warp, second.coordinates, warp)
+                yield Scope.BLOCK, others.subtract(one_warp)
 
     def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map
                  ) -> Iterator[Mismatch]:
