@@ -7,6 +7,7 @@ from functools import cached_property
 
 from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Scope, Sync
+from loopkit.ast.walk import child_nodes
 from loopkit.expr.mappers import variables
 from loopkit.kernel.tree import Barrier, Leaf, Meeting, Path, Step, Tree, leaves, meeting, placed_nodes
 
@@ -41,22 +42,16 @@ class PlacedBarrier:
         such a barrier must run because the source, or the sink, is in the same body.
         """
         a, b = self.sides[source], self.sides[sink]
-        if not self._must_run(a, b, level):
-            return False
-        if self._loops == len(a.loops) and a.before and (level < len(b.loops) or not b.before):
-            return True
-        return self._loops == len(b.loops) and not b.before and (level < len(a.loops) or a.before)
+        return self.may_separate(source, sink, level) and (
+            (self._loops == len(a.loops) and a.before) or (self._loops == len(b.loops) and not b.before))
 
     def may_separate(self, source: str, sink: str, level: int) -> bool:
         """Can it run between some of these pairs, in any iteration?"""
         a, b = self.sides[source], self.sides[sink]
-        return self._must_run(a, b, level) and (level < len(a.loops) or a.before) \
-            and (level < len(b.loops) or not b.before)
-
-    def _must_run(self, a: Meeting, b: Meeting, level: int) -> bool:
-        """Must it run in each iteration that ends between such pairs? The last iteration of a loop omits a barrier that
-        only separates iterations, so this one separates pairs carried by its own loop."""
-        return not self.barrier.left_out_last or (len(a.loops) == len(b.loops) == self._loops == level + 1)
+        # one that only separates iterations of its loop is left out of the last one
+        if self.barrier.left_out_last and not len(a.loops) == len(b.loops) == self._loops == level + 1:
+            return False
+        return (level < len(a.loops) or a.before) and (level < len(b.loops) or not b.before)
 
     def runs_only_between(self, source: str, sink: str, level: int) -> bool:
         """Can it run between such pairs only in iterations of the loop *level* between those of the two?"""
@@ -108,25 +103,22 @@ def divergent_nodes(node: Node, divergent: frozenset[str], why: str = "", *, alo
     :arg why: the condition or loop around *node* that differs between threads; ``""``: none.
     :arg alone: *node* is in a part without barriers, which each thread runs on its own.
     """
+    instruction = node.instruction if isinstance(node, Region | For) else None
+    here = "in a part that each thread runs on its own" if alone and isinstance(node, Sync) and not why else why
+    if here and (isinstance(node, Sync) or (
+            isinstance(node, Region | For) and instruction is not None and instruction.scope is not Scope.THREAD)):
+        yield node, here
     match node:
-        case Sync():
-            if why or alone:
-                yield node, why or "in a part that each thread runs on its own"
         case If():
             inside = why or (f"under the condition '{node.condition}'" if variables(node.condition) & divergent else "")
-            for branch in (node.then, node.otherwise):
-                if branch is not None:
-                    yield from divergent_nodes(branch, divergent, inside, alone=alone)
+            for branch in child_nodes(node):
+                yield from divergent_nodes(branch, divergent, inside, alone=alone)
         case For():
-            if why and node.instruction is not None and node.instruction.scope is not Scope.THREAD:
-                yield node, why
             differs = (variables(node.start) | variables(node.stop)) & divergent
             inside = why or (f"in the loop over '{node.iname}'" if differs else "")
             names = divergent | {node.iname} if differs else divergent - {node.iname}
             yield from divergent_nodes(node.body, names, inside, alone=alone)
         case Region(body):
-            if node.instruction is not None and why:
-                yield node, why
             yield from divergent_nodes(body, divergent, why, alone=True)
         case Block(children):
             for child in children:
@@ -135,5 +127,5 @@ def divergent_nodes(node: Node, divergent: frozenset[str], why: str = "", *, alo
                     divergent = divergent | {child.name} if differs else divergent - {child.name}
                 else:
                     yield from divergent_nodes(child, divergent, why, alone=alone)
-        case Assign() | Define() | Call():
+        case Sync() | Assign() | Define() | Call():
             pass
