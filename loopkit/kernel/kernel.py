@@ -1,7 +1,6 @@
 """LoopKernel: a frozen program with an order."""
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.errors import ENTRY_POINTS, UnknownNameError
+from loopkit.errors import ENTRY_POINTS, unknown
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
@@ -284,12 +283,3 @@ class LoopKernel(KernelBody, KernelData):
         """The distinct instance sets of the statements, one a line, in isl's notation."""
         with bounded(f"printing kernel '{self.name}'"):
             return "\n".join(d.text for d in self.domains)
-
-
-def unknown(kind: str, name: object, known: Iterable[str], *, where: str = "the kernel") -> UnknownNameError:
-    """The error for an unknown *name* of any type, with the similar names, or all names if there are few."""
-    names = list(dict.fromkeys(known))
-    close = difflib.get_close_matches(str(name), names, n=2)
-    few = not close and 0 < len(names) <= 8
-    return UnknownNameError(kind, str(name), close, where=where,
-                            hint=f"there {'is only' if len(names) == 1 else 'are'} {', '.join(names)}" if few else None)

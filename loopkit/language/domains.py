@@ -20,9 +20,8 @@ from itertools import accumulate, takewhile
 
 from pymbolic.typing import Expression
 
-from loopkit.errors import ParseError, PreconditionError
+from loopkit.errors import ParseError, PreconditionError, unknown
 from loopkit.expr.tokens import Cursor, Source, Token
-from loopkit.kernel.kernel import unknown
 from loopkit.language import names
 from loopkit.poly.domains import AnySet, restricted, unbounded_iname
 from loopkit.poly.piecewise import constrained
@@ -107,6 +106,15 @@ class Domains:
                                        f"a name other than '{name}', or no domain here")
         return self.inline[text].inames
 
+    def over(self, inames: Iterable[str], inline: Iterable[str] = ()) -> list[InstanceSet]:
+        """The domains of *inames*, among them those that reductions declare by the texts *inline*."""
+        every = (*self.domains, *(self.inline[text] for text in inline))
+        return [d for d in every if not set(inames).isdisjoint(d.inames)]
+
+    def bounds(self, inames: Iterable[str], inline: Iterable[str] = ()) -> frozenset[str]:
+        """The inames, sizes and temporaries that the domains of *inames* depend on."""
+        return frozenset(x for d in self.over(inames, inline) for x in d.params)
+
     def ancestors(self, inames: Iterable[str]) -> frozenset[str]:
         """*inames* and the inames that their domains depend on."""
         return frozenset().union(*(self.parents.get(x, frozenset()) | {x} for x in inames))
@@ -125,8 +133,7 @@ class Domains:
         if key not in self._sets and conditions:
             self._sets[key] = constrained(self.instances(inames, (), inline), conditions)
         elif key not in self._sets:
-            every = (*self.domains, *(self.inline[text] for text in inline))
-            parts = [restricted(d, inames).onto(inames) for d in every if not set(inames).isdisjoint(d.inames)]
+            parts = [restricted(d, inames).onto(inames) for d in self.over(inames, inline)]
             self._sets[key] = reduce(InstanceSet.intersect, parts) if parts else InstanceSet.universe(inames)
         return self._sets[key]
 

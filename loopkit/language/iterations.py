@@ -66,7 +66,7 @@ def _apart(kernel: LoopKernel, writer: str, reader: str, inames: Collection[str]
     return frozenset(kernel.statement_by_id[reader].inames).intersection(inames).difference(shared)
 
 
-def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
+def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, Collection[str]], final: Collection[str]) -> None:
     """Refuse a scalar temporary with two readings: a value for each iteration of an iname, or the last value.
 
     This concerns temporaries whose writers, updates left out, have different inames. Values reach a reader directly or
@@ -95,8 +95,8 @@ def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]]
         for d in flows:
             writer, reader = _owner(kernel, d.source), _owner(kernel, d.sink)
             shared = _inames_of_values(kernel, [writers[w] for w in _reaching(flows, d.sink) & writers.keys()]) - common
-            own = _inames_of_values(kernel, [writers[d.source]]) - common - opened[writer] if d.source in begun \
-                else frozenset()
+            own = _inames_of_values(kernel, [writers[d.source]]).difference(common, opened[writer]) \
+                if d.source in begun else frozenset()
             lacked = frozenset() if reader in final else \
                 shared.difference(kernel.statement_by_id[d.sink].inames, opened[writer])
             if ambiguous := _apart(kernel, d.source, d.sink, shared | own) | lacked:

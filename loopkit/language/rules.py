@@ -9,7 +9,6 @@ from pymbolic.typing import Expression
 
 from loopkit.expr.mappers import called, children, has_reduction, map_children, subexpressions, substitute, variables
 from loopkit.expr.nodes import Reduction
-from loopkit.expr.parsing import InlineReduction
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language.domains import Domains
@@ -32,7 +31,7 @@ class Rules:
     def add(self, rule: Rule) -> None:
         """Add *rule*, which calls only rules that were added before."""
         name, arguments = rule.rule.name, rule.rule.arguments
-        texts = [e.domain_text for e in subexpressions(rule.rule.expr) if isinstance(e, InlineReduction)]
+        texts = [text for e in subexpressions(rule.rule.expr) if isinstance(e, Reduction) for text in e.declared]
         for bound in (x for text in texts for x in self.domains.inline[text].params if x in arguments):
             raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
                                     "bounds in parameters and inames")
@@ -69,14 +68,10 @@ class Rules:
         if not has_reduction(expr) and self._inames.keys().isdisjoint(called(expr)):
             return variables(expr).intersection(order)
         match expr:
-            case InlineReduction():
-                needed = self.domains.inline[expr.domain_text].params
-                found = self.free_inames(expr.expr).union(x for x in needed if x in order or x in expr.inames)
-                # an inline iname of a reduction around this one is no iname of the kernel and falls out there
-                return self.domains.ancestors(found.difference(expr.inames))
             case Reduction():
-                found = self.free_inames(expr.expr) | self.domains.ancestors(expr.inames)
-                return found.difference(expr.inames)
+                # an inline iname of a reduction around this one is no iname of the kernel
+                needed = self.domains.bounds(expr.inames, expr.declared).intersection(order)
+                return (self.free_inames(expr.expr) | self.domains.ancestors(needed)).difference(expr.inames)
             case p.Call(function=p.Variable(name=name)):
                 return self._inames.get(name, frozenset()).union(*map(self.free_inames, children(expr)))
             case _:
