@@ -283,7 +283,7 @@ WRONG_DOMAINS = {
     "{[i]: exists (e=floor(i/2) e<3) and 0<=i<n}": ("',' or ':'", 28), "{[i]: exists (3: i=3)}": ("a name or ':'", 15),
     "{[i]: exists (e: i=2*e and 0<=i<n}": ("'and', 'or' or ')'", 34), "{[i]: 0<=i<floord(n 2)}": ("',' or ')'", 21),
     "{[i]: 0<=i<n;[i]: i=min(2,*3)}": ("an affine form", 27), "{[i]: 0<=i<n and true + 3}": ("'and', 'or'", 23),
-    "{[i]: 0<=i<2(n+1)/m}": ("divides by a name", 18), "{[i]: 0 <= i < -}": ("an affine form", 17)}
+    "{[i]: 0<=i<2*(n+1)/m}": ("divides by a name", 19), "{[i]: 0 <= i < -}": ("an affine form", 17)}
 
 
 @pytest.mark.parametrize("text", WRONG_DOMAINS)
