@@ -13,14 +13,12 @@ from pymbolic.typing import Expression
 from loopkit.errors import ENTRY_POINTS, unknown
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
-from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.dependence import Dependence, Obligation
-from loopkit.kernel.given_order import Chain
 from loopkit.kernel.history import History
-from loopkit.kernel.options import Options
 from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Path, Tree, leaves, paths, require_once
+from loopkit.kernel.tree import Chain, Path, Tree, leaves, paths, require_once
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import InstanceSet, Set, universe_params
 

@@ -22,11 +22,11 @@ from loopkit.expr.mappers import variables
 from loopkit.kernel.annotations import checked, require_kinds
 from loopkit.kernel.cost import CostChange
 from loopkit.kernel.data import ADDRESS_SPACES, AddressSpace, TemporaryVariable, address_space
-from loopkit.kernel.given_order import given, given_anew, ordered_pairs, still_given
 from loopkit.kernel.history import TRANSFORMATIONS, History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, InameTag
+from loopkit.kernel.tree import given, given_anew, ordered_pairs, still_given
 from loopkit.language.names import fault, is_id, name_list
 from loopkit.poly.domains import set_text
 from loopkit.poly.limits import bounded
