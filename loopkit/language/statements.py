@@ -96,6 +96,7 @@ class StatementMaker:
 
     :ivar inames: those that each part mentions or inherits, by its place.
     :ivar opened: for each statement, the inames of the ``for`` blocks around it, outermost first.
+    :ivar blocks: these inames for each ``for`` block.
     """
 
     rules: Rules
@@ -103,6 +104,7 @@ class StatementMaker:
     inames: Mapping[int, frozenset[str]]
     reductions: ReductionMaker
     opened: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    blocks: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
     def source(self) -> Source:
@@ -156,6 +158,7 @@ class StatementMaker:
                     token.start, f"The bounds of '{iname}' depend on '{missing[0]}', which has no loop here.",
                     f"'{missing[0]}'", hint=f"for {', '.join(missing)}, {iname}")
             order += (iname,)
+        self.blocks.append(order)
         inner = replace(context, order=order, opened=len(order))
         body = nest(order[len(context.order):], group(self._items(node.body, inner)))
         return context.order[context.opened:], body
