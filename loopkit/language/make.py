@@ -18,8 +18,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import given
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
 from loopkit.language.domains import Domains, read_assumptions, read_domains
-from loopkit.language.inherited import inames_of_parts
-from loopkit.language.iterations import require_one_meaning, with_values_of_iterations
+from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.program import ParsedProgram, assignments, number_statements
 from loopkit.language.rules import read_rules

@@ -26,7 +26,6 @@ class Rules:
     source: Source
     domains: Domains
     known: dict[str, SubstitutionRule] = field(default_factory=dict)
-    _inames: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def add(self, rule: Rule) -> None:
         """Add *rule*, which calls only rules that were added before."""
@@ -35,9 +34,7 @@ class Rules:
         for bound in (x for text in texts for x in self.domains.inline[text].params if x in arguments):
             raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
                                     "bounds in parameters and inames")
-        body = self.expanded(rule.rule.expr, rule.start, only_reducing=True)
-        self.known[name] = SubstitutionRule(name, arguments, body)
-        self._inames[name] = self.free_inames(body).difference(arguments)
+        self.known[name] = replace(rule.rule, expr=self.expanded(rule.rule.expr, rule.start, only_reducing=True))
 
     def expanded(self, expr: Expression, start: int, *, only_reducing: bool = False) -> Expression:
         """*expr*, at the place *start*, with the calls of all rules replaced by their bodies, or of those *reducing*.
@@ -65,15 +62,16 @@ class Rules:
     def free_inames(self, expr: Expression) -> frozenset[str]:
         """The inames that *expr* mentions outside of reductions over them, and that its reductions' domains need."""
         order = self.domains.parents
-        if not has_reduction(expr) and self._inames.keys().isdisjoint(called(expr)):
+        if not has_reduction(expr) and self.known.keys().isdisjoint(called(expr)):
             return variables(expr).intersection(order)
         match expr:
             case Reduction():
                 # an inline iname of a reduction around this one is no iname of the kernel
                 needed = self.domains.bounds(expr.inames, expr.declared).intersection(order)
                 return (self.free_inames(expr.expr) | self.domains.ancestors(needed)).difference(expr.inames)
-            case p.Call(function=p.Variable(name=name)):
-                return self._inames.get(name, frozenset()).union(*map(self.free_inames, children(expr)))
+            case p.Call(function=p.Variable(name=name)) if name in self.known:
+                own = self.free_inames(self.known[name].expr).difference(self.known[name].arguments)
+                return own.union(*map(self.free_inames, children(expr)))
             case _:
                 return frozenset().union(*map(self.free_inames, children(expr)))
 

@@ -25,7 +25,7 @@ from loopkit.expr.mappers import (
 )
 from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.expr.text import to_text
-from loopkit.expr.tokens import Source, Token
+from loopkit.expr.tokens import Token
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.statement import ReductionNode, Statement, StatementOptions
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
@@ -106,18 +106,6 @@ class StatementMaker:
     opened: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocks: list[tuple[str, ...]] = field(default_factory=list)
 
-    @property
-    def source(self) -> Source:
-        return self.rules.source
-
-    @property
-    def domains(self) -> Domains:
-        return self.rules.domains
-
-    @property
-    def affine_names(self) -> frozenset[str]:
-        return self.reductions.affine_names
-
     def make(self, body: Sequence[ProgramNode]) -> Tree:
         """The order tree of *body*; the statements are collected on the way."""
         return group(self._items(body, Context()))
@@ -136,13 +124,13 @@ class StatementMaker:
 
     def _nest(self, mentioned: frozenset[str], context: Context) -> tuple[str, ...]:
         """The inames of a statement that mentions *mentioned*, outermost first."""
-        every = self.domains.ancestors(mentioned | context.mentions)
-        return context.order + self.domains.sorted(every.difference(context.order))
+        every = self.rules.domains.ancestors(mentioned | context.mentions)
+        return context.order + self.rules.domains.sorted(every.difference(context.order))
 
     def _require_inames(self, tokens: Sequence[Token]) -> None:
         for token in tokens:
-            if token.text not in self.domains.parents:
-                raise self.source.unknown(token.start, "iname", token.text, self.domains.parents)
+            if token.text not in self.rules.domains.parents:
+                raise self.rules.source.unknown(token.start, "iname", token.text, self.rules.domains.parents)
 
     def _for(self, node: ForBlock, context: Context) -> Item:
         self._require_inames(node.inames)
@@ -150,11 +138,11 @@ class StatementMaker:
         for token in node.inames:
             iname = token.text
             if iname in order:
-                raise self.source.error(token.start, f"A loop over '{iname}' stands around this one already.",
+                raise self.rules.source.error(token.start, f"A loop over '{iname}' stands around this one already.",
                                         "another iname")
-            missing = self.domains.sorted(self.domains.parents[iname].difference(order))
+            missing = self.rules.domains.sorted(self.rules.domains.parents[iname].difference(order))
             if missing:
-                raise self.source.error(
+                raise self.rules.source.error(
                     token.start, f"The bounds of '{iname}' depend on '{missing[0]}', which has no loop here.",
                     f"'{missing[0]}'", hint=f"for {', '.join(missing)}, {iname}")
             order += (iname,)
@@ -165,11 +153,12 @@ class StatementMaker:
 
     def _if(self, node: IfBlock, context: Context) -> list[Item]:
         condition = self.rules.expanded(node.condition, node.start)
-        affine, others = split_affine(condition, self.affine_names)
+        names = self.reductions.affine_names
+        affine, others = split_affine(condition, names)
         context = replace(context, mentions=context.mentions | self.inames[node.start])
         if not others:
             then = replace(context, conditions=context.conditions + affine)
-            otherwise = replace(context, conditions=(*context.conditions, opposite(condition, self.affine_names)))
+            otherwise = replace(context, conditions=(*context.conditions, opposite(condition, names)))
             return self._items(node.then, then) + self._items(node.otherwise, otherwise)
         if node.otherwise:
             affine, others = (), (condition,)           # the else needs the whole condition's value
@@ -204,7 +193,7 @@ class StatementMaker:
         place = Evaluation(self.ids.of[node.start], self._nest(self.inames[node.start], context), context.conditions,
                            context.predicates)
         if node.options.condition is not None:
-            place = place.under(self.rules.expanded(node.options.condition, node.start), self.affine_names)
+            place = place.under(self.rules.expanded(node.options.condition, node.start), self.reductions.affine_names)
         assignee = self.rules.expanded(node.assignee, node.start)
         assert isinstance(assignee, p.Variable | p.Subscript)
         expression = self.rules.expanded(node.expression, node.start, only_reducing=True)
@@ -216,7 +205,7 @@ class StatementMaker:
         self.opened[place.owner] = context.order[:context.opened]
         options = node.options
         statement = Statement(place.owner, assignee, expression,
-                              self.domains.instances(place.inames, place.conditions), place.predicates,
+                              self.rules.domains.instances(place.inames, place.conditions), place.predicates,
                               options=StatementOptions(self.ids.earlier(node), self.ids.others(node), options.tags))
         self._require_bound_once(statement, node)
         statement, body = self.reductions.hoisted(statement, place)
@@ -228,7 +217,7 @@ class StatementMaker:
         """:raises ParseError: a reduction runs over an iname that *statement* already has."""
         every = (*statement.predicates, statement.assignee, statement.expression)
         for iname, operation in (found for e in every for found in _bound_twice(e, statement.inames)):
-            raise self.source.error(
+            raise self.rules.source.error(
                 next((u.start for u in node.uses if u.name == iname), node.start),
                 f"The iname '{iname}' is a reduction iname and used outside its reduction.",
                 f"an iname other than '{iname}'",
@@ -241,7 +230,7 @@ class StatementMaker:
         if found is None:
             target = to_text(statement.assignee)
             titles = ", ".join(title for i in statement.instructions for title in i.titles)
-            raise self.source.error(
+            raise self.rules.source.error(
                 start, f"'{statement.id}' is {titles}, but does not combine '{target}' with something else.",
                 f"{target} = {target} + ... (or *, min, max, and, or)")
         operation, operand = found

@@ -16,8 +16,8 @@ from loopkit.analysis.dependences import (
     accessed_elements,
     in_order,
     moved_dependences,
+    order_of_values,
     relations_of,
-    values_in,
     with_assumed,
 )
 from loopkit.analysis.must_writes import is_must_write
@@ -254,7 +254,7 @@ class Buffer(StagingBuffer):
                                  once.intersect(self.in_one_iteration(first.inames, last.inames)))
             if self.request.whole and first is not None:
                 yield from self._of_others(result, first, last)
-        yield from values_in(result, self.temporary.name, self.outer)
+        yield from order_of_values(result, self.temporary.name, self.outer)
 
     def _ends(self, first: Statement | None, last: Statement | None, _: Dependence, statement: str, is_write: bool
               ) -> list[End]:
