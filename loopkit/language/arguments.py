@@ -183,11 +183,11 @@ class _Uses:
                                   ("size parameter", self.sizes, "<int32> {} = ... declares a temporary that may bound "
                                                                  "a loop")):
             for name in known:
-                if name in self.ranks and self.ranks[name].rank != BARE:
-                    raise self.source.error(self.ranks[name].start, f"The {what} '{name}' is subscripted.", "an array")
                 if name in self.written:
                     raise self.source.error(self.written[name], f"The {what} '{name}' is written.",
                                             "an array or a temporary", hint=hint and hint.format(name))
+                if name in self.ranks and self.ranks[name].rank != BARE:
+                    raise self.source.error(self.ranks[name].start, f"The {what} '{name}' is subscripted.", "an array")
 
     def arguments(self, temporaries: Collection[str]) -> tuple[Argument, ...]:
         """The declared arguments, and among them the others of the text."""

@@ -19,7 +19,7 @@ from loopkit.expr.tokens import Cursor, Source, Token
 from loopkit.language import names
 from loopkit.poly.domains import AnySet, restricted, unbounded_iname
 from loopkit.poly.piecewise import constrained
-from loopkit.poly.sets import InstanceSet, Set, parse_assumptions, universe_params
+from loopkit.poly.sets import InstanceSet, Set, universe_params
 
 FUNCTIONS = frozenset({"floor", "ceil", "floord", "ceild", "min", "max"})
 _NO_FUNCTIONS = frozenset({"and", "or", "not", "exists", "mod", "true", "false", "implies"})
@@ -37,12 +37,12 @@ def read_domain(source: Source, text: str, start: int) -> InstanceSet:
     """The domain *text* at the place *start* of *source*; :raises ParseError: isl refuses it, or a name is refused."""
     parser = _DomainParser(source, text, start)
     body = parser.domain()
-    parameters = sorted(_free_names(body).difference(parser.inames or ()))
+    inames = parser.inames or ()
     try:
-        points = InstanceSet.parse(f"[{', '.join(parameters)}] -> {{{body}}}")
+        points = _read(body, inames)
     except ValueError:
         raise parser.fault(*parser.conditions) from None
-    for name in parameters:
+    for name in sorted(_free_names(body).difference(inames)):
         fault = names.fault(name)
         if fault is not None:
             raise source.error(start + _place(text, name), f"The size '{name}' {fault}.", "another name")
@@ -177,17 +177,21 @@ def read_assumptions(given: str | AnySet, values: Collection[str]) -> Set:
         text = whole["condition"]
     if not text.strip():
         return universe_params()
-    names = sorted(_free_names(text))
     try:
-        result = parse_assumptions(text, names)
+        result = _read(f"[] : {text}").set.params()
     except ValueError:
         raise _DomainParser(Source(text, "the assumptions"), text).fault(0) from None
-    for parameter in names:
+    for parameter in sorted(_free_names(text)):
         if parameter not in values:
             raise unknown("parameter", parameter, values)
     if result.is_empty():
         raise PreconditionError("The assumptions contradict each other.", subject=text)
     return result
+
+
+def _read(body: str, inames: Collection[str] = ()) -> InstanceSet:
+    """The set with *body* in its braces, its free names as parameters; :raises ValueError: isl refuses it."""
+    return InstanceSet.parse(f"[{', '.join(sorted(_free_names(body).difference(inames)))}] -> {{{body}}}")
 
 
 def _free_names(condition: str) -> set[str]:
@@ -197,7 +201,6 @@ def _free_names(condition: str) -> set[str]:
     return {name for name in _NAME.findall(condition) if name and name not in KEYWORDS} - bound
 
 
-_IN_BRACES = "'and', 'or', an operator or '}'"
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "=", "!=", "true", "false"})
 _JUNCTIONS = frozenset({"and", "or", "not", "implies", "&&", "||", "!"})
 _DIVISIONS = frozenset({"/", "//", "%", "mod"})
@@ -305,8 +308,7 @@ class _DomainParser(Cursor):
         text = self.source.text[self.tokens[first].start:self.tokens[last].start] + ending
         inames = self.inames or ()
         try:
-            InstanceSet.parse(f"[{', '.join(_free_names(text).difference(inames))}] -> "
-                              f"{{[{', '.join(inames)}] : {text}}}")
+            _read(f"[{', '.join(inames)}] : {text}", inames)
         except ValueError:
             return False
         return True
