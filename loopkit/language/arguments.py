@@ -178,16 +178,20 @@ class _Uses:
     def require_roles(self, inames: Collection[str]) -> None:
         """:raises ParseError: an iname or a size parameter is written, or a value argument, or it is subscripted."""
         values = [name for name, d in self.declared.items() if isinstance(d, ValueArg)]
+        self._require_scalars("size parameter", self.sizes)
         for what, known, hint in (("iname", inames, None),
                                   ("value argument", values, "<> {}_new = ... declares a temporary"),
                                   ("size parameter", self.sizes, "<int32> {} = ... declares a temporary that may bound "
                                                                  "a loop")):
-            for name in known:
-                if name in self.written:
-                    raise self.source.error(self.written[name], f"The {what} '{name}' is written.",
-                                            "an array or a temporary", hint=hint and hint.format(name))
-                if name in self.ranks and self.ranks[name].rank != BARE:
-                    raise self.source.error(self.ranks[name].start, f"The {what} '{name}' is subscripted.", "an array")
+            for name in (x for x in self.written if x in known):
+                raise self.source.error(self.written[name], f"The {what} '{name}' is written.",
+                                        "an array or a temporary", hint=hint and hint.format(name))
+        self._require_scalars("value argument", values)
+
+    def _require_scalars(self, what: str, scalars: Iterable[str]) -> None:
+        for name in scalars:
+            if name in self.ranks and self.ranks[name].rank != BARE:
+                raise self.source.error(self.ranks[name].start, f"The {what} '{name}' is subscripted.", "an array")
 
     def arguments(self, temporaries: Collection[str]) -> tuple[Argument, ...]:
         """The declared arguments, and among them the others of the text."""
