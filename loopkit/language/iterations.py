@@ -53,7 +53,7 @@ class ProgramPart:
 
 
 def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules: Rules) -> dict[int, frozenset[str]]:
-    """The inames of each assignment or condition, by its place: its own ones and those that it inherits.
+    """The inames of each assignment or condition, by its place: its own ones, and those that it or its blocks inherit.
 
     A statement inherits through a temporary the inames that all writers of the temporary have and that none uses in
     its subscript. If a statement is needed to make a value that it reads, the result is the largest consistent
@@ -68,7 +68,7 @@ def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules:
     for part in parts:
         if clash := gained[part] if part.opened else gained[part] & part.reducing:
             raise _two_readings(program.source, part, min(clash), writers, gained)
-    return {part.node.start: part.own | gained[part] for part in parts}
+    return {part.node.start: _all_inames(part, gained) for part in parts}
 
 
 #: Stands among the inames of a value for which no bound was found yet.
@@ -98,10 +98,14 @@ def _largest(parts: Sequence[ProgramPart], writers: Writers, every: frozenset[st
 def _gain(part: ProgramPart, read: Read, writers: Writers, gained: Gains) -> frozenset[str]:
     """The inames that *part* inherits through *read*: those of the value outside of its writers' subscripts."""
     name, reducing = read
-    each = [w.own.union(*(gained[source] for source in (w, *w.above))) - w.subscripts for w in writers[name]]
+    each = [_all_inames(w, gained) - w.subscripts for w in writers[name]]
     found = frozenset.intersection(*each).difference(reducing, part.own) if each else _NONE
     # behind the end of a block the last value is meant; only loops that no block shows leave it open
     return frozenset(x for x in found if not part.opened or any(x not in w.opened for w in writers[name]))
+
+
+def _all_inames(part: ProgramPart, gained: Gains) -> frozenset[str]:
+    return part.own.union(*(gained[source] for source in (part, *part.above)))
 
 
 @dataclass(frozen=True)

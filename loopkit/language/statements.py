@@ -42,13 +42,11 @@ class Context:
 
     :ivar order: the outermost inames, in this order: those of ``for`` blocks and of conditions.
     :ivar opened: the number of them that already have a loop from a ``for`` block.
-    :ivar mentions: inames that every statement inside has.
     :ivar predicates: the conditions that are not affine.
     """
 
     order: tuple[str, ...] = ()
     opened: int = 0
-    mentions: frozenset[str] = frozenset()
     conditions: tuple[Expression, ...] = ()
     predicates: tuple[Expression, ...] = ()
 
@@ -94,7 +92,7 @@ class Evaluation:
 class StatementMaker:
     """Makes the statements of one kernel.
 
-    :ivar inames: those that each part mentions or inherits, by its place.
+    :ivar inames: those of each part of the program, by its place.
     :ivar opened: for each statement, the inames of the ``for`` blocks around it, outermost first.
     :ivar blocks: these inames for each ``for`` block.
     """
@@ -122,9 +120,9 @@ class StatementMaker:
                     items.extend(self._if(node, context))
         return items
 
-    def _nest(self, mentioned: frozenset[str], context: Context) -> tuple[str, ...]:
-        """The inames of a statement that mentions *mentioned*, outermost first."""
-        every = self.rules.domains.ancestors(mentioned | context.mentions)
+    def _nest(self, node: Assignment | IfBlock, context: Context) -> tuple[str, ...]:
+        """The inames of a statement, outermost first."""
+        every = self.rules.domains.ancestors(self.inames[node.start])
         return context.order + self.rules.domains.sorted(every.difference(context.order))
 
     def _require_inames(self, tokens: Sequence[Token]) -> None:
@@ -155,7 +153,6 @@ class StatementMaker:
         condition = self.rules.expanded(node.condition, node.start)
         names = self.reductions.affine_names
         affine, others = split_affine(condition, names)
-        context = replace(context, mentions=context.mentions | self.inames[node.start])
         if not others:
             then = replace(context, conditions=context.conditions + affine)
             otherwise = replace(context, conditions=(*context.conditions, opposite(condition, names)))
@@ -179,19 +176,18 @@ class StatementMaker:
         They are the condition's own inames. If its block has no ``for`` block, they are also all further inames that
         its statements share, as loops over these may compute values that the condition reads.
         """
-        own = self._nest(frozenset(), context)
+        own = self._nest(node, context)
         inner = list(walk((*node.then, *node.otherwise)))
         if any(isinstance(n, ForBlock) for n in inner):
             return own
         inside = replace(context, order=own)
-        nests = [self._nest(self.inames[a.start], inside) for a in inner if isinstance(a, Assignment)]
+        nests = [self._nest(a, inside) for a in inner if isinstance(a, Assignment)]
         levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*nests, strict=False))
         return tuple(level[0] for level in levels)
 
     def _assignment(self, node: Assignment, context: Context) -> Item:
         self._require_inames(node.options.inames or ())
-        place = Evaluation(self.ids.of[node.start], self._nest(self.inames[node.start], context), context.conditions,
-                           context.predicates)
+        place = Evaluation(self.ids.of[node.start], self._nest(node, context), context.conditions, context.predicates)
         if node.options.condition is not None:
             place = place.under(self.rules.expanded(node.options.condition, node.start), self.reductions.affine_names)
         assignee = self.rules.expanded(node.assignee, node.start)
