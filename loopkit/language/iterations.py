@@ -8,26 +8,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pymbolic.typing import Expression
-
 from loopkit.analysis.accesses import Access, accesses_by_array, data_params
 from loopkit.analysis.axes import with_axes
 from loopkit.analysis.constructors import annotated, in_own_order
 from loopkit.analysis.dependences import flow_of_values, shared_loops
 from loopkit.analysis.order import meeting_of
 from loopkit.errors import ParseError, PreconditionError
-from loopkit.expr.mappers import children, has_reduction, variables
-from loopkit.expr.nodes import Reduction
+from loopkit.expr.mappers import variables
 from loopkit.expr.tokens import Source
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.program import Assignment, ForBlock, IfBlock, ParsedProgram, ProgramNode
-from loopkit.language.rules import Rules, bound_inames
+from loopkit.language.rules import Mention, Rules, bound_inames
 from loopkit.poly.domains import unbounded_iname
 from loopkit.poly.relations import differing
-
-#: A temporary that is read, and the reduction inames around the read.
-Read = tuple[str, tuple[str, ...]]
 
 _NONE: frozenset[str] = frozenset()
 
@@ -47,7 +41,7 @@ class ProgramPart:
     opened: frozenset[str]
     above: tuple[ProgramPart, ...]
     own: frozenset[str]
-    reads: frozenset[Read]
+    reads: frozenset[Mention]
     reducing: frozenset[str]
     subscripts: frozenset[str]
 
@@ -95,7 +89,7 @@ def _largest(parts: Sequence[ProgramPart], writers: Writers, every: frozenset[st
         gained |= found
 
 
-def _gain(part: ProgramPart, read: Read, writers: Writers, gained: Gains) -> frozenset[str]:
+def _gain(part: ProgramPart, read: Mention, writers: Writers, gained: Gains) -> frozenset[str]:
     """The inames that *part* inherits through *read*: those of the value outside of its writers' subscripts."""
     name, reducing = read
     each = [_all_inames(w, gained) - w.subscripts for w in writers[name]]
@@ -131,25 +125,13 @@ class _PartCollector:
     def _part(self, node: Assignment | IfBlock, around: frozenset[str], opened: frozenset[str],
               above: tuple[ProgramPart, ...]) -> ProgramPart:
         rules = self.rules
-        own = rules.domains.ancestors(around.union(*(
-            rules.free_inames(rules.expanded(e, node.start, only_reducing=True)) for e in node.parts)))
-        every = [rules.expanded(e, node.start) for e in node.parts] if self.temporaries else []
-        reads = frozenset((name, ()) for name in self.temporaries & rules.domains.bounds(own))
-        return ProgramPart(node, opened, above, own, reads.union(*(self._reads(e, ()) for e in every)),
+        every = [rules.expanded(e, node.start, only_reducing=True) for e in node.parts]
+        mentions = frozenset(mention for e in every for mention in rules.mentions(e))
+        own = rules.domains.ancestors(around | rules.free_inames(mentions))
+        reads = mentions.union((name, ()) for name in rules.domains.bounds(own))
+        return ProgramPart(node, opened, above, own, frozenset(read for read in reads if read[0] in self.temporaries),
                            _NONE.union(*map(bound_inames, every)),
-                           rules.free_inames(node.assignee) if isinstance(node, Assignment) else _NONE)
-
-    def _reads(self, expr: Expression, around: tuple[str, ...]) -> Iterator[Read]:
-        """The temporaries in *expr*, in which rules are expanded, with the reduction inames around each."""
-        if not has_reduction(expr):
-            yield from ((name, around) for name in variables(expr) & self.temporaries)
-        elif isinstance(expr, Reduction):
-            bounds = self.rules.domains.bounds(expr.inames, expr.declared)
-            yield from ((name, around) for name in self.temporaries & bounds)
-            yield from self._reads(expr.expr, around + expr.inames)
-        else:
-            for child in children(expr):
-                yield from self._reads(child, around)
+                           rules.free_inames(rules.mentions(node.assignee)) if isinstance(node, Assignment) else _NONE)
 
 
 def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writers, gained: Gains) -> ParseError:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import graphlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pymbolic.primitives as p
@@ -13,6 +14,9 @@ from loopkit.expr.tokens import Source
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language.domains import Domains
 from loopkit.language.program import ParsedProgram, Rule
+
+#: A name in an expression, and the reduction inames around it.
+Mention = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -59,21 +63,26 @@ class Rules:
             return walk(substitute(rule.expr, dict(zip(rule.arguments, e.parameters, strict=True))))
         return walk(expr)
 
-    def free_inames(self, expr: Expression) -> frozenset[str]:
-        """The inames that *expr* mentions outside of reductions over them, and that its reductions' domains need."""
-        order = self.domains.parents
-        if not has_reduction(expr) and self.known.keys().isdisjoint(called(expr)):
-            return variables(expr).intersection(order)
+    def mentions(self, expr: Expression, around: tuple[str, ...] = ()) -> Iterator[Mention]:
+        """The names in *expr* and in the rules that it calls, and those that bound the domains of its reductions."""
         match expr:
+            case p.Variable(name=name):
+                yield name, around
             case Reduction():
-                # an inline iname of a reduction around this one is no iname of the kernel
-                needed = self.domains.bounds(expr.inames, expr.declared).intersection(order)
-                return (self.free_inames(expr.expr) | self.domains.ancestors(needed)).difference(expr.inames)
-            case p.Call(function=p.Variable(name=name)) if name in self.known:
-                own = self.free_inames(self.known[name].expr).difference(self.known[name].arguments)
-                return own.union(*map(self.free_inames, children(expr)))
+                bounds = self.domains.bounds(expr.inames, expr.declared).difference(expr.inames)
+                yield from ((name, around) for name in bounds)
+                yield from self.mentions(expr.expr, around + expr.inames)
             case _:
-                return frozenset().union(*map(self.free_inames, children(expr)))
+                if isinstance(expr, p.Call) and isinstance(expr.function, p.Variable) and (
+                        rule := self.known.get(expr.function.name)):
+                    yield from (found for found in self.mentions(rule.expr, around) if found[0] not in rule.arguments)
+                for child in children(expr):
+                    yield from self.mentions(child, around)
+
+    def free_inames(self, mentions: Iterable[Mention]) -> frozenset[str]:
+        """The inames among *mentions*, those left out that a reduction around them binds."""
+        # an inline iname of a reduction is no iname of the kernel
+        return frozenset(x for x, around in mentions if x in self.domains.parents and x not in around)
 
 
 def read_rules(program: ParsedProgram, domains: Domains) -> Rules:
