@@ -305,7 +305,7 @@ class _DomainParser(Cursor):
 
     def _is_read(self, first: int, last: int, ending: str = "") -> bool:
         """Does isl read the tokens from *first* up to *last*, with *ending* behind them, as a condition?"""
-        text = self.source.text[self.tokens[first].start:self.tokens[last].start] + ending
+        text = self.source.text[self.tokens[first].start:self.tokens[last].start] + " " + ending
         inames = self.inames or ()
         try:
             _read(f"[{', '.join(inames)}] : {text}", inames)
@@ -320,7 +320,7 @@ class _DomainParser(Cursor):
         # a form may have to be compared within some of what is open
         endings = (closers, *([*closers[:k], "=1", *closers[k:]] for k in range(len(closers) + 1)))
         return any(self._is_read(first, last, missing + "".join(ending))
-                   for missing in ("", "1", "e", "(1)", "(1,1)") for ending in endings)
+                   for missing in ("", "1", "free_", "(1)", "(1,1)") for ending in endings)
 
     def _opened(self, first: int, last: int) -> list[tuple[str, str]]:
         """What is open behind the tokens from *first* up to *last*, from the outside in; the first is the condition.
@@ -343,16 +343,20 @@ class _DomainParser(Cursor):
             before = text
         return opened
 
+    def _ends_operand(self, at: int) -> bool:
+        kind, text, _ = self.tokens[at]
+        return text in (")", "true", "false") or (kind in ("name", "number") and text not in _NO_FUNCTIONS)
+
     def _fault_in(self, first: int, at: int) -> ParseError:
         """The error for the token at *at*, which cannot stand in the condition that begins at *first*."""
         self.at = at
         text, before = self.text, self.tokens[at - 1] if at > first else Token("", "", 0)
-        ended = before.text in (")", "true", "false") or (
-            before.kind in ("name", "number") and before.text not in _NO_FUNCTIONS)
-        is_operand = self.kind in ("name", "number") or text == "("
-        for i in (at,) if is_operand else (at - 1, at):
-            if self.tokens[i].text.lower() in _WORDS_OF_ISL and self.tokens[i].text not in KEYWORDS - {"mod"}:
-                return self.error("another name", at=i, message=f"'{self.tokens[i].text}' is a word of isl's notation.")
+        ended = at > first and self._ends_operand(at - 1)
+        for i in (at - 1, at):
+            word = self.tokens[i].text
+            if word.lower() in _WORDS_OF_ISL and (
+                    word not in KEYWORDS or (word == "mod" and not self._ends_operand(i - 1))):
+                return self.error("another name", at=i, message=f"'{word}' is a word of isl's notation.")
         if before.kind == "name" and ended and text in (".", "[", "("):
             return self._fault_of_name(before.text)
         if text == "==":
@@ -363,7 +367,7 @@ class _DomainParser(Cursor):
         if before.text == text == "*":
             return self.error("a constant factor", at=at - 1, message=f"{self.subject} takes no powers.")
         operator = next(i for i in range(at - 1, first - 2, -1) if self.tokens[i].text not in ("(", "-", "+"))
-        if is_operand:
+        if self.kind in ("name", "number") or text == "(":
             if self.tokens[operator].text == "*":
                 return self.error("a constant factor", at=operator, message=f"{self.subject} multiplies two names.")
             if self.tokens[operator].text in _DIVISIONS:
