@@ -19,7 +19,7 @@ from loopkit.expr.tokens import Cursor, Source, Token
 from loopkit.language import names
 from loopkit.poly.domains import AnySet, restricted, unbounded_iname
 from loopkit.poly.piecewise import constrained
-from loopkit.poly.sets import InstanceSet, Set, universe_params
+from loopkit.poly.sets import InstanceSet, Set, parse_assumptions, universe_params
 
 FUNCTIONS = frozenset({"floor", "ceil", "floord", "ceild", "min", "max"})
 _NO_FUNCTIONS = frozenset({"and", "or", "not", "exists", "mod", "true", "false", "implies"})
@@ -178,7 +178,7 @@ def read_assumptions(given: str | AnySet, values: Collection[str]) -> Set:
     if not text.strip():
         return universe_params()
     try:
-        result = _read(f"[] : {text}").set.params()
+        result = parse_assumptions(text, _free_names(text))
     except ValueError:
         raise _DomainParser(Source(text, "the assumptions"), text).fault(0) from None
     for parameter in sorted(_free_names(text)):
@@ -189,7 +189,7 @@ def read_assumptions(given: str | AnySet, values: Collection[str]) -> Set:
     return result
 
 
-def _read(body: str, inames: Collection[str] = ()) -> InstanceSet:
+def _read(body: str, inames: Collection[str]) -> InstanceSet:
     """The set with *body* in its braces, its free names as parameters; :raises ValueError: isl refuses it."""
     return InstanceSet.parse(f"[{', '.join(sorted(_free_names(body).difference(inames)))}] -> {{{body}}}")
 
@@ -292,7 +292,7 @@ class _DomainParser(Cursor):
         """The error for a text that isl refuses: in one of its *conditions*, or at the current place, their end."""
         end = self.at if self.inames is not None else len(self.tokens) - 1
         for first in conditions:
-            last = next((i for i in range(first, end) if self.tokens[i].text == ";"), end)
+            last = next((i for i in range(first, end) if self.tokens[i].text == ";" and self.inames is not None), end)
             if not self._is_read(first, last):
                 at = bisect_left(range(first, last), True, key=lambda i: not self._is_begun(first, i + 1)) + first
                 return self._fault_in(first, at)
@@ -311,7 +311,7 @@ class _DomainParser(Cursor):
             _read(f"[{', '.join(inames)}] : {text}", inames)
         except ValueError:
             return False
-        return True
+        return ";" not in text                      # another piece of a union
 
     def _is_begun(self, first: int, last: int) -> bool:
         """Are the tokens from *first* up to *last* the beginning of a condition?"""
