@@ -9,7 +9,10 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import For
-from loopkit.expr.intervals import ANY, Interval, interval
+from loopkit.expr.intervals import Interval, interval
+
+#: Wider than the values of any integer type.
+_UNKNOWN = Interval(-2**64, 2**64)
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class Signs:
     def least(self, expr: Expression) -> int | None:
         """A lower bound of an integer expression; ``None``: none is known."""
         def leaf(e: Expression) -> Interval:
-            return Interval(self.lower[e.name], ANY.high) if isinstance(e, p.Variable) and e.name in self.lower \
-                else ANY
+            return Interval(self.lower[e.name], _UNKNOWN.high) if isinstance(e, p.Variable) and e.name in self.lower \
+                else _UNKNOWN
         low = interval(expr, leaf).low
         return low if low >= -2**63 else None
 

@@ -5,7 +5,6 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -15,8 +14,7 @@ from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 #: Parameter values in, the expression's value out.
 Evaluator = Callable[[Mapping[str, int]], int]
 
-#: Python's comparisons by their operators.
-COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+_COMPARE: Mapping[str, Callable[[int, int], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 #: The functions of the language that give an integer for an integer.
@@ -72,7 +70,7 @@ def evaluator(expr: Expression) -> Evaluator:
         case p.FloorDiv() | p.Remainder():
             return _binary(_DIVISIONS[type(expr)], expr.numerator, expr.denominator)
         case p.Comparison(left=left, operator=op, right=right):
-            return _binary(COMPARISONS[str(op)], left, right)
+            return _binary(_COMPARE[str(op)], left, right)
         case p.If():
             test, yes, no = map(evaluator, (expr.condition, expr.then, expr.else_))
             return lambda values: yes(values) if test(values) else no(values)

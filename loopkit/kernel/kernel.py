@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.errors import ENTRY_POINTS, unknown
+from loopkit.errors import ENTRY_POINTS
+from loopkit.errors import unknown as unknown  # transformations take it from here
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg

@@ -23,7 +23,7 @@ from loopkit.analysis.dependences import (
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.errors import PreconditionError, UndecidedError, unknown
+from loopkit.errors import PreconditionError, UndecidedError
 from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.nodes import Neutral
 from loopkit.expr.parsing import parse_expression
@@ -31,7 +31,7 @@ from loopkit.expr.text import to_text
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.dependence import Dependence, Obligation
-from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list

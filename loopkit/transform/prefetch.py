@@ -12,14 +12,14 @@ from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, i
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import End, moved_dependences
-from loopkit.errors import PreconditionError, unknown
+from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
 from loopkit.expr.mappers import children, subexpressions, substitute, variables
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.dependence import Dependence
-from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list

@@ -10,20 +10,13 @@ import numpy as np
 
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.order import moves
-from loopkit.errors import (
-    ENTRY_POINTS,
-    IllegalTransformError,
-    NameConflictError,
-    PreconditionError,
-    ScheduleError,
-    unknown,
-)
+from loopkit.errors import ENTRY_POINTS, IllegalTransformError, NameConflictError, PreconditionError, ScheduleError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.annotations import checked, require_kinds
 from loopkit.kernel.cost import CostChange
 from loopkit.kernel.data import ADDRESS_SPACES, AddressSpace, TemporaryVariable, address_space
 from loopkit.kernel.history import TRANSFORMATIONS, History, HistoryStep
-from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.kernel.tree import given, given_anew, ordered_pairs, still_given
