@@ -29,10 +29,9 @@ from loopkit.errors import (
     Witness,
 )
 from loopkit.expr.operations import ReductionOperation
-from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import TRANSFORMATIONS, History
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.options import Options
 from loopkit.kernel.target import TARGETS
 from loopkit.language.make import make_kernel
 from loopkit.lazy import LazyTable

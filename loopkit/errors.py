@@ -1,8 +1,9 @@
 """The exception classes of loopkit: each message is one sentence in the user's terms, a witness and a way out."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -89,6 +90,24 @@ class UnknownNameError(LoopkitError):
             hint = "did you mean " + " or ".join(f"'{c}'" for c in self.close) + "?"
         article = "an" if kind[:1] in "aeiou" else "a"
         super().__init__(f"'{name}' is not {article} {kind} of {where}.", hint=hint)
+
+
+def unknown(kind: str, name: object, known: Iterable[str], *, where: str = "the kernel", hint: str | None = None
+            ) -> UnknownNameError:
+    """The error for an unknown *name* of any type, with the similar names, else *hint*, or all names if they are few.
+    """
+    names = list(dict.fromkeys(known))
+    close = get_close_matches(str(name), names, n=2)
+    if hint is None and 0 < len(names) <= 8:
+        hint = f"there {'is only' if len(names) == 1 else 'are'} {', '.join(names)}"
+    return UnknownNameError(kind, str(name), close, where=where, hint=None if close else hint)
+
+
+def require_known(kind: str, names: Iterable[str], known: Collection[str], *, where: str = "the kernel") -> None:
+    """:raises UnknownNameError: one of *names* is not in *known*."""
+    for name in names:
+        if name not in known:
+            raise unknown(kind, name, known, where=where)
 
 
 class PreconditionError(LoopkitError):

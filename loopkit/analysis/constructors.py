@@ -12,15 +12,13 @@ from typing import TypedDict, Unpack
 from loopkit.analysis.accesses import Access, accesses_to, commute
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.errors import InternalError
-from loopkit.kernel.data import Argument, SubstitutionRule, TemporaryVariable
+from loopkit.kernel.data import Argument, Options, SubstitutionRule, TemporaryVariable
 from loopkit.kernel.dependence import Dependence, Obligation, writing_ends
-from loopkit.kernel.given_order import Chain
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import Derivation, Derive, LoopKernel, WholeKernel
-from loopkit.kernel.options import Options
 from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Tree, leaves
+from loopkit.kernel.tree import Chain, Tree, leaves
 from loopkit.poly.relations import carry, same_element
 from loopkit.poly.sets import Map, Set
 

@@ -227,19 +227,15 @@ def flow_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
     return _between(accesses, _value_flow(knl, accesses, knl.paths))
 
 
-def order_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
-    """The dependences of the values of one temporary in the reference order of *knl*."""
-    accesses = accesses_by_array(knl)[array]
-    return _between(accesses, _value_order(knl, accesses, knl.paths))
+def order_of_values(knl: LoopKernel, array: str, apart: Sequence[str] | None = None) -> Iterator[Dependence]:
+    """The dependences of the values of one temporary in the reference order of *knl*.
 
-
-def values_in(knl: LoopKernel, array: str, apart: Sequence[str]) -> Iterator[Dependence]:
-    """The dependences of one temporary's values in the execution order of *knl*.
-
-    :arg apart: inames of all accesses, each of whose iterations has its own copy of the temporary.
+    :arg apart: in the execution order: inames of all accesses, each of whose iterations has its own copy of the
+        temporary.
     """
     accesses = accesses_by_array(knl)[array]
-    return _between(accesses, _value_order(knl, accesses, execution_paths(knl), apart))
+    return _between(accesses, _value_order(knl, accesses, knl.paths if apart is None else execution_paths(knl),
+                                           apart or ()))
 
 
 def joined(parts: Iterable[tuple[K, Points]]) -> dict[K, Points]:

@@ -9,10 +9,10 @@ import pymbolic.primitives as p
 from loopkit.analysis.accesses import analysis_domain, data_params, expand_rules, expanded_expression, why_undecided
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.witnesses import parameters_of
-from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text, values_text
+from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text, require_known, values_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.dependence import Dependence
-from loopkit.kernel.kernel import LoopKernel, require_known
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, leaves, nodes_in
 from loopkit.poly.affine import add

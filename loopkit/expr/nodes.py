@@ -40,11 +40,14 @@ class Reduction(_Node):
 
     It exists only between parsing and the making of the kernel. A kernel has its reductions as statements (init,
     update, final): :class:`loopkit.kernel.statement.ReductionNode`.
+
+    :ivar declared: the text of the domain that it declares for its inames, ``sum({[k]: 0<=k<i}, expr)``, if it does.
     """
 
     operation: str
     inames: tuple[str, ...]
     expr: Expression
+    declared: tuple[str, ...] = ()
 
 
 @p.expr_dataclass()

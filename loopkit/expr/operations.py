@@ -121,14 +121,20 @@ def _require_reorderable(operation: ReductionOperation) -> None:
     """:raises PreconditionError: small integers contradict the claim. A claim that they cannot test is accepted."""
     start = operation.neutral
     pairs = list(itertools.product(_SAMPLES, repeat=2))
-    for x, y in pairs:
-        _require_equal(operation, (x, y), (y, x))
-    for x, y, z in itertools.product(_SAMPLES, repeat=3):
-        _require_equal(operation, ((x, y), z), (x, (y, z)))
+    # two nests of pairs that must be combined to one value
+    claims: list[tuple[Any, Any, str]] = [((x, y), (y, x), "") for x, y in pairs]
+    claims += [(((x, y), z), (x, (y, z)), "") for x, y, z in itertools.product(_SAMPLES, repeat=3)]
     # a combined pair becomes part of another pair; integers do not test the result for a NaN
-    for x in (_combined(operation, pair) for pair in pairs if start == start):
-        if x is not None:
-            _require_equal(operation, (start, x), x, f"each part starts from {start}, but ")
+    claims += [((start, x), x, f"each part starts from {start}, but ") for pair in pairs if start == start
+               and (x := _combined(operation, pair)) is not None]
+    for first, second, reason in claims:
+        left, right = _combined(operation, first), _combined(operation, second)
+        if left is not None and right is not None and left != right:
+            but = f", but {_nest_text(operation, second)} is {right}" if isinstance(second, tuple) else ""
+            raise PreconditionError(
+                f"The reduction '{operation.name}' is not reorderable: {reason}{_nest_text(operation, first)} is "
+                f"{left}{but}.", subject=operation.name,
+                hint="leave reorderable=True out; its loops keep their order")
 
 
 def _combined(operation: ReductionOperation, nest: Any) -> Any:
@@ -142,15 +148,6 @@ def _combined(operation: ReductionOperation, nest: Any) -> Any:
         return None                         # such as infinity's remainder
 
 
-def _require_equal(operation: ReductionOperation, first: Any, second: Any, reason: str = "") -> None:
-    """:raises PreconditionError: two nests of pairs are combined to different values."""
-    left, right = _combined(operation, first), _combined(operation, second)
-    if left is None or right is None or left == right:
-        return
-
-    def text(nest: Any) -> str:
-        return f"{operation.name}({', '.join(map(text, nest))})" if isinstance(nest, tuple) else str(nest)
-    but = f", but {text(second)} is {right}" if isinstance(second, tuple) else ""
-    raise PreconditionError(
-        f"The reduction '{operation.name}' is not reorderable: {reason}{text(first)} is {left}{but}.",
-        subject=operation.name, hint="leave reorderable=True out; its loops keep their order")
+def _nest_text(operation: ReductionOperation, nest: Any) -> str:
+    return f"{operation.name}({', '.join(_nest_text(operation, x) for x in nest)})" if isinstance(nest, tuple) \
+        else str(nest)

@@ -7,7 +7,6 @@ arguments of which the first is an iname, a list of inames (``[i, j]`` or ``(i, 
 """
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -74,13 +73,6 @@ class NameUse:
     name: str
     rank: int
     start: int
-
-
-@p.expr_dataclass()
-class InlineReduction(Reduction):
-    """A reduction over a domain of its own, ``sum({[k]: 0<=k<i}, expr)``; it lives in ``language`` only."""
-
-    domain_text: str
 
 
 @lru_cache(maxsize=4096)
@@ -261,9 +253,8 @@ class ExpressionParser(Cursor):
             raise self.error(counted, at=at, message=f"The {kind} '{name}' takes {counted}, not {given}.")
 
     def _unknown(self, kind: str, name: str, known: Collection[str], at: int) -> UnknownNameError:
-        where = "the kernel" if kind == "iname" else "the kernel language"
-        where += f" (line {self.source.line_of(self.tokens[at].start)})"
-        return UnknownNameError(kind, name, difflib.get_close_matches(name, list(known), n=2), where=where)
+        return self.source.unknown(self.tokens[at].start, kind, name, known,
+                                   where="the kernel" if kind == "iname" else "the kernel language")
 
     def dtype_name(self) -> str:
         """Step over ``float32`` or ``np.float32``; numpy's name of it."""
@@ -283,7 +274,7 @@ class ExpressionParser(Cursor):
             operand = self._last_argument()
             self.known = outer
             self._bind(inames, first, uses, bound)
-            return InlineReduction(operation, inames, operand, domain)
+            return Reduction(operation, inames, operand, (domain,))
         if self.text == "[" or self._at_name_tuple():
             inames = self._iname_list()
             first = self.at - 1

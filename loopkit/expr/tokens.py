@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from loopkit.errors import ParseError
+from loopkit.errors import ParseError, UnknownNameError, unknown
 
 T = TypeVar("T")
 
@@ -30,6 +30,12 @@ class Source:
         line = self.text[start:stop if stop >= 0 else len(self.text)]
         return ParseError(message, line=self.line_of(offset), column=offset - start + 1, expected=expected,
                           source=line.rstrip(), hint=hint)
+
+
+    def unknown(self, offset: int, kind: str, name: str, known: Iterable[str], *, where: str = "the kernel",
+                hint: str | None = None) -> UnknownNameError:
+        """The error for an unknown *name* at *offset*."""
+        return unknown(kind, name, known, where=f"{where} (line {self.line_of(offset)})", hint=hint)
 
 
 #: Reserved words of the syntax.

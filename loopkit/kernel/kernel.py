@@ -1,8 +1,7 @@
 """LoopKernel: a frozen program with an order."""
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain, count
@@ -11,17 +10,15 @@ from typing import Any
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.errors import ENTRY_POINTS, UnknownNameError
+from loopkit.errors import ENTRY_POINTS, require_known
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
-from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.dependence import Dependence, Obligation
-from loopkit.kernel.given_order import Chain
 from loopkit.kernel.history import History
-from loopkit.kernel.options import Options
 from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Path, Tree, leaves, paths, require_once
+from loopkit.kernel.tree import Chain, Path, Tree, leaves, paths, require_once
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import InstanceSet, Set, universe_params
 
@@ -283,19 +280,3 @@ class LoopKernel(KernelBody, KernelData):
         """The distinct instance sets of the statements, one a line, in isl's notation."""
         with bounded(f"printing kernel '{self.name}'"):
             return "\n".join(d.text for d in self.domains)
-
-
-def require_known(kind: str, names: Iterable[str], known: Collection[str], *, where: str = "the kernel") -> None:
-    """:raises UnknownNameError: one of *names* is not in *known*."""
-    for name in names:
-        if name not in known:
-            raise unknown(kind, name, known, where=where)
-
-
-def unknown(kind: str, name: object, known: Iterable[str], *, where: str = "the kernel") -> UnknownNameError:
-    """The error for an unknown *name* of any type, with the similar names, or all names if there are few."""
-    names = list(dict.fromkeys(known))
-    close = difflib.get_close_matches(str(name), names, n=2)
-    few = not close and 0 < len(names) <= 8
-    return UnknownNameError(kind, str(name), close, where=where,
-                            hint=f"there {'is only' if len(names) == 1 else 'are'} {', '.join(names)}" if few else None)

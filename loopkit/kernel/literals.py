@@ -17,8 +17,7 @@ import pymbolic.primitives as p
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import BFLOAT16, DTYPE_NAMES, spelled
 from loopkit.expr.operations import ReductionOperation
-from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.kernel.options import Options
+from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.tags import InameTag
 from loopkit.poly.sets import Set
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import pymbolic.primitives as p
@@ -50,9 +50,9 @@ def kernel_text(knl: LoopKernel) -> str:
       end
     """
     with bounded(f"printing kernel '{knl.name}'"):
-        folded = _folded(knl)
         domains, conditions = _domains(knl)
-        declared = [t for t in knl.temporaries.values() if t.name not in folded.values and not _declared_inline(t)]
+        printer = _Printer(knl, *_folded(knl), conditions)
+        declared = [t for t in knl.temporaries.values() if t.name not in printer.values and not _declared_inline(t)]
         parts = [_title(knl), *_section("TEMPORARIES", map(_datum, declared)),
                  *_section("ASSUMPTIONS", filter(None, [params_text(knl.assumptions)])),
                  *_section("DOMAINS", (d.text for d in domains)),
@@ -61,7 +61,7 @@ def kernel_text(knl: LoopKernel) -> str:
                  *_section("REDUCTIONS", map(_operation, knl.operations.values())),
                  *_section("RULES", (f"{r.name}({', '.join(r.arguments)}) := {to_text(r.expr)}"
                                      for r in knl.substitutions.values())),
-                 *_section("STATEMENTS", _statement_lines(knl, folded, conditions)),
+                 *_section("STATEMENTS", printer.lines(printer.shown_tree())),
                  *_section("BARRIERS", map(str, knl.barriers)),
                  *_cost_sections(knl),
                  *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
@@ -81,15 +81,16 @@ def _cost_sections(knl: LoopKernel) -> Iterator[str]:
 def statements_text(knl: LoopKernel) -> str:
     """The statements of *knl* alone, with their loops."""
     with bounded(f"printing kernel '{knl.name}'"):
-        return "\n".join(_statement_lines(knl, _folded(knl), _domains(knl)[1]))
+        printer = _Printer(knl, *_folded(knl), _domains(knl)[1])
+        return "\n".join(printer.lines(printer.shown_tree()))
 
 
 def instructions(knl: LoopKernel) -> tuple[Statement, ...]:
     """The statements of *knl* as they are printed: in the order of the text, with whole reductions as expressions."""
     with bounded(f"reading kernel '{knl.name}'"):
-        folded = _folded(knl)
-        shown = [knl.statement_by_id[s] for s in leaves(knl.tree) if s not in folded.hidden]
-    return tuple(with_expressions(s, folded.written_out) for s in shown)
+        printer = _Printer(knl, *_folded(knl), {})
+        shown = [knl.statement_by_id[s] for s in leaves(printer.shown_tree())]
+    return tuple(with_expressions(s, printer.written_out) for s in shown)
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -195,28 +196,12 @@ def _flat(index: Expression) -> Expression:
     return add(index) if isinstance(index, p.Sum) and any(isinstance(c, p.Sum) for c in index.children) else index
 
 
-@dataclass(frozen=True)
-class _Folded:
-    """Reductions as expressions again.
+def _folded(knl: LoopKernel) -> tuple[Mapping[str, Expression], Mapping[str, tuple[str, ...]]]:
+    """The reductions that are expressions again, by accumulator; of others, by update, the inames that are folded.
 
     A reduction whose loops also hold other statements (a prefetch) is printed as init, update and final. The loops
     around its update that hold nothing else are folded.
-
-    :ivar values: the wholly folded reductions by accumulator.
-    :ivar hidden: ids of their statements.
-    :ivar inner: for the update of a partly folded reduction, the folded inames.
     """
-
-    values: Mapping[str, Expression]
-    hidden: frozenset[str]
-    inner: Mapping[str, tuple[str, ...]]
-
-    def written_out(self, expr: Expression) -> Expression:
-        names = variables(expr)
-        return substitute(expr, {a: v for a, v in self.values.items() if a in names})
-
-
-def _folded(knl: LoopKernel) -> _Folded:
     nodes = {r.accumulator: r for r in knl.reductions.values()
              if {r.init, r.update} <= knl.statement_by_id.keys() and not r.others}
     inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, _parts(nodes, r))) != r.inames}
@@ -228,8 +213,7 @@ def _folded(knl: LoopKernel) -> _Folded:
         operand = knl.statement_by_id[node.update].expression
         return Reduction(node.operation, node.inames, substitute(
             operand, {a: value(a) for a in nodes if a in variables(operand)}))
-    hidden = frozenset(s for r in nodes.values() for s in (r.init, r.update))
-    return _Folded({a: value(a) for a in nodes}, hidden, inner)
+    return {a: value(a) for a in nodes}, inner
 
 
 def _parts(nodes: Mapping[str, ReductionNode], node: ReductionNode) -> frozenset[str]:
@@ -246,31 +230,38 @@ def _foldable(knl: LoopKernel, node: ReductionNode, own: frozenset[str]) -> tupl
     return tuple(x for x in node.inames if x in alone)
 
 
-def _statement_lines(knl: LoopKernel, folded: _Folded, conditions: Mapping[int, str]) -> Iterator[str]:
-    """The order tree as nested ``for`` blocks, without hidden statements and folded loops."""
-    nothing = Seq(())
-
-    def shown(tree: Tree) -> Tree:
-        match tree:
-            case Leaf(statement) if statement in folded.hidden:
-                return nothing
-            case Loop(_, Seq(()) as body):
-                return body
-            case Loop(iname, Leaf(statement) as body) if iname in folded.inner.get(statement, ()):
-                return body
-            case _:
-                return tree
-    return _Printer(knl, folded, conditions, set()).lines(rewrite(knl.tree, shown))
-
-
 @dataclass(frozen=True)
 class _Printer:
-    """Prints the order tree; *declared*: the temporaries whose first write was printed."""
+    """Prints the order tree.
+
+    :ivar values: the reductions that are expressions, by accumulator; *inner*: of others, the inames that are.
+    :ivar conditions: the printed constraints of an instance set, by its identity.
+    :ivar declared: the temporaries whose first write was printed.
+    """
 
     knl: LoopKernel
-    folded: _Folded
+    values: Mapping[str, Expression]
+    inner: Mapping[str, tuple[str, ...]]
     conditions: Mapping[int, str]
-    declared: set[str]
+    declared: set[str] = field(default_factory=set)
+
+    def written_out(self, expr: Expression) -> Expression:
+        names = variables(expr)
+        return substitute(expr, {a: v for a, v in self.values.items() if a in names})
+
+    def shown_tree(self) -> Tree:
+        """The order tree without the statements and loops of reductions that are expressions."""
+        def shown(tree: Tree) -> Tree:
+            match tree:
+                case Leaf(statement) if self.knl.statement_by_id[statement].written in self.values:
+                    return Seq(())
+                case Loop(_, Seq(()) as body):
+                    return body
+                case Loop(iname, Leaf(statement) as body) if iname in self.inner.get(statement, ()):
+                    return body
+                case _:
+                    return tree
+        return rewrite(self.knl.tree, shown)
 
     def lines(self, tree: Tree) -> Iterator[str]:
         match tree:
@@ -294,9 +285,9 @@ class _Printer:
 
     def _statement(self, s: Statement) -> str:
         expression = _NEUTRAL.get(s.expression.operation, s.expression) if isinstance(s.expression, Neutral) \
-            else self.folded.written_out(s.expression)
+            else self.written_out(s.expression)
         if s.combine is not None:
-            folded = self.folded.inner.get(s.id)
+            folded = self.inner.get(s.id)
             expression = Reduction(s.combine, folded, expression) if folded else expression
             expression = self.knl.operation(s.combine).apply(s.assignee, expression)
         options = ", ".join(self._options(s))
@@ -314,7 +305,7 @@ class _Printer:
     def _options(self, s: Statement) -> Iterator[str]:
         yield f"id={s.id}"
         texts = [*filter(None, [self.conditions.get(id(s.domain))]),
-                 *(to_text(self.folded.written_out(e)) for e in s.predicates)]
+                 *(to_text(self.written_out(e)) for e in s.predicates)]
         if texts:
             yield f"if={' and '.join(f'({x})' if len(texts) > 1 and ' or ' in x else x for x in texts)}"
         scans = [x for r in self.knl.reductions.values() if r.final == s.id and r.sweep is not None for x in r.inames]

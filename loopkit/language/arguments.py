@@ -1,7 +1,6 @@
 """Arguments and temporaries of a kernel: as declared, the others as the text uses them."""
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,7 +8,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.errors import NameConflictError, PreconditionError, UnknownNameError
+from loopkit.errors import NameConflictError, PreconditionError, unknown
 from loopkit.expr.kinds import DTYPES, dtype_of, named_dtype
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
@@ -195,12 +194,10 @@ class _Uses:
         """The declared arguments, and among them the others of the text."""
         known = {*self.declared, *temporaries}
         rest = [name for name in sorted({*self.ranks, *self.sizes}) if name not in known]
-        strangers = [name for name in rest if name not in self.sizes] if _REST not in known else ()
-        for name in strangers:
-            close = difflib.get_close_matches(name, known, n=2)
-            raise UnknownNameError("argument", name, close,
-                                   where=f"the kernel (line {self.source.line_of(self.ranks[name].start)})",
-                                   hint=None if close else "end kernel_data with '...' to have it found")
+        for name in rest if _REST not in known else ():
+            if name not in self.sizes:
+                raise self.source.unknown(self.ranks[name].start, "argument", name, known,
+                                          hint="end kernel_data with '...' to have it found")
         found: list[Argument] = []
         for d in {**self.declared, _REST: _REST}.values():
             if isinstance(d, str):
@@ -214,7 +211,7 @@ class _Uses:
         if name in self.sizes:
             return ValueArg(name)
         if name not in self.ranks:
-            raise UnknownNameError("argument", name, difflib.get_close_matches(name, [*self.ranks, *self.sizes], n=2))
+            raise unknown("argument", name, [*self.ranks, *self.sizes])
         if self.ranks[name].rank != BARE:
             return GlobalArg(name)
         return GlobalArg(name, shape=()) if name in self.written else ValueArg(name)

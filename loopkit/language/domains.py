@@ -1,18 +1,12 @@
 """The domains of a kernel, in isl's notation with the parameters left out, their instance sets, and assumptions.
 
-isl names no place at which it refuses a text. The grammar is that part of isl's notation that kernels use::
-
-    domain     = [ "[" names "]" "->" ] "{" piece { ";" piece } "}"
-    piece      = "[" names "]" [ ":" [ condition ] ]
-    condition  = term { ("and" | "or" | "implies") term }
-    term       = "not" term | "exists" [ "(" ] names ":" condition [ ")" ] | "true" | "false" | comparison
-    comparison = forms relation forms { relation forms }
-    forms      = form { "," form }
-    form       = affine form with + - * / mod, floor, ceil, floord, ceild, min, max
+isl names no place at which it refuses a text. So the form around the conditions is read here; in a refused condition,
+the fault is at the first token after which no ending makes a condition that isl reads.
 """
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
@@ -20,9 +14,8 @@ from itertools import accumulate, takewhile
 
 from pymbolic.typing import Expression
 
-from loopkit.errors import ParseError, PreconditionError
+from loopkit.errors import ParseError, PreconditionError, require_known
 from loopkit.expr.tokens import Cursor, Source, Token
-from loopkit.kernel.kernel import require_known
 from loopkit.language import names
 from loopkit.poly.domains import AnySet, restricted, unbounded_iname
 from loopkit.poly.piecewise import constrained
@@ -36,10 +29,6 @@ _WORDS_OF_ISL = KEYWORDS | {"infty", "infinity", "nan", "rat"}
 
 _TOKEN = re.compile(r"(?P<number>\d+)|(?P<name>[A-Za-z_]\w*)|(?P<op>->|<=|>=|==|!=|&&|\|\||//|[-+*/%<>=!()\[\]{},:;])"
                     r"|(?P<other>\S)", re.ASCII)
-_JUNCTION, _COMPARISON, _LIST, _SUM, _PRODUCT = range(1, 6)
-_BINDINGS = {",": _LIST, **dict.fromkeys(("and", "or", "implies", "&&", "||"), _JUNCTION),
-             **dict.fromkeys(("<", "<=", ">", ">=", "=", "==", "!="), _COMPARISON),
-             **dict.fromkeys(("+", "-"), _SUM), **dict.fromkeys(("*", "/", "//", "%", "mod"), _PRODUCT)}
 _NAME = re.compile(r"\d+|([A-Za-z_]\w*)", re.ASCII)
 _EXISTS = re.compile(r"\bexists\s*\(?([^:]*):")
 
@@ -48,12 +37,12 @@ def read_domain(source: Source, text: str, start: int) -> InstanceSet:
     """The domain *text* at the place *start* of *source*; :raises ParseError: isl refuses it, or a name is refused."""
     parser = _DomainParser(source, text, start)
     body = parser.domain()
-    parameters = sorted(_free_names(body).difference(parser.inames or ()))
+    inames = parser.inames or ()
     try:
-        points = InstanceSet.parse(f"[{', '.join(parameters)}] -> {{{body}}}")
+        points = _read(body, inames)
     except ValueError:
-        raise parser.fault() from None
-    for name in parameters:
+        raise parser.fault(*parser.conditions) from None
+    for name in sorted(_free_names(body).difference(inames)):
         fault = names.fault(name)
         if fault is not None:
             raise source.error(start + _place(text, name), f"The size '{name}' {fault}.", "another name")
@@ -107,6 +96,15 @@ class Domains:
                                        f"a name other than '{name}', or no domain here")
         return self.inline[text].inames
 
+    def over(self, inames: Iterable[str], inline: Iterable[str] = ()) -> list[InstanceSet]:
+        """The domains of *inames*, among them those that reductions declare by the texts *inline*."""
+        every = (*self.domains, *(self.inline[text] for text in inline))
+        return [d for d in every if not set(inames).isdisjoint(d.inames)]
+
+    def bounds(self, inames: Iterable[str], inline: Iterable[str] = ()) -> frozenset[str]:
+        """The inames, sizes and temporaries that the domains of *inames* depend on."""
+        return frozenset(x for d in self.over(inames, inline) for x in d.params)
+
     def ancestors(self, inames: Iterable[str]) -> frozenset[str]:
         """*inames* and the inames that their domains depend on."""
         return frozenset().union(*(self.parents.get(x, frozenset()) | {x} for x in inames))
@@ -125,8 +123,7 @@ class Domains:
         if key not in self._sets and conditions:
             self._sets[key] = constrained(self.instances(inames, (), inline), conditions)
         elif key not in self._sets:
-            every = (*self.domains, *(self.inline[text] for text in inline))
-            parts = [restricted(d, inames).onto(inames) for d in every if not set(inames).isdisjoint(d.inames)]
+            parts = [restricted(d, inames).onto(inames) for d in self.over(inames, inline)]
             self._sets[key] = reduce(InstanceSet.intersect, parts) if parts else InstanceSet.universe(inames)
         return self._sets[key]
 
@@ -180,15 +177,19 @@ def read_assumptions(given: str | AnySet, values: Collection[str]) -> Set:
         text = whole["condition"]
     if not text.strip():
         return universe_params()
-    names = sorted(_free_names(text))
     try:
-        result = parse_assumptions(text, names)
+        result = parse_assumptions(text, _free_names(text))
     except ValueError:
-        raise _DomainParser(Source(text, "the assumptions"), text).assumption_fault() from None
-    require_known("parameter", names, values)
+        raise _DomainParser(Source(text, "the assumptions"), text).fault(0) from None
+    require_known("parameter", sorted(_free_names(text)), values)
     if result.is_empty():
         raise PreconditionError("The assumptions contradict each other.", subject=text)
     return result
+
+
+def _read(body: str, inames: Collection[str]) -> InstanceSet:
+    """The set with *body* in its braces, its free names as parameters; :raises ValueError: isl refuses it."""
+    return InstanceSet.parse(f"[{', '.join(sorted(_free_names(body).difference(inames)))}] -> {{{body}}}")
 
 
 def _free_names(condition: str) -> set[str]:
@@ -198,8 +199,9 @@ def _free_names(condition: str) -> set[str]:
     return {name for name in _NAME.findall(condition) if name and name not in KEYWORDS} - bound
 
 
-#: The kinds of expressions; a whole is of the largest kind of its parts, but for comparisons.
-_CONSTANT, _FORM, _CONDITION = range(3)
+_COMPARISONS = frozenset({"<", "<=", ">", ">=", "=", "!=", "true", "false"})
+_JUNCTIONS = frozenset({"and", "or", "not", "implies", "&&", "||", "!"})
+_DIVISIONS = frozenset({"/", "//", "%", "mod"})
 _IN_BRACES = "'and', 'or', an operator or '}'"
 
 
@@ -229,7 +231,7 @@ class _DomainParser(Cursor):
             raise self.error("'{'", hint="a domain stands in braces: { [i] : 0 <= i < n }")
         self.separated(self.piece, ";")
         if self.text != "}" or self.tokens[self.at + 1].text:
-            raise self.fault()
+            raise self.fault(*self.conditions)
         return self.source.text[self.tokens[first].start + 1:self.tokens[self.at].start]
 
     def piece(self) -> None:
@@ -284,125 +286,112 @@ class _DomainParser(Cursor):
             raise self.error(f"the name of {what}", at=first, message=f"'{word}' is no name for {what}.")
         return name
 
-    def fault(self) -> ParseError:
-        """The error for the domain before the current place, which isl refuses."""
-        end = self.at
-        try:
-            for at in (*self.conditions, end):
-                self.at = at
-                if at in self.conditions:
-                    self.condition()
-                if self.text in ("", "]", ")"):
-                    raise self.error(_IN_BRACES, message="The '}' that ends the domain is missing.")
-                if self.text not in (";", "}"):
-                    raise self.error(_IN_BRACES)
-            if self.tokens[end + 1].text:
-                raise self.error("the end of the domain", at=end + 1)
-        except ParseError as err:
-            return err
+    def fault(self, *conditions: int) -> ParseError:
+        """The error for a text that isl refuses: in one of its *conditions*, or at the current place, their end."""
+        end = self.at if self.inames is not None else len(self.tokens) - 1
+        for first in conditions:
+            last = next((i for i in range(first, end) if self.tokens[i].text == ";" and self.inames is not None), end)
+            if not self._is_read(first, last):
+                at = bisect_left(range(first, last), True, key=lambda i: not self._is_begun(first, i + 1)) + first
+                return self._fault_in(first, at)
+        if self.tokens[end].text != "}":
+            return self._fault_in(conditions[-1] if conditions else end, end)
+        if self.tokens[end + 1].text:
+            return self.error("the end of the domain", at=end + 1)
         return self.source.error(self.tokens[0].start, "isl cannot read this domain.",
                                  "a set in isl's notation, { [i, j] : ... }")
 
-    def assumption_fault(self) -> ParseError:
-        """The error for the condition at the current place, which isl refuses."""
+    def _is_read(self, first: int, last: int, ending: str = "") -> bool:
+        """Does isl read the tokens from *first* up to *last*, with *ending* behind them, as a condition?"""
+        text = self.source.text[self.tokens[first].start:self.tokens[last].start] + " " + ending
+        inames = self.inames or ()
         try:
-            self.condition()
-            if self.text:
-                raise self.error("'and', 'or' or the end")
-        except ParseError as err:
-            return err
-        return self.source.error(0, f"isl cannot read {self.source.what}.", "a condition in isl's notation")
+            _read(f"[{', '.join(inames)}] : {text}", inames)
+        except ValueError:
+            return False
+        return ";" not in text                      # another piece of a union
 
-    def condition(self, floor: int = 0) -> int:
-        """Step over an expression that must be a condition."""
-        start = self.at
-        return self.require_condition(start, self.expression(floor))
+    def _is_begun(self, first: int, last: int) -> bool:
+        """Are the tokens from *first* up to *last* the beginning of a condition?"""
+        closers = [":1=1" if opened == "exists" else ",1)" if opened in ("floord", "ceild") and mark != "," else ")"
+                   for opened, mark in self._opened(first, last)[:0:-1]]
+        # a form may have to be compared within some of what is open
+        endings = (closers, *([*closers[:k], "=1", *closers[k:]] for k in range(len(closers) + 1)))
+        return any(self._is_read(first, last, missing + "".join(ending))
+                   for missing in ("", "1", "free_", "(1)", "(1,1)") for ending in endings)
 
-    def require_condition(self, start: int, kind: int) -> int:
-        if kind != _CONDITION:
-            hint = "0 <= i < n" if self.text == "in" or self.tokens[start].text == "for" else None
-            raise self.error("'<', '<=', '=', '>=' or '>'", hint=hint)
-        return kind
+    def _opened(self, first: int, last: int) -> list[tuple[str, str]]:
+        """What is open behind the tokens from *first* up to *last*, from the outside in; the first is the condition.
 
-    def expression(self, floor: int = 0) -> int:
-        """Step over the longest expression whose operators bind tighter than *floor*; its kind."""
-        start, left = self.at, self.operand(floor)
-        while True:
-            at, operator, binding = self.at, self.text, _BINDINGS.get(self.text, 0)
-            if not left and floor < _PRODUCT and (self.text == "(" or (
-                    self.kind == "name" and self.text not in _NO_FUNCTIONS)):
-                left = self.operand(_PRODUCT)                   # 2i is 2*i
-                continue
-            if binding <= floor or (left == _CONDITION and binding > _COMPARISON):
-                return left
-            if binding == _JUNCTION:
-                self.require_condition(start, left)
-            if operator == "==":
-                raise self.error(
-                    "'='", hint="in isl's notation, which domains and assumptions have, equality is one '='")
-            self.at += 1
-            if operator == "=" and self.text in ("<", ">"):
-                raise self.error("an affine form", hint=f"{self.text}=")
-            if operator == "*" and self.text == "*":
-                raise self.error("a constant factor", at=at, message=f"{self.subject} takes no powers.")
-            right = self.condition(binding) if binding == _JUNCTION else self.expression(binding)
-            if operator == "*" and left and right:
-                raise self.error("a constant factor", at=at, message=f"{self.subject} multiplies two names.")
-            if operator != "*" and binding == _PRODUCT and right:
-                raise self.error("a constant divisor", at=at, message=f"{self.subject} divides by a name.")
-            left = _CONDITION if binding == _COMPARISON else max(left, right)
+        Each is ``(``, a function, or ``exists`` up to its colon, with what stands in it last of ``and``, ``<``, ``,``.
+        """
+        opened, before = [("", "")], ""
+        for _, text, _ in self.tokens[first:last]:
+            kind, mark = opened[-1]
+            if text == "(":
+                opened.insert(len(opened) - (before == "exists"), (before if before in FUNCTIONS else "(", ""))
+            elif text == "exists":
+                opened.append((text, ""))
+            elif text in (")", ":") and len(opened) > 1:
+                opened.pop()
+            mark = "and" if text in _JUNCTIONS else "," if text == "," and kind else \
+                "<" if text in _COMPARISONS or (text in (")", ":") and mark == "<") else ""
+            if mark:
+                opened[-1] = (opened[-1][0], mark)
+            before = text
+        return opened
 
-    def operand(self, floor: int) -> int:
-        if self.accept("-", "+"):
-            return self.operand(_PRODUCT)
-        if self.accept("("):
-            kind = self.expression(_LIST if floor > _JUNCTION else 0)
-            self.take(")", "'and', 'or' or ')'" if kind == _CONDITION else "an operator or ')'")
-            return kind
-        if self.kind == "number":
-            self.at += 1
-            return _CONSTANT
-        if floor <= _JUNCTION and self.accept("true", "false"):
-            return _CONDITION
-        if floor <= _JUNCTION and self.accept("not", "!"):
-            return self.condition(_JUNCTION)
-        if floor <= _JUNCTION and self.accept("exists"):
-            opened = self.accept("(")
-            self.separated(self.bound_name)
-            self.take(":", "',' or ':'")
-            self.condition()
-            if opened:
-                self.take(")", "'and', 'or' or ')'")
-            return _CONDITION
-        if self.kind != "name" or self.text in _NO_FUNCTIONS - {"mod"}:
-            raise self.error("an affine form")
-        return self.named()
+    def _ends_operand(self, at: int) -> bool:
+        kind, text, _ = self.tokens[at]
+        return text in (")", "true", "false") or (kind in ("name", "number") and text not in _NO_FUNCTIONS)
 
-    def bound_name(self) -> None:
-        if self.kind != "name":
-            raise self.error("a name or ':'")
-        self.at += 1
-        if self.accept("="):
-            self.expression(_LIST)
+    def _fault_in(self, first: int, at: int) -> ParseError:
+        """The error for the token at *at*, which cannot stand in the condition that begins at *first*."""
+        self.at = at
+        text, before = self.text, self.tokens[at - 1] if at > first else Token("", "", 0)
+        ended = at > first and self._ends_operand(at - 1)
+        for i in (at - 1, at):
+            word = self.tokens[i].text
+            if word.lower() in _WORDS_OF_ISL and (
+                    word not in KEYWORDS or (word == "mod" and not self._ends_operand(i - 1))):
+                return self.error("another name", at=i, message=f"'{word}' is a word of isl's notation.")
+        if before.kind == "name" and ended and text in (".", "[", "("):
+            return self._fault_of_name(before.text)
+        if text == "==":
+            return self.error(
+                "'='", hint="in isl's notation, which domains and assumptions have, equality is one '='")
+        if before.text == "=" and text in ("<", ">"):
+            return self.error("an affine form", hint=f"{text}=")
+        if before.text == text == "*":
+            return self.error("a constant factor", at=at - 1, message=f"{self.subject} takes no powers.")
+        operator = next(i for i in range(at - 1, first - 2, -1) if self.tokens[i].text not in ("(", "-", "+"))
+        if self.kind in ("name", "number") or text == "(":
+            if self.tokens[operator].text == "*":
+                return self.error("a constant factor", at=operator, message=f"{self.subject} multiplies two names.")
+            if self.tokens[operator].text in _DIVISIONS:
+                return self.error("a constant divisor", at=operator, message=f"{self.subject} divides by a name.")
+        opened, mark = self._opened(first, at)[-1]
+        if not opened and text in ("", "]", ")") and self.inames is not None and (mark == "<" or at == first):
+            return self.error(_IN_BRACES, message="The '}' that ends the domain is missing.")
+        if not ended:
+            return self.error("a name or ':'" if opened == "exists" and before.text in ("(", ",") else "an affine form")
+        if opened == "exists" or opened in FUNCTIONS:
+            return self.error("',' or ':'" if opened == "exists" else "',' or ')'")
+        if mark != "<" and (mark or not opened):
+            return self.error("'<', '<=', '=', '>=' or '>'",
+                              hint="0 <= i < n" if text == "in" or before.text == "for" else None)
+        whole = _IN_BRACES if self.inames is not None else "'and', 'or' or the end"
+        return self.error(whole if not opened else "'and', 'or' or ')'" if mark else "an operator or ')'",
+                          hint="2*(n + 1)" if before.kind == "number" and text == "(" else None)
 
-    def named(self) -> int:
-        name, start = self.text, self.at
-        self.at += 1
-        if self.text != "(" and name.lower() in _WORDS_OF_ISL:
-            raise self.error("another name", at=start, message=f"'{name}' is a word of isl's notation.")
+    def _fault_of_name(self, name: str) -> ParseError:
+        """The error for the current token behind *name*: a dot or an opening bracket."""
         if self.text == ".":
-            raise self.error("an operator", message=f"The name '{name}.{self.tokens[self.at + 1].text}' has a dot.",
-                             hint="names are letters, digits and underscores")
-        if self.text == "[":
-            raise self.error(
-                "a name", at=start, message=f"{self.subject} reads the array '{name}'.",
-                hint=f"assign it to a temporary first, <int32> bound = {name}[...], and use the temporary here")
-        if self.text != "(":
-            return _FORM
-        if name not in FUNCTIONS:
-            raise self.error("one of " + ", ".join(sorted(FUNCTIONS)), at=start,
-                             message=f"{self.subject} cannot call '{name}'.")
-        self.at += 1
-        kind = self.expression(_COMPARISON)
-        self.take(")", "',' or ')'")
-        return kind
+            return self.error("an operator", message=f"The name '{name}.{self.tokens[self.at + 1].text}' has a dot.",
+                              hint="names are letters, digits and underscores")
+        if self.text == "(":
+            return self.error("one of " + ", ".join(sorted(FUNCTIONS)), at=self.at - 1,
+                              message=f"{self.subject} cannot call '{name}'.")
+        return self.error(
+            "a name", at=self.at - 1, message=f"{self.subject} reads the array '{name}'.",
+            hint=f"assign it to a temporary first, <int32> bound = {name}[...], and use the temporary here")

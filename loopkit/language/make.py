@@ -11,20 +11,18 @@ from loopkit.expr.mappers import has_reduction
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.data import Argument, TemporaryVariable, ValueArg
+from loopkit.kernel.data import Argument, Options, TemporaryVariable, ValueArg
 from loopkit.kernel.dependence import Obligation
-from loopkit.kernel.given_order import given
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.options import Options
+from loopkit.kernel.tree import given
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
 from loopkit.language.domains import Domains, read_assumptions, read_domains
-from loopkit.language.inherited import inames_of_parts
-from loopkit.language.iterations import require_one_meaning, with_values_of_iterations
+from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
-from loopkit.language.program import ParsedProgram, number_statements
+from loopkit.language.program import ParsedProgram, assignments, number_statements
 from loopkit.language.rules import read_rules
-from loopkit.language.statements import StatementMaker
+from loopkit.language.statements import ReductionMaker, StatementMaker
 from loopkit.language.syntax import parse_program
 from loopkit.poly.domains import AnySet, set_text
 from loopkit.poly.limits import bounded
@@ -112,22 +110,24 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     names = {*(a.name for a in arguments), *temporaries, *rules.known, name}
     for operation in operations:
         require_free(operation, names, "The reduction")
-    maker = StatementMaker(
-        domains, _affine_names(domains, arguments, temporaries),
-        {*names, *domains.parents, *domains.inline_inames, *operations}, number_statements(program), rules,
-        inames_of_parts(program, temporaries, rules))
+    ids = number_statements(program)
+    reductions = ReductionMaker(domains, _affine_names(domains, arguments, temporaries),
+                                {*names, *domains.parents, *domains.inline_inames, *operations}, ids.taken)
+    maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions)
     tree = maker.make(program.body)
     kernel = LoopKernel(
-        name=name, arguments=arguments, temporaries={**known, **maker.temporaries},
-        statements=tuple(maker.statements), tree=tree, derived=None, given_order=given(tree, maker.blocks),
-        reductions=maker.reductions, operations=operations,
+        name=name, arguments=arguments, temporaries={**known, **reductions.temporaries},
+        statements=tuple(reductions.statements), tree=tree, derived=None,
+        given_order=given(tree, maker.blocks), reductions=reductions.nodes,
+        operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),
         substitutions={rule_name: r for rule_name, r in rules.known.items() if not has_reduction(r.expr)},
         assumptions=universe_params() if assumptions is None else read_assumptions(
             assumptions, [a.name for a in arguments if isinstance(a, ValueArg)]), options=options, history=history)
     shaped = {name for name, d in declared.items() if isinstance(d, TemporaryVariable) and d.shape is not None}
-    require_one_meaning(kernel, maker.opened, maker.final)
+    require_one_meaning(kernel, maker.opened, {ids.of[node.start] for node in assignments(program.body)
+                                               if node.options.inames is not None})
     return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))
 

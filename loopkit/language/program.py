@@ -13,7 +13,6 @@ from loopkit.ast.nodes import Instruction
 from loopkit.expr.parsing import NameUse
 from loopkit.expr.tokens import Source, Token
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.kernel.kernel import unknown
 from loopkit.language.names import fresh
 
 
@@ -78,6 +77,10 @@ class IfBlock:
     uses: tuple[NameUse, ...]
     then: tuple[ProgramNode, ...]
     otherwise: tuple[ProgramNode, ...]
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.condition,)
 
 
 ProgramNode = Assignment | ForBlock | IfBlock
@@ -158,8 +161,7 @@ class Ids:
             return [pattern.text]
         matches = [x for x in self.places if fnmatchcase(x, pattern.text)]
         if not matches:
-            raise unknown("statement", pattern.text, self.places,
-                          where=f"the kernel (line {self.source.line_of(pattern.start)})")
+            raise self.source.unknown(pattern.start, "statement", pattern.text, self.places)
         return matches
 
 

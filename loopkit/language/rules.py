@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import graphlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pymbolic.primitives as p
@@ -9,11 +10,13 @@ from pymbolic.typing import Expression
 
 from loopkit.expr.mappers import called, children, has_reduction, map_children, subexpressions, substitute, variables
 from loopkit.expr.nodes import Reduction
-from loopkit.expr.parsing import InlineReduction
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language.domains import Domains
 from loopkit.language.program import ParsedProgram, Rule
+
+#: A name in an expression, and the reduction inames around it.
+Mention = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -27,18 +30,15 @@ class Rules:
     source: Source
     domains: Domains
     known: dict[str, SubstitutionRule] = field(default_factory=dict)
-    _inames: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def add(self, rule: Rule) -> None:
         """Add *rule*, which calls only rules that were added before."""
         name, arguments = rule.rule.name, rule.rule.arguments
-        texts = [e.domain_text for e in subexpressions(rule.rule.expr) if isinstance(e, InlineReduction)]
+        texts = [text for e in subexpressions(rule.rule.expr) if isinstance(e, Reduction) for text in e.declared]
         for bound in (x for text in texts for x in self.domains.inline[text].params if x in arguments):
             raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
                                     "bounds in parameters and inames")
-        body = self.expanded(rule.rule.expr, rule.start, only_reducing=True)
-        self.known[name] = SubstitutionRule(name, arguments, body)
-        self._inames[name] = self.free_inames(body).difference(arguments)
+        self.known[name] = replace(rule.rule, expr=self.expanded(rule.rule.expr, rule.start, only_reducing=True))
 
     def expanded(self, expr: Expression, start: int, *, only_reducing: bool = False) -> Expression:
         """*expr*, at the place *start*, with the calls of all rules replaced by their bodies, or of those *reducing*.
@@ -63,24 +63,26 @@ class Rules:
             return walk(substitute(rule.expr, dict(zip(rule.arguments, e.parameters, strict=True))))
         return walk(expr)
 
-    def free_inames(self, expr: Expression) -> frozenset[str]:
-        """The inames that *expr* mentions outside of reductions over them, and that its reductions' domains need."""
-        order = self.domains.parents
-        if not has_reduction(expr) and self._inames.keys().isdisjoint(called(expr)):
-            return variables(expr).intersection(order)
+    def mentions(self, expr: Expression, around: tuple[str, ...] = ()) -> Iterator[Mention]:
+        """The names in *expr* and in the rules that it calls, and those that bound the domains of its reductions."""
         match expr:
-            case InlineReduction():
-                needed = self.domains.inline[expr.domain_text].params
-                found = self.free_inames(expr.expr).union(x for x in needed if x in order or x in expr.inames)
-                # an inline iname of a reduction around this one is no iname of the kernel and falls out there
-                return self.domains.ancestors(found.difference(expr.inames))
+            case p.Variable(name=name):
+                yield name, around
             case Reduction():
-                found = self.free_inames(expr.expr) | self.domains.ancestors(expr.inames)
-                return found.difference(expr.inames)
-            case p.Call(function=p.Variable(name=name)):
-                return self._inames.get(name, frozenset()).union(*map(self.free_inames, children(expr)))
+                bounds = self.domains.bounds(expr.inames, expr.declared).difference(expr.inames)
+                yield from ((name, around) for name in bounds)
+                yield from self.mentions(expr.expr, around + expr.inames)
             case _:
-                return frozenset().union(*map(self.free_inames, children(expr)))
+                if isinstance(expr, p.Call) and isinstance(expr.function, p.Variable) and (
+                        rule := self.known.get(expr.function.name)):
+                    yield from (found for found in self.mentions(rule.expr, around) if found[0] not in rule.arguments)
+                for child in children(expr):
+                    yield from self.mentions(child, around)
+
+    def free_inames(self, mentions: Iterable[Mention]) -> frozenset[str]:
+        """The inames among *mentions*, those left out that a reduction around them binds."""
+        # an inline iname of a reduction is no iname of the kernel
+        return frozenset(x for x, around in mentions if x in self.domains.parents and x not in around)
 
 
 def read_rules(program: ParsedProgram, domains: Domains) -> Rules:

@@ -24,11 +24,9 @@ from loopkit.expr.mappers import (
     with_children,
 )
 from loopkit.expr.nodes import Neutral, Reduction
-from loopkit.expr.parsing import InlineReduction
 from loopkit.expr.text import to_text
-from loopkit.expr.tokens import Source, Token
+from loopkit.expr.tokens import Token
 from loopkit.kernel.data import TemporaryVariable
-from loopkit.kernel.kernel import unknown
 from loopkit.kernel.statement import ReductionNode, Statement, StatementOptions
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
 from loopkit.language.domains import Domains
@@ -44,13 +42,11 @@ class Context:
 
     :ivar order: the outermost inames, in this order: those of ``for`` blocks and of conditions.
     :ivar opened: the number of them that already have a loop from a ``for`` block.
-    :ivar mentions: inames that every statement inside has.
     :ivar predicates: the conditions that are not affine.
     """
 
     order: tuple[str, ...] = ()
     opened: int = 0
-    mentions: frozenset[str] = frozenset()
     conditions: tuple[Expression, ...] = ()
     predicates: tuple[Expression, ...] = ()
 
@@ -94,33 +90,19 @@ class Evaluation:
 
 @dataclass
 class StatementMaker:
-    """Makes the statements of one kernel, with its reductions as statements.
+    """Makes the statements of one kernel.
 
-    :ivar affine_names: the names allowed in conditions of an instance set.
-    :ivar taken: every variable name in use.
-    :ivar inames: those that each part mentions or inherits, by its place.
-    :ivar temporaries: those made for reductions and conditions.
-    :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
-    :ivar final: the statements with ``{inames=}``, which inherit none.
-    :ivar blocks: the inames of the ``for`` blocks around one another, outermost first.
+    :ivar inames: those of each part of the program, by its place.
+    :ivar opened: for each statement, the inames of the ``for`` blocks around it, outermost first.
+    :ivar blocks: these inames for each ``for`` block.
     """
 
-    domains: Domains
-    affine_names: frozenset[str]
-    taken: set[str]
-    ids: Ids
     rules: Rules
+    ids: Ids
     inames: Mapping[int, frozenset[str]]
-    statements: list[Statement] = field(default_factory=list)
-    temporaries: dict[str, TemporaryVariable] = field(default_factory=dict)
-    reductions: dict[str, ReductionNode] = field(default_factory=dict)
-    opened: dict[str, frozenset[str]] = field(default_factory=dict)
-    final: set[str] = field(default_factory=set)
+    reductions: ReductionMaker
+    opened: dict[str, tuple[str, ...]] = field(default_factory=dict)
     blocks: list[tuple[str, ...]] = field(default_factory=list)
-
-    @property
-    def source(self) -> Source:
-        return self.rules.source
 
     def make(self, body: Sequence[ProgramNode]) -> Tree:
         """The order tree of *body*; the statements are collected on the way."""
@@ -138,16 +120,15 @@ class StatementMaker:
                     items.extend(self._if(node, context))
         return items
 
-    def _nest(self, mentioned: frozenset[str], context: Context) -> tuple[str, ...]:
-        """The inames of a statement that mentions *mentioned*, outermost first."""
-        every = self.domains.ancestors(mentioned | context.mentions)
-        return context.order + self.domains.sorted(every.difference(context.order))
+    def _nest(self, node: Assignment | IfBlock, context: Context) -> tuple[str, ...]:
+        """The inames of a statement, outermost first."""
+        every = self.rules.domains.ancestors(self.inames[node.start])
+        return context.order + self.rules.domains.sorted(every.difference(context.order))
 
     def _require_inames(self, tokens: Sequence[Token]) -> None:
         for token in tokens:
-            if token.text not in self.domains.parents:
-                raise unknown("iname", token.text, self.domains.parents,
-                              where=f"the kernel (line {self.source.line_of(token.start)})")
+            if token.text not in self.rules.domains.parents:
+                raise self.rules.source.unknown(token.start, "iname", token.text, self.rules.domains.parents)
 
     def _for(self, node: ForBlock, context: Context) -> Item:
         self._require_inames(node.inames)
@@ -155,11 +136,11 @@ class StatementMaker:
         for token in node.inames:
             iname = token.text
             if iname in order:
-                raise self.source.error(token.start, f"A loop over '{iname}' stands around this one already.",
+                raise self.rules.source.error(token.start, f"A loop over '{iname}' stands around this one already.",
                                         "another iname")
-            missing = self.domains.sorted(self.domains.parents[iname].difference(order))
+            missing = self.rules.domains.sorted(self.rules.domains.parents[iname].difference(order))
             if missing:
-                raise self.source.error(
+                raise self.rules.source.error(
                     token.start, f"The bounds of '{iname}' depend on '{missing[0]}', which has no loop here.",
                     f"'{missing[0]}'", hint=f"for {', '.join(missing)}, {iname}")
             order += (iname,)
@@ -170,18 +151,18 @@ class StatementMaker:
 
     def _if(self, node: IfBlock, context: Context) -> list[Item]:
         condition = self.rules.expanded(node.condition, node.start)
-        affine, others = split_affine(condition, self.affine_names)
-        context = replace(context, mentions=context.mentions | self.inames[node.start])
+        names = self.reductions.affine_names
+        affine, others = split_affine(condition, names)
         if not others:
             then = replace(context, conditions=context.conditions + affine)
-            otherwise = replace(context, conditions=(*context.conditions, opposite(condition, self.affine_names)))
+            otherwise = replace(context, conditions=(*context.conditions, opposite(condition, names)))
             return self._items(node.then, then) + self._items(node.otherwise, otherwise)
         if node.otherwise:
             affine, others = (), (condition,)           # the else needs the whole condition's value
         context = replace(context, conditions=context.conditions + affine,
                           order=self._shared_loops(node, context))
         # the block may write what the condition reads: evaluate it once
-        flag, owner = self.flag()
+        flag, owner = self.reductions.flag()
         # the flag is always set, so that its value is that of this iteration; what is around it comes first in it
         place = Evaluation(owner, context.order, context.conditions, ())
         first = self._add(place, flag, conjunction((*context.predicates, *others)), context, node)
@@ -195,21 +176,20 @@ class StatementMaker:
         They are the condition's own inames. If its block has no ``for`` block, they are also all further inames that
         its statements share, as loops over these may compute values that the condition reads.
         """
-        own = self._nest(frozenset(), context)
+        own = self._nest(node, context)
         inner = list(walk((*node.then, *node.otherwise)))
         if any(isinstance(n, ForBlock) for n in inner):
             return own
         inside = replace(context, order=own)
-        nests = [self._nest(self.inames[a.start], inside) for a in inner if isinstance(a, Assignment)]
+        nests = [self._nest(a, inside) for a in inner if isinstance(a, Assignment)]
         levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*nests, strict=False))
         return tuple(level[0] for level in levels)
 
     def _assignment(self, node: Assignment, context: Context) -> Item:
         self._require_inames(node.options.inames or ())
-        place = Evaluation(self.ids.of[node.start], self._nest(self.inames[node.start], context), context.conditions,
-                           context.predicates)
+        place = Evaluation(self.ids.of[node.start], self._nest(node, context), context.conditions, context.predicates)
         if node.options.condition is not None:
-            place = place.under(self.rules.expanded(node.options.condition, node.start), self.affine_names)
+            place = place.under(self.rules.expanded(node.options.condition, node.start), self.reductions.affine_names)
         assignee = self.rules.expanded(node.assignee, node.start)
         assert isinstance(assignee, p.Variable | p.Subscript)
         expression = self.rules.expanded(node.expression, node.start, only_reducing=True)
@@ -218,26 +198,22 @@ class StatementMaker:
     def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,
              node: Assignment | IfBlock) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
-        self.opened[place.owner] = frozenset(context.order[:context.opened])
+        self.opened[place.owner] = context.order[:context.opened]
         options = node.options
         statement = Statement(place.owner, assignee, expression,
-                              self.domains.instances(place.inames, place.conditions), place.predicates,
+                              self.rules.domains.instances(place.inames, place.conditions), place.predicates,
                               options=StatementOptions(self.ids.earlier(node), self.ids.others(node), options.tags))
-        if options.inames is not None:
-            self.final.add(place.owner)
         self._require_bound_once(statement, node)
-        statement, body = self._hoisted(statement, place)
+        statement, body = self.reductions.hoisted(statement, place)
         statement = replace(statement, instructions=options.instructions)
-        if statement.commutes:
-            statement = self._update(statement, node.start)
-        self.statements.append(statement)
+        self.reductions.statements.append(self._update(statement, node.start) if statement.commutes else statement)
         return place.inames[context.opened:], body
 
     def _require_bound_once(self, statement: Statement, node: Assignment | IfBlock) -> None:
         """:raises ParseError: a reduction runs over an iname that *statement* already has."""
         every = (*statement.predicates, statement.assignee, statement.expression)
         for iname, operation in (found for e in every for found in _bound_twice(e, statement.inames)):
-            raise self.source.error(
+            raise self.rules.source.error(
                 next((u.start for u in node.uses if u.name == iname), node.start),
                 f"The iname '{iname}' is a reduction iname and used outside its reduction.",
                 f"an iname other than '{iname}'",
@@ -250,38 +226,54 @@ class StatementMaker:
         if found is None:
             target = to_text(statement.assignee)
             titles = ", ".join(title for i in statement.instructions for title in i.titles)
-            raise self.source.error(
+            raise self.rules.source.error(
                 start, f"'{statement.id}' is {titles}, but does not combine '{target}' with something else.",
                 f"{target} = {target} + ... (or *, min, max, and, or)")
         operation, operand = found
         return replace(statement, expression=operand, combine=operation)
 
-    def _hoisted(self, statement: Statement, place: Evaluation) -> tuple[Statement, Tree]:
-        """*statement* with accumulators for its reductions, whose statements are added, and the tree of all."""
-        trees: list[Tree] = []
-        predicates: tuple[Expression, ...] = ()
-        rest = [*place.predicates, statement.assignee, statement.expression]
-        if not any(map(has_reduction, rest)):
-            return statement, Leaf(statement.id)
+def _bound_twice(expr: Expression, inames: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Each iname and operation of a reduction in *expr* over one of *inames*, or within one over the same iname."""
+    if isinstance(expr, Reduction):
+        yield from ((x, expr.operation) for x in expr.inames if x in inames)
+        inames += expr.inames
+    for child in children(expr) if has_reduction(expr) else ():
+        yield from _bound_twice(child, inames)
 
-        def without(expr: Expression, here: Evaluation) -> Expression:
-            new, before = self.hoist(expr, here, statement)
-            trees.extend(before)
-            return new
-        for predicate in place.predicates:
-            here = replace(place, predicates=predicates)
-            del rest[0]
-            if has_reduction(predicate) and any(map(has_reduction, rest)):
-                flag, before = self.answer(predicate, here, place, statement)
-                trees.append(before)
-                predicates = (flag,)
-            else:
-                predicates += (without(predicate, here),)
-        place = replace(place, predicates=predicates)
-        assignee = without(statement.assignee, place)
+
+@dataclass
+class ReductionMaker:
+    """Makes statements of reductions, and of conditions that several statements read.
+
+    :ivar affine_names: the names allowed in conditions of an instance set.
+    :ivar taken: every variable name in use.
+    :ivar ids: every statement id in use.
+    :ivar statements: all statements of the kernel so far.
+    :ivar temporaries: those made for reductions and conditions.
+    """
+
+    domains: Domains
+    affine_names: frozenset[str]
+    taken: set[str]
+    ids: set[str]
+    statements: list[Statement] = field(default_factory=list)
+    temporaries: dict[str, TemporaryVariable] = field(default_factory=dict)
+    nodes: dict[str, ReductionNode] = field(default_factory=dict)
+
+    def hoisted(self, statement: Statement, place: Evaluation) -> tuple[Statement, Tree]:
+        """*statement* with accumulators for its reductions, whose statements are added, and the tree of all."""
+        # evaluated as one expression would be, if(predicate, if(predicate, assignee == expression))
+        whole: Expression = p.Comparison(statement.assignee, "==", statement.expression)
+        for predicate in reversed(place.predicates):
+            whole = p.If(predicate, whole, False)
+        new, trees = self.hoist(whole, replace(place, predicates=()), statement)
+        predicates: tuple[Expression, ...] = ()
+        while isinstance(new, p.If):
+            predicates, new = (*predicates, new.condition), new.then
+        assert isinstance(new, p.Comparison)
+        assignee = new.left
         assert isinstance(assignee, p.Variable | p.Subscript)
-        final = replace(statement, assignee=assignee, expression=without(statement.expression, place),
-                        predicates=predicates)
+        final = replace(statement, assignee=assignee, expression=new.right, predicates=predicates)
         return final, seq(*trees, Leaf(final.id))
 
     def hoist(self, expr: Expression, place: Evaluation, template: Statement) -> tuple[Expression, list[Tree]]:
@@ -341,7 +333,7 @@ class StatementMaker:
         """A new temporary for the value of a condition, and the id of the statement that computes it."""
         name = fresh("cond", self.taken)
         self.temporaries[name] = TemporaryVariable(name, np.dtype(bool), ())
-        return p.Variable(name), fresh(f"insn_{name}", self.ids.taken)
+        return p.Variable(name), fresh(f"insn_{name}", self.ids)
 
     def _reduction(self, e: Reduction, around: Evaluation, place: Evaluation, template: Statement
                    ) -> tuple[p.Variable, Tree]:
@@ -350,17 +342,17 @@ class StatementMaker:
         The init is not under those conditions: the accumulator has a value in every instance that reads it.
         """
         joined = "_".join(e.inames)
-        name = fresh(f"{template.id}.{joined}", set(self.reductions))
+        name = fresh(f"{template.id}.{joined}", set(self.nodes))
         accumulator = p.Variable(fresh(f"acc_{joined}", self.taken))
         self.temporaries[accumulator.name] = TemporaryVariable(accumulator.name, shape=())
         node = ReductionNode(name, e.operation, accumulator.name, e.inames, f"{name}.init", (f"{name}.update",),
                              place.owner)
-        self.reductions[name] = node
+        self.nodes[name] = node
         self.statements.append(replace(
             template, id=node.init, assignee=accumulator, expression=Neutral(e.operation),
             domain=self._domain(around), predicates=()))
         inner = replace(place, owner=node.update, inames=place.inames + e.inames,
-                        inline=place.inline + ((e.domain_text,) if isinstance(e, InlineReduction) else ()))
+                        inline=place.inline + e.declared)
         operand, trees = self.hoist(e.expr, inner, template)
         self.statements.append(replace(
             template, id=node.update, assignee=accumulator, expression=operand, combine=e.operation,
@@ -369,12 +361,3 @@ class StatementMaker:
 
     def _domain(self, place: Evaluation) -> InstanceSet:
         return self.domains.instances(place.inames, place.conditions, place.inline)
-
-
-def _bound_twice(expr: Expression, inames: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Each iname and operation of a reduction in *expr* over one of *inames*, or within one over the same iname."""
-    if isinstance(expr, Reduction):
-        yield from ((x, expr.operation) for x in expr.inames if x in inames)
-        inames += expr.inames
-    for child in children(expr) if has_reduction(expr) else ():
-        yield from _bound_twice(child, inames)

@@ -9,8 +9,8 @@ from typing import Any
 from loopkit.analysis.constructors import annotated
 from loopkit.errors import CallError, DeviceError, PreconditionError, TypeInferenceError
 from loopkit.kernel.annotations import checked
+from loopkit.kernel.data import extent_of_checks
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.options import extent_of_checks
 from loopkit.kernel.target import Target
 from loopkit.runtime.calls import RUNNERS, BoundCall
 from loopkit.runtime.cuda.compiler import disassembly, has_cuda_compiler

@@ -11,11 +11,11 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
-from loopkit.errors import PreconditionError, ScheduleError, instance_text, values_text
+from loopkit.errors import PreconditionError, ScheduleError, instance_text, require_known, values_text
 from loopkit.expr.mappers import substitute
 from loopkit.expr.parsing import ExpressionParser, parse_expression
 from loopkit.expr.tokens import Source, tokenize
-from loopkit.kernel.kernel import LoopKernel, require_known
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, loops_in, restricted, seq
 from loopkit.poly.affine import NotAffineError, add, names_in, subtract, to_aff

@@ -16,21 +16,21 @@ from loopkit.analysis.dependences import (
     accessed_elements,
     in_order,
     moved_dependences,
+    order_of_values,
     relations_of,
-    values_in,
     with_assumed,
 )
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.errors import PreconditionError, UndecidedError
+from loopkit.errors import PreconditionError, UndecidedError, require_known
 from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.nodes import Neutral
 from loopkit.expr.parsing import parse_expression
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.dependence import Dependence, Obligation
-from loopkit.kernel.kernel import LoopKernel, require_known
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
@@ -250,7 +250,7 @@ class Buffer(StagingBuffer):
                                  once.intersect(self.in_one_iteration(first.inames, last.inames)))
             if self.request.whole and first is not None:
                 yield from self._of_others(result, first, last)
-        yield from values_in(result, self.temporary.name, self.outer)
+        yield from order_of_values(result, self.temporary.name, self.outer)
 
     def _ends(self, first: Statement | None, last: Statement | None, _: Dependence, statement: str, is_write: bool
               ) -> list[End]:

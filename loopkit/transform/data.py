@@ -12,12 +12,12 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import annotated, rewritten, specialized, with_dependences
 from loopkit.analysis.shapes import with_sizes_nonnegative, without_inferred_shapes
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.kinds import DTYPES, dtype_of, kind_of, promote
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.data import AddressSpace, Argument, CachePolicy, GlobalArg, TemporaryVariable, ValueArg, named_space
-from loopkit.kernel.kernel import LoopKernel, require_known
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.language.domains import read_assumptions
 from loopkit.language.names import name_list

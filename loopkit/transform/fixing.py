@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import declared, expand_rules, maybe_real
 from loopkit.analysis.constructors import Image, between_images, specialized
 from loopkit.analysis.shapes import without_inferred_shapes
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, unknown
 from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, rank_of, resolve, type_of, weak
 from loopkit.expr.intervals import interval, of_dtype
 from loopkit.expr.kinds import kind_of
@@ -21,7 +21,7 @@ from loopkit.expr.mappers import children, conjunction, map_children, split_affi
 from loopkit.expr.nodes import Neutral, TypeCast, onto
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import ValueArg
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.poly.piecewise import constrained
 from loopkit.poly.sets import InstanceSet, fix_params

@@ -11,8 +11,8 @@ from loopkit.analysis.constructors import annotated
 from loopkit.analysis.legality import iname_range, iname_span, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range
-from loopkit.errors import PreconditionError
-from loopkit.kernel.kernel import LoopKernel, require_known
+from loopkit.errors import PreconditionError, require_known
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Loop, Tree, leaves, restricted, rewrite_over, seq
 from loopkit.language.names import name_list

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.errors import ParseError, PreconditionError
+from loopkit.errors import ParseError, PreconditionError, unknown
 from loopkit.expr.tokens import Cursor, Source, Token
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 
 Ids = frozenset[str]

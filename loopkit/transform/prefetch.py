@@ -12,13 +12,13 @@ from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, u
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import End, moved_dependences
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.dtypes import Type, Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
 from loopkit.expr.mappers import called, children, subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.dependence import Dependence
-from loopkit.kernel.kernel import LoopKernel, require_known
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list

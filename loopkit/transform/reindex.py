@@ -13,10 +13,9 @@ from loopkit.analysis.order import loops_of
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.kernel.given_order import Chain, given, still_given
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
-from loopkit.kernel.tree import Loop, Tree, leaves, nest, rewrite
+from loopkit.kernel.tree import Chain, Loop, Tree, given, leaves, nest, rewrite, still_given
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
 from loopkit.poly.relations import reindexing

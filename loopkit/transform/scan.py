@@ -15,11 +15,11 @@ from loopkit.analysis.dependences import flow_of_values, reduction_dependences
 from loopkit.analysis.legality import iname_extent, iname_range, require_legal, violations
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.scans import Scan, require_alone, scan_along
-from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
+from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, require_known
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.dependence import Dependence
-from loopkit.kernel.kernel import LoopKernel, require_known
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, rewrite, rewrite_over, seq

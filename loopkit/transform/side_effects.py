@@ -11,10 +11,10 @@ from loopkit.analysis.order import Moves, moves
 from loopkit.errors import ENTRY_POINTS, LoopkitError, ScheduleError, StorageError
 from loopkit.kernel.cost import MEMORIES, SPACES, Cells, Cost, CostChange
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.given_order import ordered_pairs
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, LocalTag, is_parallel
+from loopkit.kernel.tree import ordered_pairs
 
 
 @dataclass(frozen=True)

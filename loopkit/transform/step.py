@@ -10,16 +10,23 @@ import numpy as np
 
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.order import moves
-from loopkit.errors import ENTRY_POINTS, IllegalTransformError, NameConflictError, PreconditionError, ScheduleError
+from loopkit.errors import (
+    ENTRY_POINTS,
+    IllegalTransformError,
+    NameConflictError,
+    PreconditionError,
+    ScheduleError,
+    require_known,
+)
 from loopkit.expr.mappers import variables
 from loopkit.kernel.annotations import checked, require_kinds
 from loopkit.kernel.cost import CostChange
 from loopkit.kernel.data import TemporaryVariable
-from loopkit.kernel.given_order import given, given_anew, ordered_pairs, still_given
 from loopkit.kernel.history import TRANSFORMATIONS, History, HistoryStep
-from loopkit.kernel.kernel import LoopKernel, require_known
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, InameTag
+from loopkit.kernel.tree import given, given_anew, ordered_pairs, still_given
 from loopkit.language.names import fault, is_id, name_list
 from loopkit.poly.domains import set_text
 from loopkit.poly.limits import bounded

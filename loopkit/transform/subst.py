@@ -9,11 +9,11 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.constructors import rewritten
-from loopkit.errors import PreconditionError
+from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.mappers import alike, called, children, map_children, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.kernel.kernel import LoopKernel, require_known
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.names import name_list
 from loopkit.transform.step import matching_statements, require_fresh, transform
 

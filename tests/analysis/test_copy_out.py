@@ -171,7 +171,7 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
         right(*args), extent=max(right(*args).extent - 1, 1))),
     "short copies": (buffering.Buffer, "_copy", short_copies),
     "no load": (buffering.Buffer, "with_copies", one_load_less),
-    "no flow": (buffering, "values_in", without("y_buf", "flow")),
+    "no flow": (buffering, "order_of_values", without("y_buf", "flow")),
     "no anti": (buffering.Buffer, "dependences", without("y", "anti")),
     "no flow between fillings": (buffering.Buffer, "dependences", without("y", "flow")),
     "no output": (buffering.Buffer, "dependences", without("y", "output")),

@@ -11,7 +11,7 @@ import pytest
 import loopkit as lk
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.copy_out import require_values_buffered
-from loopkit.analysis.dependences import dependences, values_in
+from loopkit.analysis.dependences import dependences, order_of_values
 from loopkit.expr.mappers import substitute
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
@@ -46,7 +46,7 @@ def flowing(before: lk.LoopKernel, after: lk.LoopKernel) -> lk.LoopKernel:
     """*after* with the flow through its buffer as it runs, whatever the step made of it."""
     outer = tuple(x for x in after.statement("store_t").inames if x in before.inames)
     others = [d for d in dependences(after) if d.array != "t_buf"]
-    return with_dependences(after, lambda _, fresh: (*others, *values_in(fresh, "t_buf", outer)))
+    return with_dependences(after, lambda _, fresh: (*others, *order_of_values(fresh, "t_buf", outer)))
 
 
 # Faults of the result
@@ -108,7 +108,7 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
     "short copies": (buffering.Buffer, "_copy", short_copies),
     "no load": (buffering.Buffer, "value_points", lambda right: lambda b: (None, right(b)[1])),
     "no store": (buffering.Buffer, "value_points", lambda right: lambda b: (right(b)[0], None)),
-    "no flow": (buffering, "values_in", without("t_buf", "flow")),
+    "no flow": (buffering, "order_of_values", without("t_buf", "flow")),
     "no flow to and fro": (buffering.Buffer, "dependences", without("t", "flow")),
 }
 

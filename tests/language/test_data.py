@@ -8,8 +8,7 @@ import pymbolic.primitives as p
 import pytest
 
 from loopkit.errors import PreconditionError
-from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable, ValueArg
-from loopkit.kernel.options import Options
+from loopkit.kernel.data import AddressSpace, GlobalArg, Options, TemporaryVariable, ValueArg
 from loopkit.language.make import make_kernel
 
 LINE = "{[i]: 0<=i<n}"

@@ -1,6 +1,7 @@
 """Malformed kernels: each is refused with its error class, and the fields that say where and what."""
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -283,7 +284,7 @@ WRONG_DOMAINS = {
     "{[i]: exists (e=floor(i/2) e<3) and 0<=i<n}": ("',' or ':'", 28), "{[i]: exists (3: i=3)}": ("a name or ':'", 15),
     "{[i]: exists (e: i=2*e and 0<=i<n}": ("'and', 'or' or ')'", 34), "{[i]: 0<=i<floord(n 2)}": ("',' or ')'", 21),
     "{[i]: 0<=i<n;[i]: i=min(2,*3)}": ("an affine form", 27), "{[i]: 0<=i<n and true + 3}": ("'and', 'or'", 23),
-    "{[i]: 0<=i<2(n+1)/m}": ("divides by a name", 18), "{[i]: 0 <= i < -}": ("an affine form", 17)}
+    "{[i]: 0<=i<2*(n+1)/m}": ("divides by a name", 19), "{[i]: 0 <= i < -}": ("an affine form", 17)}
 
 
 @pytest.mark.parametrize("text", WRONG_DOMAINS)
@@ -312,3 +313,19 @@ def test_domains_that_lack_nothing(text: str) -> None:
 def test_assumptions_are_no_domains(assumptions: str, message: str) -> None:
     with pytest.raises(ParseError, match=message):
         make_kernel("{[i]: 0<=i<n}", "y[i] = 1", assumptions=assumptions)
+
+
+@pytest.mark.parametrize("text", [
+    "{[i]: 0 <= i < n and i mod 3 = 1 implies i > 2",
+    "{[i,j]: 0<=i,j<n,m and not (i = j) and (i < 3 or j >= floord(n, 2))",
+    "{[i]: exists (e0 = floor((i)/2): 2e0 = i and 0 <= i < n)",
+    "{[e]: exists f, g: e = 2f + 3*g and 0 <= e < n && e != 3",
+    "{[i]: max(0, -n) <= i < min(n, ceil(m/2), floor((n+1)/3)) and (exists (e: i = 2*e) or true)"])
+def test_a_domain_that_ends_early(text: str) -> None:
+    """The fault of the beginning of a domain is at its end, wherever that is: all before it could be right."""
+    condition = text.index(":") + 1
+    for token in re.finditer(r"\w+|[<>!]?=|&&|\S", text[condition:]):
+        begun = text[:condition + token.end()]
+        with pytest.raises(ParseError) as refusal:
+            make_kernel(begun, "y[0] = 1")
+        assert refusal.value.column == len(begun) + 1, begun

@@ -11,8 +11,8 @@ from hypothesis import given
 import loopkit as lk
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
-from loopkit.kernel.given_order import ordered_pairs
 from loopkit.kernel.tags import is_innermost, is_parallel
+from loopkit.kernel.tree import ordered_pairs
 from loopkit.lowering.lowered import HostLoop
 from tests.following import followed
 from tests.property.checks import COUNTS, Trial

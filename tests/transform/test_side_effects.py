@@ -17,7 +17,7 @@ from loopkit.analysis.order import moves
 from loopkit.errors import ENTRY_POINTS
 from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.given_order import ordered_pairs
+from loopkit.kernel.tree import ordered_pairs
 from loopkit.lowering.cost import cost_of
 from loopkit.poly.limits import affordable, bounded
 from tests.cases import jacobi_over_blocks, matmul, matmul_tiled, two_launches
