@@ -24,6 +24,7 @@ from loopkit.ast.nodes import Program
 from loopkit.kernel.target import GPU
 from loopkit.lowering.lowered import Lowered
 from loopkit.runtime.typed import TypedKernels
+from loopkit.runtime.views import ArrayView
 from tests.cases import CASES, Case
 from tests.gpu.sanitizer import KINDS, MARK, all_faults
 from tests.property.machine import MachineError, Memory, execute
@@ -63,8 +64,10 @@ def seen(case: Case, program: Program, memory: type[Memory]) -> str:
     lowered = replace(_lowered(case.name), program=program)
     for sizes in case.sizes:
         arguments = case.data(np.random.default_rng(7), *sizes)
-        bound = TypedKernels(case.make(), GPU).of(arguments).plan.bind(arguments)
-        arrays = {k: np.array(a) for k, a in bound.arrays.items()}
+        given = {x: ArrayView.of(a) if isinstance(a, np.ndarray) else a for x, a in arguments.items()}
+        bound = TypedKernels(case.make(), GPU).of(given).plan.bind(given)
+        arrays = {k: np.array(arguments[k]) if k in arguments else np.zeros(a.shape, a.dtype)
+                  for k, a in bound.arrays.items()}
         try:
             execute(lowered, arrays, {**arguments, **bound.values}, random.Random(0), memory=memory)
         except MachineError as err:
