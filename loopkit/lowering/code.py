@@ -108,8 +108,9 @@ class Coder:
 
     def _region(self, tree: Tree, level: Level) -> Region:
         """Code without barriers, run by each thread."""
-        extents = {axis: self.launch.extents[axis] for axis in BLOCK if axis in self.launch.extents}
-        ranges = {**self.launch.ranges, **{axis: (0, n - 1) for axis, n in extents.items() if isinstance(n, int)}}
+        mapping = self.launch.mapping
+        extents = {axis: mapping.extents[axis] for axis in BLOCK if axis in mapping.extents}
+        ranges = {**mapping.ranges, **{axis: (0, n - 1) for axis, n in extents.items() if isinstance(n, int)}}
         inside = replace(level, known=level.known.union(extents), in_region=True)
         for x, (low, high) in ranges.items():
             inside = inside.knowing(range_condition(x, low, high), x)
@@ -245,7 +246,7 @@ class Coder:
     def _is_of_threads(self, condition: Expression) -> bool:
         """Does *condition* depend on the thread, and not on a parameter?"""
         names = variables(condition) if isinstance(condition, p.Comparison) else frozenset()
-        return self.kernel.value_params.isdisjoint(names) and not names.isdisjoint({*self.launch.ranges, *BLOCK})
+        return self.kernel.value_params.isdisjoint(names) and not names.isdisjoint(self.launch.mapping.thread_names)
 
     def _spread_in(self, loop: Loop) -> BoundStatement | None:
         """The statement in a ``vec`` loop that is distributed over the threads: its rounds are around the loop."""

@@ -121,7 +121,7 @@ class Waits:
     def _threads(self, points: InstanceSet) -> list[str]:
         """The parameters of *points* that differ between the threads of a block."""
         auto = {x for s in self.launch.statements.values() for x in s.auto}
-        return [x for x in points.params if x in self.launch.ranges or x in auto or x.startswith("l.")]
+        return [x for x in points.params if x in self.launch.mapping.ranges or x in auto or x.startswith("l.")]
 
     def left(self, h: Hazard, scope: Scope, pending: Sequence[int | None]) -> Map | None:
         """The pairs of *h*, by :meth:`names`, between which no wait covers the copy; ``None``: there are none.

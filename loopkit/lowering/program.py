@@ -30,7 +30,7 @@ from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull, range_con
 
 def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
     """The function of *launch*: its loops with their bounds and conditions, and what it declares."""
-    return Function(launch.name, launch.extents, launch.coordinates, tuple(_arrays(launch, storages)),
+    return Function(launch.name, launch.mapping.extents, launch.mapping.coordinates, tuple(_arrays(launch, storages)),
                     _in_versions(Coder(launch, storages), _outermost(launch)), launch.ticketed)
 
 
@@ -60,13 +60,13 @@ def _outermost(launch: Launch) -> Level:
     """The conditions that hold in every block: the assumptions, and the ranges of the grid's inames."""
     knl = launch.kernel
     level = Level(knl.value_params, knl.assumptions)
-    for x in launch.block_inames:
-        low, own = iname_range(knl, x)[0], launch.block_ranges.get(x)
+    for x in launch.mapping.block_inames:
+        low, own = iname_range(knl, x)[0], launch.mapping.block_ranges.get(x)
         level = level.knowing(range_condition(x, *own) if own is not None else
                               params_of(InstanceSet((x,), plain_hull(iname_span(knl, x).set)))
-                              if x in launch.block_ranges else
+                              if x in launch.mapping.block_ranges else
                               range_from(x, low) if isinstance(low, int) else knl.assumptions, x)
-    for axis in (axis for axis in GRID if axis in launch.extents):
+    for axis in (axis for axis in GRID if axis in launch.mapping.extents):
         level = level.knowing(range_from(axis, 0), axis)
     return level
 

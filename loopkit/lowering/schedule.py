@@ -194,7 +194,7 @@ def crossing_pairs(launches: Sequence[Launch], storages: Mapping[str, Storage]) 
     """
     found: set[Pair] = set()
     for launch in launches:
-        grid = [axis for axis in GRID if axis in launch.extents]
+        grid = [axis for axis in GRID if axis in launch.mapping.extents]
         _, place = _by_child(launch.tree)
         for d in dependences(launch.kernel) if grid else ():
             storage = storages.get(d.array)

@@ -87,10 +87,10 @@ def _partial_vectors(finder: _Finder, bound: BoundStatement, iname: str, storage
 
 def _ranges(launch: Launch) -> Iterator[Expression]:
     """The least and the greatest values of the hardware's inames in *launch*."""
-    for x, own in {**launch.ranges, **launch.block_ranges}.items():
+    for x, own in {**launch.mapping.ranges, **launch.mapping.block_ranges}.items():
         if own is not None:
             yield _within(x, *own)
-    for x, value in launch.coordinates.items():
+    for x, value in launch.mapping.coordinates.items():
         for axis in GRID:
             least = affine_difference(value, p.Variable(axis))
             if least is not None:

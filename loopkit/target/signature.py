@@ -76,7 +76,7 @@ class FunctionText:
                                     shape=(1,), written=True, read=True, cleared=True))
         extents = [e for place in places.values() if not place.strides for e in place.shape[1:] if e is not None]
         needed = mentioned(self.function.body).union(
-            *map(variables, (*launch.extents.values(), *launch.coordinates.values(), *extents)))
+            *map(variables, (*launch.mapping.extents.values(), *launch.mapping.coordinates.values(), *extents)))
         return Signature((*arrays, *(v for v in values if v.name in needed), *strides), places)
 
 
