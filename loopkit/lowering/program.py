@@ -143,5 +143,5 @@ def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
             return Call(names[node])
         tree = code_tree(node)
         return generated(knl, tree, {name: domains[name] for name in codegen.leaves(tree)}, knl.assumptions,
-                         lambda name, values: with_values(Call(name), values))
+                         lambda name, values: with_values(Call(name), values), on_host=True)
     return Block(tuple(map(looped, schedule.order)))

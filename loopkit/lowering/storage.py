@@ -30,7 +30,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage
-from loopkit.lowering.storage_proof import Values, equal_inames, evidently_wrong, require_right_cells, values_in
+from loopkit.lowering.storage_proof import Values, equal_inames, require_right_cells, values_in
 from loopkit.poly.relations import differing
 
 #: Extents, as far as they are known.
@@ -105,14 +105,10 @@ def _expanded(v: Values, shape: Extents) -> Storage:
     needed = _address_space(v)
     own = _own_shape(t, shape)
     refused: StorageError | None = None
-    wrong: list[tuple[AddressSpace, tuple[str, ...]]] = []
     for space, lead in _candidates(v, needed, own):
         extents = [iname_extent(knl, x) for x in lead]
         if space is not AddressSpace.GLOBAL and not all(isinstance(e, int) for e in (*extents, *own)):
             continue                        # a number of cells that depends on the sizes
-        if evidently_wrong(v, space, lead):
-            wrong.append((space, lead))
-            continue
         try:
             require_right_cells(v, space, lead)
         except StorageError as err:
@@ -120,8 +116,6 @@ def _expanded(v: Values, shape: Extents) -> Storage:
             continue
         _require_axes(t, own, space)
         return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own))
-    for space, lead in wrong:               # with a witness, which takes longer
-        require_right_cells(v, space, lead)
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")
