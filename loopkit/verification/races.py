@@ -13,6 +13,7 @@ import pymbolic.primitives as p
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import smallest_witness
+from loopkit.ast.check import divergent_nodes
 from loopkit.ast.nodes import Function, Scope, Sync
 from loopkit.errors import VerificationError
 from loopkit.instructions.groups import pending
@@ -23,7 +24,7 @@ from loopkit.lowering.lowered import Launch
 from loopkit.poly.limits import kept
 from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
 from loopkit.poly.sets import Map
-from loopkit.verification.barriers import TOGETHER, PlacedBarrier, divergent_nodes
+from loopkit.verification.barriers import TOGETHER, PlacedBarrier
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_between
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
 
