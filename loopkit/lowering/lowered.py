@@ -28,7 +28,7 @@ from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
-from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, require_once
+from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, parts_of, require_once
 from loopkit.lowering.vector_elements import PartialVectors
 from loopkit.poly.affine import subtract
 from loopkit.poly.limits import bounded
@@ -50,17 +50,6 @@ class LaunchBody:
 
 
 @dataclass(frozen=True)
-class HostLoop:
-    """A loop over *iname* that the host runs, around launches (by number) and other loops."""
-
-    iname: str
-    body: tuple[HostNode, ...]
-
-
-HostNode = HostLoop | int
-
-
-@dataclass(frozen=True)
 class SchedulePoint:
     """The place of a statement: its launch, the loops of the host around it, and its path in the whole order."""
 
@@ -73,13 +62,13 @@ class SchedulePoint:
 class Schedule:
     """A kernel and its launches.
 
-    :ivar order: the host's program: launches, and loops around them.
+    :ivar order: the host's program: loops around launches, each of which is a leaf with its number.
     :ivar apart: pairs of statements that must not be in one launch, whatever the dependences.
     """
 
     kernel: LoopKernel
     launches: tuple[LaunchBody, ...]
-    order: tuple[HostNode, ...]
+    order: Tree
     apart: frozenset[Pair]
 
     def __post_init__(self) -> None:
@@ -88,15 +77,15 @@ class Schedule:
     def __str__(self) -> str:
         return "\n".join(self._lines(self.order, 0))
 
-    def _lines(self, nodes: tuple[HostNode, ...], depth: int) -> Iterator[str]:
+    def _lines(self, order: Tree, depth: int) -> Iterator[str]:
         pad = "  " * depth
-        for node in nodes:
-            if isinstance(node, HostLoop):
+        for node in parts_of(order):
+            if isinstance(node, Loop):
                 yield f"{pad}on the host, for {node.iname}:"
                 yield from self._lines(node.body, depth + 1)
-            else:
-                yield f"{pad}launch {node}:"
-                yield from tree_lines(self.launches[node].tree, depth + 1)
+            elif isinstance(node, Leaf):
+                yield f"{pad}launch {node.statement}:"
+                yield from tree_lines(self.launches[int(node.statement)].tree, depth + 1)
 
     def places(self) -> dict[str, SchedulePoint]:
         """The place of each statement."""

@@ -14,11 +14,11 @@ from loopkit.ast.simplify import simplified, unrolled_loops
 from loopkit.ast.walk import as_block
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, without
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, parts_of, paths, without
 from loopkit.lowering.binding import host_domain
 from loopkit.lowering.code import Coder, Level, code_seq, generated, in_versions, runs_between_barriers, with_values
 from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
-from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, Schedule, Storage
+from loopkit.lowering.lowered import GRID, Launch, Schedule, Storage
 from loopkit.lowering.mma import mma_inames
 from loopkit.lowering.vectors import vector_inames
 from loopkit.poly import codegen
@@ -133,15 +133,19 @@ def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
     names = [launch.name for launch in launches]
     domains = {names[i]: host_domain(knl, part) for i, part in enumerate(schedule.launches) if part.hosts}
 
-    def code_tree(node: HostNode) -> CodeTree:
-        if not isinstance(node, HostLoop):
-            return names[node]
-        return CodeLoop(node.iname, code_seq([*map(code_tree, node.body)]))
+    def code_tree(node: Tree) -> CodeTree:
+        match node:
+            case Leaf(number):
+                return names[int(number)]
+            case Loop(iname, body):
+                return CodeLoop(iname, code_tree(body))
+            case _:
+                return code_seq([*map(code_tree, parts_of(node))])
 
-    def looped(node: HostNode) -> Node:
-        if not isinstance(node, HostLoop):
-            return Call(names[node])
+    def looped(node: Tree) -> Node:
+        if isinstance(node, Leaf):
+            return Call(names[int(node.statement)])
         tree = code_tree(node)
         return generated(knl, tree, {name: domains[name] for name in codegen.leaves(tree)}, knl.assumptions,
                          lambda name, values: with_values(Call(name), values), on_host=True)
-    return Block(tuple(map(looped, schedule.order)))
+    return Block(tuple(map(looped, parts_of(schedule.order))))
