@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import needed_inputs
 from loopkit.analysis.shapes import array_shapes, fully_written_outputs, output_shape_like
-from loopkit.ast.magnitudes import largest_address, largest_magnitude
+from loopkit.ast.value_ranges import largest_address, largest_magnitude
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel

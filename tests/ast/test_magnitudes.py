@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from pymbolic.typing import Expression
 
-from loopkit.ast.magnitudes import largest_address, largest_magnitude
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Program
+from loopkit.ast.value_ranges import largest_address, largest_magnitude
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import children
 from loopkit.instructions.mma import Mma

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from pymbolic.typing import Expression
 
-from loopkit.ast.magnitudes import largest_magnitude
 from loopkit.ast.nodes import Block, Define, Program
+from loopkit.ast.value_ranges import largest_magnitude
 from loopkit.expr.dtypes import INT32, weak
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import map_children

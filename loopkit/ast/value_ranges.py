@@ -1,12 +1,14 @@
-"""Upper bounds of the absolute values of all integers that a loop program computes, at given sizes.
+"""Value ranges of the integers of a loop program: lower bounds at a place, and upper bounds of all absolute values.
 
-isl's normal form of an expression may have parts far larger than its value: ``(n - m + 255)/256`` becomes
-``-m + (255*m + n + 255)/256``. So each part of an expression as written has a bound.
+The lower bounds decide whether ``/`` and ``%`` can be those of C, the upper bounds whether 32 bits are enough. isl's
+normal form of an expression may have parts far larger than its value: ``(n - m + 255)/256`` becomes
+``-m + (255*m + n + 255)/256``. So each part of an expression as written has an upper bound.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import prod
 
 import pymbolic.primitives as p
@@ -14,8 +16,52 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Block, Define, For, Program
 from loopkit.ast.walk import expressions_of, nodes_in
+from loopkit.expr.intervals import ANY, Interval, interval
 from loopkit.expr.mappers import children, variables
 
+
+@dataclass(frozen=True)
+class Signs:
+    """The least value of each integer variable that has a known one."""
+
+    lower: Mapping[str, int] = field(default_factory=dict)
+
+    def nonnegative(self, expr: Expression) -> bool:
+        """Is *expr* never negative?"""
+        low = self.least(expr)
+        return low is not None and low >= 0
+
+    def least(self, expr: Expression) -> int | None:
+        """A lower bound of an integer expression; ``None``: none is known."""
+        def leaf(e: Expression) -> Interval:
+            return Interval(self.lower[e.name], ANY.high) if isinstance(e, p.Variable) and e.name in self.lower \
+                else ANY
+        low = interval(expr, leaf).low
+        return low if low >= -2**63 else None
+
+    def defining(self, name: str, value: Expression) -> Signs:
+        """After ``name = value``."""
+        low = self.least(value)
+        others = {x: least for x, least in self.lower.items() if x != name}
+        return Signs(others if low is None else {**others, name: low})
+
+    def inside(self, loop: For) -> Signs:
+        """In the iterations of *loop*."""
+        return self.defining(loop.iname, loop.start)
+
+    def where(self, condition: Expression) -> Signs:
+        """The bounds at places that *condition* guards."""
+        match condition:
+            case p.LogicalAnd(children=children):
+                return reduce(Signs.where, children, self)
+            case p.Comparison(left=int() as least, operator="<=", right=p.Variable(name=name)) \
+                    | p.Comparison(left=p.Variable(name=name), operator=">=", right=int() as least):
+                return Signs({**self.lower, name: max(least, self.lower.get(name, least))})
+            case _:
+                return self
+
+
+# Upper bounds
 
 def largest_magnitude(program: Program, sizes: Mapping[str, int]) -> int:
     """A bound of all integers that *program* computes for its loops, guards, grids and subscripts.
