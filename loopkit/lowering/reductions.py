@@ -201,7 +201,7 @@ def _steps(threads: OverThreads, names: Sequence[str], neutral: Expression, toge
     lane, rounds = threads.number, (together - 1).bit_length()
     inside = lane if together == threads.length else remainder(lane, threads.warp)
     for k, (held, new) in enumerate(pairwise(names)):
-        shift = k == rounds
+        shift = k == rounds             # the last array of an exclusive scan
         offset, target = 1 if shift else 1 << k, threads.element(new, lane)
         yield threads.statement("none" if shift else f"keep{k}", target,
                                 neutral if shift else threads.element(held, lane), threads.everywhere), None
