@@ -30,55 +30,12 @@ from loopkit.errors import (
 )
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.kernel.history import History
+from loopkit.kernel.history import TRANSFORMATIONS, History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import Options
 from loopkit.kernel.target import TARGETS
 from loopkit.language.make import make_kernel
 from loopkit.lazy import LazyTable
-from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
-from loopkit.transform.apply_schedule import apply_schedule
-from loopkit.transform.atomics import make_atomic
-from loopkit.transform.buffering import buffer_array
-from loopkit.transform.data import (
-    add_dtypes,
-    assume,
-    rename_argument,
-    set_accumulator_dtype,
-    set_cache_policy,
-    set_options,
-    set_temporary_address_space,
-)
-from loopkit.transform.domain_padding import pad_domain
-from loopkit.transform.expansion import contract, expand, privatize
-from loopkit.transform.fixing import fix_parameters
-from loopkit.transform.iname import (
-    chunk_iname,
-    duplicate_inames,
-    join_inames,
-    remove_unused_inames,
-    rename_iname,
-    split_iname,
-    split_levels,
-)
-from loopkit.transform.layout import add_padding, swizzle, tag_array_axes
-from loopkit.transform.order import (
-    distribute_loop,
-    fuse_loops,
-    interchange,
-    prioritize_loops,
-    tile,
-    unroll_and_jam,
-)
-from loopkit.transform.peel import peel
-from loopkit.transform.pipelining import pipeline
-from loopkit.transform.prefetch import add_prefetch, precompute
-from loopkit.transform.scan import make_two_level_scan, realize_scan
-from loopkit.transform.step import replay
-from loopkit.transform.subst import expand_subst, extract_subst
-from loopkit.transform.synchronization import add_barrier, add_block_flags
-from loopkit.transform.tags import tag_inames, unroll, untag_inames
-from loopkit.transform.tensorize import tensorize
 
 if TYPE_CHECKING:
     from loopkit import library
@@ -93,6 +50,49 @@ if TYPE_CHECKING:
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda import CudaTarget
     from loopkit.target.host import CTarget
+    from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
+    from loopkit.transform.apply_schedule import apply_schedule
+    from loopkit.transform.atomics import make_atomic
+    from loopkit.transform.buffering import buffer_array
+    from loopkit.transform.data import (
+        add_dtypes,
+        assume,
+        rename_argument,
+        set_accumulator_dtype,
+        set_cache_policy,
+        set_options,
+        set_temporary_address_space,
+    )
+    from loopkit.transform.domain_padding import pad_domain
+    from loopkit.transform.expansion import contract, expand, privatize
+    from loopkit.transform.fixing import fix_parameters
+    from loopkit.transform.iname import (
+        chunk_iname,
+        duplicate_inames,
+        join_inames,
+        remove_unused_inames,
+        rename_iname,
+        split_iname,
+        split_levels,
+    )
+    from loopkit.transform.layout import add_padding, swizzle, tag_array_axes
+    from loopkit.transform.order import (
+        distribute_loop,
+        fuse_loops,
+        interchange,
+        prioritize_loops,
+        tile,
+        unroll_and_jam,
+    )
+    from loopkit.transform.peel import peel
+    from loopkit.transform.pipelining import pipeline
+    from loopkit.transform.prefetch import add_prefetch, precompute
+    from loopkit.transform.scan import make_two_level_scan, realize_scan
+    from loopkit.transform.step import replay
+    from loopkit.transform.subst import expand_subst, extract_subst
+    from loopkit.transform.synchronization import add_barrier, add_block_flags
+    from loopkit.transform.tags import tag_inames, unroll, untag_inames
+    from loopkit.transform.tensorize import tensorize
     from loopkit.verification.checks import (
         check_barriers,
         check_bounds,
@@ -134,9 +134,33 @@ _LATER = LazyTable[Any]({"library": "loopkit.library", **{name: f"loopkit.{modul
     "target.code": "GeneratedCode",
     "target.cuda": "CudaTarget",
     "target.host": "CTarget",
+    "transform.affine": "affine_map_inames reverse shift skew",
+    "transform.apply_schedule": "apply_schedule",
+    "transform.atomics": "make_atomic",
+    "transform.buffering": "buffer_array",
+    "transform.data": "add_dtypes assume rename_argument set_accumulator_dtype set_cache_policy set_options "
+                      "set_temporary_address_space",
+    "transform.domain_padding": "pad_domain",
+    "transform.expansion": "contract expand privatize",
+    "transform.fixing": "fix_parameters",
+    "transform.iname": "chunk_iname duplicate_inames join_inames remove_unused_inames rename_iname split_iname "
+                       "split_levels",
+    "transform.layout": "add_padding swizzle tag_array_axes",
+    "transform.order": "distribute_loop fuse_loops interchange prioritize_loops tile unroll_and_jam",
+    "transform.peel": "peel",
+    "transform.pipelining": "pipeline",
+    "transform.prefetch": "add_prefetch precompute",
+    "transform.scan": "make_two_level_scan realize_scan",
+    "transform.step": "replay",
+    "transform.subst": "expand_subst extract_subst",
+    "transform.synchronization": "add_barrier add_block_flags",
+    "transform.tags": "tag_inames unroll untag_inames",
+    "transform.tensorize": "tensorize",
     "verification.checks": "check_barriers check_bounds check_coverage check_legal check_races generate_code verify",
     "verification.report": "Check Finding Report Verdict"}.items() for name in names.split()}})
 
+TRANSFORMATIONS.addresses.update({name: address for name, address in _LATER.addresses.items()
+                                  if address.startswith("loopkit.transform.") and name != "replay"})
 TARGETS.addresses.update({"c": "loopkit.target.host:CTarget", "cuda": "loopkit.target.cuda:CudaTarget"})
 ENTRY_POINTS.addresses.update({
     "call": "loopkit.runtime.compiled:call",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import loopkit as lk
+from loopkit.kernel.history import TRANSFORMATIONS
 from loopkit.lazy import LazyTable
 from loopkit.runtime.calls import RUNNERS
 
@@ -18,7 +19,7 @@ TREE = ast.parse(Path(lk.__file__).read_text(encoding="utf-8"))
 #: What stands under ``if TYPE_CHECKING``.
 CHECKED = next(node for node in TREE.body if isinstance(node, ast.If)).body
 #: What users ask for later, if at all.
-LATER_FLOORS = ("lowering", "target", "verification", "runtime", "notebook", "library")
+LATER_FLOORS = ("transform", "lowering", "target", "verification", "runtime", "notebook", "library")
 
 
 def imported(nodes: list[ast.stmt]) -> dict[str, str]:
@@ -33,7 +34,7 @@ def test_type_checkers_know_the_same_names() -> None:
 
 
 def test_all_lists_each_public_name() -> None:
-    names = {*imported(TREE.body), *imported(CHECKED)} - {"ENTRY_POINTS", "LazyTable", "TARGETS"}
+    names = {*imported(TREE.body), *imported(CHECKED)} - {"ENTRY_POINTS", "LazyTable", "TARGETS", "TRANSFORMATIONS"}
     assert names == set(lk.__all__)
     assert list(lk.__all__) == sorted(lk.__all__)
     assert set(lk.__all__) <= set(dir(lk))
@@ -51,7 +52,7 @@ def test_no_other_name() -> None:
         from loopkit import splitt_iname  # type: ignore[attr-defined]  # noqa: F401
 
 
-@pytest.mark.parametrize("table", [lk.ENTRY_POINTS, lk.TARGETS, RUNNERS])
+@pytest.mark.parametrize("table", [lk.ENTRY_POINTS, lk.TARGETS, TRANSFORMATIONS, RUNNERS])
 def test_each_address_holds_a_value(table: LazyTable[object]) -> None:
     for name, address in table.addresses.items():
         assert pkgutil.resolve_name(address) is table[name]
@@ -69,7 +70,7 @@ def of_a_new_process(code: str, given: bytes = b"") -> bytes:
 def test_only_what_making_a_kernel_needs_is_imported_at_once() -> None:
     listed = of_a_new_process("import loopkit, sys; print(*(m for m in sys.modules if m.startswith('loopkit.')))")
     packages = {module.split(".")[1] for module in listed.decode().split()}
-    assert {"kernel", "language", "transform"} <= packages
+    assert {"kernel", "language"} <= packages
     assert not packages & set(LATER_FLOORS)
 
 

@@ -111,16 +111,16 @@ def with_dependences(kernel: LoopKernel, derive: Derive, **contents: Unpack[Cont
     return replace(kernel, derived=Derivation(kernel, derive), **contents)
 
 
-def specialized(kernel: LoopKernel, derive: Derive = _unchanged, **contents: Unpack[Contents]) -> LoopKernel:
+def specialized(kernel: LoopKernel, derive: Derive = _unchanged, **expressions: Unpack[Expressions]) -> LoopKernel:
     """*kernel* with more facts: pairs of instances that do not access one element are no longer dependences.
 
     If the order of *kernel* is the reference order, its dependences are computed again.
 
     :arg derive: as for :func:`with_dependences`; default: the dependences of *kernel*.
     """
-    _require_parts(contents, Contents)
+    _require_parts(expressions, Expressions)
     derivation = Derivation(kernel, lambda found, new: _refined(new, derive(found, new)))
-    return replace(kernel, derived=None if kernel.derivation is None else derivation, **contents)
+    return replace(kernel, derived=None if kernel.derivation is None else derivation, **expressions)
 
 
 def in_own_order(kernel: LoopKernel, **contents: Unpack[Contents]) -> LoopKernel:

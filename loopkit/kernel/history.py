@@ -10,9 +10,10 @@ from typing import Any, TypeVar, overload
 
 from loopkit.errors import LoopkitError, PreconditionError, ReplayError
 from loopkit.kernel.literals import call_text, literal, shown
+from loopkit.lazy import LazyTable
 
-#: The transformations by name; the decorator registers each.
-TRANSFORMATIONS: dict[str, Callable[..., Any]] = {}
+#: The transformations by name: ``loopkit/__init__.py`` gives the addresses of ours, and the decorator adds each.
+TRANSFORMATIONS = LazyTable[Callable[..., Any]]()
 
 K = TypeVar("K")
 

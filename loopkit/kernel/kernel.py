@@ -51,46 +51,62 @@ class WholeKernel:
     ranges: Mapping[str, tuple[Expression, int]]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LoopKernel:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class KernelData:
+    """The names of a kernel that are not inames, and the facts about them.
+
+    :ivar operations: those that the user defined.
+    :ivar assumptions: about the parameters.
+    """
+
+    arguments: tuple[Argument, ...]
+    temporaries: Mapping[str, TemporaryVariable]
+    substitutions: Mapping[str, SubstitutionRule] = field(default_factory=dict)
+    operations: Mapping[str, ReductionOperation] = field(default_factory=dict)
+    assumptions: Set = field(default_factory=universe_params)
+    options: Options = field(default_factory=Options)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class KernelBody:
+    """The statements of a kernel, and the order and the threads that execute them.
+
+    :ivar statements: in textual order, reductions as their init, update and final statements.
+    :ivar tree: the reference order, as transformed so far.
+    :ivar given_order: the orders of loops that the user gave; steps without a reordering purpose keep them.
+    :ivar barriers: those that the user requested; lowering adds others.
+    """
+
+    statements: tuple[Statement, ...]
+    tree: Tree
+    reductions: Mapping[str, ReductionNode] = field(default_factory=dict)
+    tags: Mapping[str, InameTag] = field(default_factory=dict)
+    given_order: tuple[Chain, ...] = ()
+    barriers: tuple[RequestedBarrier, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LoopKernel(KernelBody, KernelData):
     """Statements, the tree that orders them, and the data that they access.
 
     A kernel derived from another one inherits its dependences, through the constructors in
     :mod:`loopkit.analysis.constructors`; :func:`dataclasses.replace` alone is refused.
 
     :ivar name: the name of the generated function.
-    :ivar statements: in textual order, reductions as their init, update and final statements.
-    :ivar tree: the reference order, as transformed so far.
-    :ivar given_order: the orders of loops that the user gave; steps without a reordering purpose keep them.
-    :ivar operations: those that the user defined.
-    :ivar barriers: those that the user requested; lowering adds others.
-    :ivar assumptions: about the parameters.
-    :ivar obligations: assumptions in place of proofs.
     :ivar derived: the derivation of its dependences, or the dependences; ``None``: the kernel's order is the reference.
         The field has no default, so that each caller states the reference order of its dependences.
+    :ivar obligations: assumptions in place of proofs.
     :ivar whole: for a launch in a loop of the host, the facts of the whole kernel; ``None`` for other kernels.
     :ivar memo: results of analyses of this kernel object, by name: a cache that may be emptied at any time.
     """
 
     name: str
-    arguments: tuple[Argument, ...]
-    temporaries: Mapping[str, TemporaryVariable]
-    statements: tuple[Statement, ...]
-    tree: Tree
     derived: InitVar[Derivation | tuple[Dependence, ...] | None]
-    given_order: tuple[Chain, ...] = ()
-    reductions: Mapping[str, ReductionNode] = field(default_factory=dict)
-    tags: Mapping[str, InameTag] = field(default_factory=dict)
-    operations: Mapping[str, ReductionOperation] = field(default_factory=dict)
-    barriers: tuple[RequestedBarrier, ...] = ()
-    substitutions: Mapping[str, SubstitutionRule] = field(default_factory=dict)
-    assumptions: Set = field(default_factory=universe_params)
-    options: Options = field(default_factory=Options)
     history: History = field(default_factory=History)
     obligations: tuple[Obligation, ...] = ()
-    whole: WholeKernel | None = field(default=None, repr=False)
-    derivation: Derivation | tuple[Dependence, ...] | None = field(init=False, repr=False)
-    memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    whole: WholeKernel | None = None
+    derivation: Derivation | tuple[Dependence, ...] | None = field(init=False)
+    memo: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self, derived: Derivation | tuple[Dependence, ...] | None) -> None:
         require_once(leaves(self.tree))

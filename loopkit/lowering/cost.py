@@ -19,8 +19,9 @@ from loopkit.lowering.storage import each_storage
 from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import affordable, bounded, kept_by_kernel
 
-#: Operations of isl for one answer, half a second as a rule; kernels of the library take a tenth.
-BUDGET = 400_000
+#: Operations of isl for one answer. Kernels of the library take at most a tenth, so that no answer depends on results
+#: of earlier questions, which save operations.
+BUDGET = 4_000_000
 
 
 @kept_by_kernel

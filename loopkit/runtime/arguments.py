@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 from pymbolic.typing import Expression
 
 from loopkit.errors import CallError
-from loopkit.expr.evaluate import Evaluator, evaluator, parameter_plus_constant
+from loopkit.expr.evaluate import evaluate, parameter_plus_constant
 from loopkit.expr.kinds import spelled
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import GlobalArg, ValueArg
@@ -25,40 +25,23 @@ from loopkit.kernel.target import Machine
 from loopkit.poly.points import checker
 from loopkit.runtime import stages
 from loopkit.runtime.scalars import converter
-from loopkit.runtime.views import ALIGNED, C_CONTIGUOUS, WRITEABLE, ArrayLike, internal_overlap
-
-#: Makes an output that the caller did not pass, from its shape and dtype.
-Allocate = Callable[[tuple[int, ...], np.dtype[Any]], ArrayLike]
+from loopkit.runtime.views import ArrayView, internal_overlap
 
 _LIMIT_32 = 2**31
-
-
-class Axis:
-    """One axis of an array argument, of the extent *expression*; ``None``: unknown, because it depends on data.
-
-    :ivar extent: the same, as a function of the parameters' values.
-    :ivar parameter: the parameter, if the extent is a parameter plus *constant*.
-    """
-
-    def __init__(self, expression: Expression | None) -> None:
-        self.expression = expression
-        self.extent: Evaluator | None = None if expression is None else evaluator(expression)
-        shifted = None if expression is None else parameter_plus_constant(expression)
-        self.parameter: str | None = shifted and shifted[0]
-        self.constant = shifted[1] if shifted else 0
 
 
 @dataclass(frozen=True)
 class ArrayPlan:
     """The properties of an array argument that are known before a call.
 
+    :ivar shape: in the kernel's parameters; an extent that depends on data is ``None``.
     :ivar exact: the shape was declared; else it is inferred and a lower bound.
     :ivar like: for an output, the input whose shape the allocated output takes.
     """
 
     name: str
     dtype: np.dtype[Any]
-    axes: tuple[Axis, ...]
+    shape: tuple[Expression | None, ...]
     exact: bool
     read: bool
     written: bool
@@ -69,15 +52,14 @@ class ArrayPlan:
 class BoundArguments:
     """The checked arguments of one call.
 
+    :ivar arrays: as the launches get them.
     :ivar strided: the arrays that are not in C order with exactly their shape.
-    :ivar longer: the *strided* arrays that are longer than needed along an axis behind the first.
     :ivar fully_written: the arrays that the kernel writes completely and does not read before.
     """
 
-    arrays: dict[str, ArrayLike]
+    arrays: dict[str, ArrayView]
     values: dict[str, Any]
     strided: frozenset[str]
-    longer: frozenset[str]
     fully_written: frozenset[str]
     wide: bool
 
@@ -91,8 +73,8 @@ class CallPlan:
         like = stages.output_shape_like(knl)
         self.kernel = knl.name
         self.arrays = tuple(
-            ArrayPlan(a.name, np.dtype(a.dtype), tuple(map(Axis, shapes[a.name])), a.shape is not None,
-                      a.name in reads, a.name in writes, like.get(a.name))
+            ArrayPlan(a.name, np.dtype(a.dtype), tuple(shapes[a.name]), a.shape is not None, a.name in reads,
+                      a.name in writes, like.get(a.name))
             for a in knl.arguments if isinstance(a, GlobalArg) and a.name in shapes and a.dtype is not None)
         values = [a for a in knl.arguments if isinstance(a, ValueArg)]
         longest = {a.name for a in values if a.dtype == np.uint64}
@@ -109,22 +91,30 @@ class CallPlan:
         self._surely_small = _LIMIT_32
         while self._surely_small and self._requires_64(*(self._surely_small for _ in values)):
             self._surely_small //= 2
-        # for each parameter, the axes that determine it
-        self.solvable: dict[str, tuple[tuple[str, int, int], ...]] = {
-            name: tuple((plan.name, i, axis.constant) for plan in self.arrays
-                        for i, axis in enumerate(plan.axes) if axis.parameter == name)
-            for name in self.values}
+        # for each parameter, the axes that determine it, whose extents are the parameter plus a constant
+        self.solvable: dict[str, list[tuple[str, int, int]]] = {name: [] for name in self.values}
+        for plan in self.arrays:
+            for i, extent in enumerate(plan.shape):
+                name, constant = (extent is not None and parameter_plus_constant(extent)) or ("", 0)
+                if name in self.solvable:
+                    self.solvable[name].append((plan.name, i, constant))
 
-    def bind(self, given: Mapping[str, Any], allocate: Allocate = np.zeros) -> BoundArguments:
-        """Check *given*, solve for the sizes, allocate missing outputs; :raises CallError: an argument does not fit."""
-        arrays: dict[str, ArrayLike] = {}
-        contiguous: dict[str, bool] = {}
+    def bind(self, given: Mapping[str, Any], *, copies: bool = False) -> BoundArguments:
+        """Check *given*, solve for the sizes, add missing outputs; :raises CallError: an argument does not fit.
+
+        :arg copies: the launches get copies of arrays in the host's memory, in C order.
+        """
+        arrays: dict[str, ArrayView] = {}
         for plan in self.arrays:
             array = given.get(plan.name)
             if array is not None:
-                arrays[plan.name], contiguous[plan.name] = _checked(plan, array)
+                _require_fit(plan, array)
+                arrays[plan.name] = ArrayView.packed(array.shape, array.dtype) if copies and array.on_host else array
             elif plan.read or not plan.written:
-                raise _missing(plan)
+                why, how = ((": the kernel reads it as well as writing it", "; it is updated in place") if plan.written
+                            else ("", ""))
+                raise CallError(f"'{plan.name}' is missing{why}.", argument=plan.name,
+                                hint=f"pass {plan.name}=...{how}")
         values: dict[str, Any] = {}
         for name, convert in self.values.items():
             value = given.get(name)
@@ -132,32 +122,28 @@ class CallPlan:
         text = self.violated(values)
         if text is not None:
             raise _violates(self.kernel, text, values)
-        return self._fit(arrays, contiguous, values, allocate)
+        return self._fit(arrays, values)
 
-    def _fit(self, arrays: dict[str, ArrayLike], contiguous: Mapping[str, bool], values: dict[str, Any],
-             allocate: Allocate) -> BoundArguments:
+    def _fit(self, arrays: dict[str, ArrayView], values: dict[str, Any]) -> BoundArguments:
         wide = False
         strided: set[str] = set()
-        longer: set[str] = set()
         fully_written: set[str] = set()
         for plan in self.arrays:
-            extents = [None if axis.extent is None else axis.extent(values) for axis in plan.axes]
+            extents = [None if e is None else evaluate(e, values) for e in plan.shape]
             array = arrays.get(plan.name)
             if array is None:
-                array = arrays[plan.name] = _allocate(plan, extents, arrays, allocate)
+                array = arrays[plan.name] = _new_output(plan, extents, arrays)
             # an array may be larger than its written part
             if plan.name in self._fully_written and not plan.read and list(array.shape) == extents:
                 fully_written.add(plan.name)
             # the extent of the first axis is not part of an element's address
-            if not _fits(plan, array.shape, extents, values):
-                longer.add(plan.name)
-            if plan.name in longer or not contiguous.get(plan.name, True):
+            if not _fits(plan, array.shape, extents, values) or not array.in_c_order:
                 strided.add(plan.name)
             wide = wide or _reach(array, self._shift) >= _LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
             wide = wide or largest >= _LIMIT_32 or self._requires_64(*values.values())
-        return BoundArguments(arrays, values, frozenset(strided), frozenset(longer), frozenset(fully_written), wide)
+        return BoundArguments(arrays, values, frozenset(strided), frozenset(fully_written), wide)
 
 
 def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
@@ -170,7 +156,7 @@ def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
     raise CallError(f"'{name}' is not an argument of kernel '{kernel}'.", argument=name, hint=hint)
 
 
-def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, ArrayLike]) -> int:
+def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, ArrayView]) -> int:
     """The size *name* from the axes whose extent is the size plus a constant.
 
     Inferred extents are lower bounds: a stencil's output may be as long as its input although it needs less. The axis
@@ -195,24 +181,20 @@ def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, 
     return value
 
 
-def _checked(plan: ArrayPlan, array: ArrayLike) -> tuple[ArrayLike, bool]:
-    """*array*, and whether it is C-contiguous; :raises CallError: its dtype, rank, alignment or strides do not fit."""
+def _require_fit(plan: ArrayPlan, array: ArrayView) -> None:
+    """:raises CallError: the dtype, rank or strides of *array* do not fit; each call checks the addresses."""
     name = plan.name
     if array.dtype != plan.dtype:
         raise _wrong_dtype(name, array, plan.dtype)
-    if array.ndim != len(plan.axes):
-        rank = len(plan.axes)
-        raise CallError(f"'{name}' must have {rank} dimension{'' if rank == 1 else 's'}, not {array.ndim} (its shape "
-                        f"is {array.shape}).", argument=name)
-    flags = array.flags.num
-    if not flags & ALIGNED:
-        raise CallError(f"'{name}' is not aligned to the size of {plan.dtype}.", argument=name,
-                        hint=f"pass {name}.copy()")
-    if plan.written and not flags & WRITEABLE:
+    rank = len(plan.shape)
+    if len(array.shape) != rank:
+        raise CallError(f"'{name}' must have {rank} dimension{'' if rank == 1 else 's'}, not {len(array.shape)} (its "
+                        f"shape is {array.shape}).", argument=name)
+    if plan.written and not array.writeable:
         raise CallError(f"'{name}' is read-only, and the kernel writes it.", argument=name,
                         hint=f"pass {name}.copy(), or leave it out to have it allocated")
-    if flags & C_CONTIGUOUS:
-        return array, True
+    if array.in_c_order:
+        return
     itemsize = plan.dtype.itemsize
     odd = next((stride for stride in array.strides if stride % itemsize), None)
     if odd is not None:
@@ -221,7 +203,6 @@ def _checked(plan: ArrayPlan, array: ArrayLike) -> tuple[ArrayLike, bool]:
     if plan.written and internal_overlap(array):
         raise CallError(f"'{name}' is written, and some of its elements may share one address (its strides are "
                         f"{array.strides}).", argument=name, hint=f"pass {name}.copy()")
-    return array, False
 
 
 def _fits(plan: ArrayPlan, shape: tuple[int, ...], extents: list[int | None], values: Mapping[str, Any]) -> bool:
@@ -235,36 +216,30 @@ def _fits(plan: ArrayPlan, shape: tuple[int, ...], extents: list[int | None], va
     return same
 
 
-def _allocate(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, ArrayLike], allocate: Allocate
-              ) -> ArrayLike:
+def _new_output(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, ArrayView]) -> ArrayView:
     if plan.like is not None and plan.like in arrays and not plan.exact:
         model = arrays[plan.like].shape
         if len(model) == len(extents) and all(e is None or m >= e for m, e in zip(model, extents, strict=True)):
-            return allocate(model, plan.dtype)
+            return ArrayView.packed(model, plan.dtype)
     if None in extents:
         raise CallError(f"'{plan.name}' is missing: how long its axis {extents.index(None)} must be depends on data.",
                         argument=plan.name, hint=f"pass {plan.name}=np.zeros(...), large enough, or declare its shape")
-    return allocate(tuple(max(e or 0, 0) for e in extents), plan.dtype)
+    return ArrayView.packed(tuple(max(e or 0, 0) for e in extents), plan.dtype)
 
 
-def _reach(array: ArrayLike, shift: int) -> int:
+def _reach(array: ArrayView, shift: int) -> int:
     """The largest offset in the address of an element, or in a part of it before a shift back by *shift*."""
     axes = [(n, abs(s)) for n, s in zip(array.shape, array.strides, strict=True) if n > 1]
     reach: int = sum((n - 1) * s for n, s in axes) + shift * max((s for _, s in axes), default=0)
     return reach // array.itemsize + 1
 
 
-def _missing(plan: ArrayPlan) -> CallError:
-    why, how = (": the kernel reads it as well as writing it", "; it is updated in place") if plan.written else ("", "")
-    return CallError(f"'{plan.name}' is missing{why}.", argument=plan.name, hint=f"pass {plan.name}=...{how}")
-
-
-def _wrong_dtype(name: str, array: ArrayLike, wanted: np.dtype[Any]) -> CallError:
+def _wrong_dtype(name: str, array: ArrayView, wanted: np.dtype[Any]) -> CallError:
     given = array.dtype
     if given.newbyteorder("=") == wanted:
         return CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
                          hint=f"pass {name}.astype({spelled(wanted)})")
-    way = f"pass {name}.astype({spelled(wanted)})" if isinstance(array, np.ndarray) else "convert it first"
+    way = f"pass {name}.astype({spelled(wanted)})" if array.on_host else "convert it first"
     return CallError(f"'{name}' must be of dtype {wanted}, not {given}.", argument=name,
                      hint=f"{way}; a call never casts")
 
@@ -273,7 +248,7 @@ def _wrong_shape(plan: ArrayPlan, shape: tuple[int, ...], axis: int, extent: int
                  ) -> CallError:
     problem = "is too small" if shape[axis] < extent else "is not of its declared shape"
     needed = "at least " if not plan.exact else ""
-    expression = plan.axes[axis].expression
+    expression = plan.shape[axis]
     sizes = ", ".join(f"{k} = {v}" for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool))
     form = "" if expression is None else to_text(expression)
     why = "" if isinstance(expression, int) else f" ({form}{', with ' + sizes if sizes else ''})"

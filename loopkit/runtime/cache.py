@@ -1,11 +1,7 @@
 """Compiled objects on disk: written atomically, checked when read, shared by many processes.
 
-An entry is an object and a record, in files whose names begin with the entry's key:
-
-- ``KEY.DIGEST.so`` (or another suffix): the object, DIGEST being the hash of its bytes. Two writers of one key whose
-  compilers give different bytes write two files, and the content of a path never changes: an object that a process has
-  mapped stays unchanged when the entry is rebuilt or evicted.
-- ``KEY.loopkit-record``: a line with the hash of the rest, then JSON: facts about the object, and its DIGEST.
+An entry is one file, ``KEY.loopkit``: a line with the hash of the rest, a line of JSON with facts about the object, and
+the object's bytes.
 
 *Crashes.* A file is written under another name and then renamed, so a reader gets all of it or nothing, even if the
 writer is killed. After a crash of the machine a renamed file may be empty or full of zeros, because nothing is
@@ -27,7 +23,6 @@ import sys
 import tempfile
 import time
 import warnings
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,10 +33,10 @@ import platformdirs
 DEFAULT_LIMIT = 1 << 30
 #: Largest difference of clocks, in seconds, that counts as none; writing a file takes less.
 _HOUR = 3600.0
-_RECORD = ".loopkit-record"
+_SUFFIX = ".loopkit"
 _TEMPORARY = ".loopkit-"
 #: Only files with such names are counted and evicted: the user may keep other files in the directory.
-_OURS = re.compile(rf"{re.escape(_TEMPORARY)}\w+|[^.]+(?:{re.escape(_RECORD)}|\.[0-9a-f]{{64}}\.\w+)")
+_OURS = re.compile(rf"{re.escape(_TEMPORARY)}\w+|[^.]+{re.escape(_SUFFIX)}")
 _warned: set[Path] = set()
 
 
@@ -56,9 +51,8 @@ def cache_directory() -> Path:
 
 @dataclass(frozen=True)
 class Entry:
-    """The object and the facts of a key, read together; another process may evict the file *path* at any time."""
+    """The object and the facts of a key."""
 
-    path: Path
     content: bytes
     facts: dict[str, object]
 
@@ -77,56 +71,45 @@ class DiskCache:
     directory: Path
     limit: int = DEFAULT_LIMIT
 
-    def lookup(self, key: str, suffix: str) -> Entry | None:
+    def lookup(self, key: str) -> Entry | None:
         """The entry of *key*, complete and undamaged, else ``None``."""
         if not self._trusted():
             return None
-        record = self.directory / f"{key}{_RECORD}"
+        path = self.directory / f"{key}{_SUFFIX}"
         try:
-            checksum, _, text = _read(record).partition(b"\n")
-            # compared first, so that the parser only reads the output of _record_text
-            match json.loads(text) if _digest(text).encode() == checksum else None:
-                case {"facts": dict(facts), "object": str(digest)}:
-                    path = self.directory / f"{key}.{digest}{suffix}"
-                    content = _read(path)
-                case _:
-                    return None
-        except (OSError, ValueError):
+            checksum, _, rest = _read(path).partition(b"\n")
+        except OSError:
             return None
-        if _digest(content) != digest:
+        # compared first, so that the parser only reads the output of put
+        if _digest(rest).encode() != checksum:
             return None
-        # the record's modification time is the entry's last use: many file systems do not update access times
+        # the modification time is the last use: many file systems do not update access times
         with contextlib.suppress(OSError):
-            os.utime(record)
-        return Entry(path, content, facts)
+            os.utime(path)
+        facts, _, content = rest.partition(b"\n")
+        return Entry(content, json.loads(facts))
 
-    def put(self, key: str, content: bytes, facts: dict[str, object], suffix: str) -> Path | None:
-        """Store *content* and *facts*, a JSON object; ``None`` if that fails."""
-        digest = _digest(content)
-        path = self.directory / f"{key}.{digest}{suffix}"
-        # the record is written last, because it names the object
-        stored = self._store({path: content, self.directory / f"{key}{_RECORD}": _record_text(facts, digest)})
-        return path if stored else None
+    def put(self, key: str, content: bytes, facts: dict[str, object]) -> None:
+        """Store *content* and *facts*, a JSON object, if possible."""
+        rest = json.dumps(facts, sort_keys=True).encode() + b"\n" + content
+        digest = _digest(rest)
+        written = digest.encode() + b"\n" + rest
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._trusted():
+                # Pseudo-random, on average once per 64th of the bound written, in any process: listing a gigabyte of
+                # small objects takes several times as long as compiling one. The hash of the written bytes is the
+                # random number, so processes need no shared state and every run is reproducible.
+                if int(digest[:8], 16) / (1 << 32) * self.limit < 64 * len(written):
+                    self._make_room(len(written))
+                _write(self.directory / f"{key}{_SUFFIX}", written)
+        except OSError as err:
+            _warn_once(self.directory, f"cannot be written ({err.strerror or err}); compiled kernels are not kept.")
 
     def size(self) -> tuple[int, int]:
         """The number of files, and their bytes."""
         sizes = [status.st_size for _, status in self._files()]
         return len(sizes), sum(sizes)
-
-    def _store(self, files: dict[Path, bytes]) -> bool:
-        needed = sum(map(len, files.values()))
-        try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self._trusted():
-                return False
-            if self._is_time_to_look(files, needed):
-                self._make_room(needed)
-            for path, content in files.items():
-                _write(path, content)
-        except OSError as err:
-            _warn_once(self.directory, f"cannot be written ({err.strerror or err}); compiled kernels are not kept.")
-            return False
-        return True
 
     def _trusted(self) -> bool:
         """Can only the user or root have written the directory's files?"""
@@ -141,37 +124,27 @@ class DiskCache:
                                    "neither taken from it nor kept. 'chmod go-w' mends that for a directory of yours.")
         return False
 
-    def _is_time_to_look(self, files: dict[Path, bytes], needed: int) -> bool:
-        """Is it time to check the size? Pseudo-random, on average once per 64th of the bound written, in any process.
-
-        Listing a gigabyte of small objects takes several times as long as compiling one. The hash of the written
-        bytes is the random number, so processes need no shared state and every run is reproducible.
-        """
-        thrown = int(_digest(b"".join(files.values()))[:8], 16) / (1 << 32)
-        return thrown * self.limit < 64 * needed
-
     def _make_room(self, needed: int) -> None:
         """Remove files of killed writers, then the least recently used entries, until *needed* more bytes fit."""
         now = time.time()
-        entries: defaultdict[str, list[tuple[Path, os.stat_result]]] = defaultdict(list)
+        entries: list[tuple[Path, os.stat_result]] = []
         for path, status in self._files():
             if not path.name.startswith(_TEMPORARY):
-                entries[path.name.partition(".")[0]].append((path, status))
+                entries.append((path, status))
             elif abs(now - status.st_mtime) > _HOUR:
                 _remove(path)
 
-        def last_use(files: list[tuple[Path, os.stat_result]]) -> int:
-            used = max(files, key=lambda file: file[1].st_mtime_ns)[1]
+        def last_use(entry: tuple[Path, os.stat_result]) -> int:
+            _, status = entry
             # a time in the future comes from a wrong clock; that entry would outlive all new ones
-            return used.st_mtime_ns if used.st_mtime < now + _HOUR else 0
+            return status.st_mtime_ns if status.st_mtime < now + _HOUR else 0
 
-        excess = needed - self.limit + sum(status.st_size for files in entries.values() for _, status in files)
-        for files in sorted(entries.values(), key=last_use):
+        excess = needed - self.limit + sum(status.st_size for _, status in entries)
+        for path, status in sorted(entries, key=last_use):
             if excess <= 0:
                 break
-            for path, status in files:
-                _remove(path)
-                excess -= status.st_size
+            _remove(path)
+            excess -= status.st_size
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         try:
@@ -184,11 +157,6 @@ class DiskCache:
             with contextlib.suppress(OSError):
                 if entry.is_file(follow_symlinks=False):
                     yield Path(entry.path), entry.stat(follow_symlinks=False)
-
-
-def _record_text(facts: dict[str, object], digest: str) -> bytes:
-    text = json.dumps({"facts": facts, "object": digest}, indent=1, sort_keys=True).encode()
-    return _digest(text).encode() + b"\n" + text
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -12,10 +12,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, Protocol
-
-import numpy as np
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
 
 from loopkit.errors import CallError
 from loopkit.kernel.data import GlobalArg, ValueArg
@@ -23,12 +21,12 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.lazy import LazyTable
 from loopkit.runtime.arguments import BoundArguments, require_known
-from loopkit.runtime.kinds import NUMPY, ArrayKinds, HostKind, Kind, Reader, TorchKind, reads_none
+from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, Reader, TorchKind
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
-from loopkit.runtime.views import ArrayLike, DeviceView, NumpyArray, share_memory
+from loopkit.runtime.views import ArrayView, share_memory
 from loopkit.target.code import TextTarget
 
 #: Most signatures that are kept; then all are dropped and collected again.
@@ -43,20 +41,7 @@ class PassedArray:
 
     value: Any
     kind: Kind
-    view: ArrayLike
-
-    @property
-    def on_gpu(self) -> bool:
-        return isinstance(self.view, DeviceView)
-
-    @property
-    def alignment(self) -> int:
-        return self.view.itemsize if self.on_gpu else self.view.dtype.alignment
-
-    @property
-    def without_address(self) -> DeviceView:
-        x = self.view
-        return x if isinstance(x, DeviceView) else DeviceView(x.dtype, x.shape, x.strides, 0, -1)
+    view: ArrayView
 
 
 @dataclass(frozen=True)
@@ -69,32 +54,30 @@ class Input:
 
     name: str
     position: int
-    kind: Kind
-    view: DeviceView
+    view: ArrayView
     alignment: int
     written: bool
-    on_host: bool
     needed: bool
+    clear: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class Output:
     """An array that the kernel writes and the call allocates.
 
-    :ivar adopt: for an array in the host's memory, converts numpy's array to the caller's kind; else ``None``.
     :ivar clear: the kernel does not write all of it; the rest is zero.
     """
 
     name: str
     kind: Kind
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    adopt: Callable[[NumpyArray], Any] | None
+    view: ArrayView
     clear: bool
+    written: ClassVar[bool] = True
+    needed: ClassVar[bool] = False
 
-    def new(self, ordinal: int) -> Any:
-        """A new output array on the GPU *ordinal*."""
-        return self.kind.new(self.shape, self.dtype, ordinal, zero=self.clear)
+    def new(self, *, zero: bool = False) -> Any:
+        """A new array, zeroed if the kernel does not write all of it."""
+        return self.kind.new(self.view.shape, self.view.dtype, self.view.ordinal, zero=zero or self.clear)
 
 
 @dataclass(frozen=True)
@@ -113,9 +96,9 @@ class CheckedCall:
     fields: tuple[str, ...]
 
     @property
-    def array_names(self) -> list[str]:
-        """The names of all arrays, in the order of their addresses."""
-        return [*(x.name for x in self.inputs), *(x.name for x in self.outputs)]
+    def arrays(self) -> tuple[Input | Output, ...]:
+        """All arrays, in the order of their addresses."""
+        return (*self.inputs, *self.outputs)
 
     @cached_property
     def check(self) -> Callable[[Sequence[int]], None]:
@@ -129,7 +112,7 @@ class CheckedCall:
                 if addresses[k] & mask:
                     x = self.inputs[k]
                     raise CallError(f"'{x.name}' is not aligned to the size of {x.view.dtype}.", argument=x.name,
-                                    hint="pass a copy of it")
+                                    hint=f"pass {x.name}.copy()")
             for a, b, low, high in apart:
                 if low < addresses[a] - addresses[b] < high:
                     self._require_apart(a, b, addresses)
@@ -211,7 +194,7 @@ class CallSignatures:
 
     :ivar arrays: indices of the array arguments; *sizes*: of the scalars that shapes, launches or texts depend on.
     :ivar open: indices of the scalars whose types determine dtypes; *scalars*: there are some of either sort.
-    :ivar read: the fastest reader of the kinds of arrays passed so far.
+    :ivar read: the fastest reader of the kinds of arrays that were passed last.
     :ivar plans: by signature; *recent*: the last one.
     """
 
@@ -219,7 +202,7 @@ class CallSignatures:
     arrays: tuple[int, ...]
     sizes: tuple[tuple[int, Callable[[object], Scalar]], ...]
     open: tuple[int, ...]
-    read: Reader = reads_none
+    read: Reader
     plans: dict[tuple[Hashable, ...], LaunchPlan] = field(default_factory=dict)
     recent: tuple[list[Hashable] | None, LaunchPlan | None] = (None, None)
 
@@ -271,7 +254,7 @@ class Runner(ABC):
         known = self._known(given)
         originals = [*given.values()]
         signature, values, addresses = self._opened(known, originals)
-        known.read = self.kinds.reader([values[i] for i in known.arrays], known.read)
+        known.read = self.kinds.reader([values[i] for i in known.arrays])
         plan = known.plans.get(signature)
         if plan is None:
             plan = self._plan(known, values)
@@ -302,7 +285,7 @@ class Runner(ABC):
                 found = self._signatures[names] = CallSignatures(
                     names, tuple(i for i, a in arguments if isinstance(a, GlobalArg)),
                     tuple((i, converter(a.name, a.dtype)) for i, a in arguments if a.name in sizes),
-                    tuple(i for i, a in arguments if a.name in unknown and isinstance(a, ValueArg)))
+                    tuple(i for i, a in arguments if a.name in unknown and isinstance(a, ValueArg)), self.kinds.read)
             return found
 
     def _opened(self, known: CallSignatures, originals: list[Any]
@@ -342,45 +325,35 @@ class Runner(ABC):
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> LaunchPlan:
         """The launch plan of a fully checked call; :raises CallError: an argument does not fit."""
 
-    def _view(self, name: str, x: Any) -> ArrayLike:
-        """The opened array *x* in the form for checks; :raises CallError: the runner cannot access it."""
-        return self.kinds.of(x).view(name, x)
-
     def _arrays(self, known: CallSignatures, values: Sequence[Any]) -> dict[str, PassedArray]:
-        return {name: PassedArray(values[i], self.kinds.of(values[i]), self._view(name, values[i]))
-                for i in known.arrays for name in [known.names[i]]}
+        passed = ((known.names[i], values[i], self.kinds.of(values[i])) for i in known.arrays)
+        return {name: PassedArray(x, kind, kind.view(name, x)) for name, x, kind in passed}
 
-    def _bound(self, known: CallSignatures, values: Sequence[Any], arrays: Mapping[str, PassedArray], ordinal: int
-               ) -> tuple[TypedKernel, BoundArguments]:
-        """The kernel with the dtypes of a call, and the call's arguments; its outputs are on the GPU *ordinal*."""
+    def _bound(self, known: CallSignatures, values: Sequence[Any], arrays: Mapping[str, PassedArray], *,
+               copies: bool = False) -> tuple[TypedKernel, BoundArguments]:
+        """The kernel with the dtypes of a call, and the call's arguments."""
         given = {**dict(zip(known.names, values, strict=True)), **{x: a.view for x, a in arrays.items()}}
         typed = self.kernels.of(given)
-        return typed, typed.plan.bind(given, allocate=partial(DeviceView.packed, ordinal=ordinal))
+        return typed, typed.plan.bind(given, copies=copies)
 
     def _checked(self, known: CallSignatures, typed: TypedKernel, text: Text, bound: BoundArguments,
-                 arrays: Mapping[str, PassedArray]) -> CheckedCall:
-        """The checked call of *bound*; the kernel may not access some of the *arrays*."""
-        kernel, fields, (maker, adopt) = self.kernels.kernel, typed.plan.outputs, _maker(arrays)
+                 arrays: Mapping[str, PassedArray], ordinal: int | None = None) -> CheckedCall:
+        """The checked call of *bound* on the GPU *ordinal*; the kernel may not access some of the *arrays*."""
+        kernel, fields = self.kernels.kernel, typed.plan.outputs
         inputs = tuple(
-            Input(x, i, a.kind, a.without_address, a.alignment if x in bound.arrays else 1, x in kernel.written_names,
-                  not a.on_gpu, x not in bound.fully_written)
+            Input(x, i, a.view, a.view.alignment if x in bound.arrays else 1, x in kernel.written_names,
+                  x not in bound.fully_written)
             for i, x in enumerate(known.names) if (a := arrays.get(x)) is not None)
-        outputs = tuple(Output(x, maker, bound.arrays[x].shape, bound.arrays[x].dtype, adopt,
-                               x not in bound.fully_written) for x in fields if x not in arrays)
+        model = next((a for a in arrays.values() if not a.view.on_host), None)
+        of_host: Kind = next((a.kind for a in arrays.values() if isinstance(a.kind, TorchKind)), NUMPY)
+        maker, ordinal = (of_host, None) if model is None else (model.kind.of_outputs(model.value), ordinal)
+        outputs = tuple(Output(x, maker, replace(bound.arrays[x], ordinal=ordinal), x not in bound.fully_written)
+                        for x in fields if x not in arrays)
         # a text's parameter may be narrower than the argument
         dtypes = {**{a.name: a.dtype for a in typed.kernel.arguments}, **text.integers}
         scalars = tuple((x, i, converter(x, dtypes[x])) for i, x in enumerate(known.names)
                         if x not in arrays and x not in self.kernels.structural)
         return CheckedCall(kernel.name, inputs, outputs, scalars, bound.values, fields)
-
-
-def _maker(arrays: Mapping[str, PassedArray]) -> tuple[Kind, Callable[[Any], Any] | None]:
-    """The kind of a call's new outputs, and for the host's memory, how numpy's arrays are converted to it."""
-    on_gpu = next((a for a in arrays.values() if a.on_gpu), None)
-    if on_gpu is not None:
-        return on_gpu.kind.of_outputs(on_gpu.value), None
-    host: HostKind = next((a.kind for a in arrays.values() if isinstance(a.kind, TorchKind)), NUMPY)
-    return host, host.adopt
 
 
 def _passed(given: Mapping[str, Any]) -> dict[str, Any]:

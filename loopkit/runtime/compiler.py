@@ -20,10 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.processes import rejected, run_quietly, translated
+from loopkit.runtime.processes import version as loopkit_version
 from loopkit.target.host import CTarget
 
 #: Contraction to fused multiply-adds is off, so one expression gives one result for any tiling: variants of a kernel
@@ -99,6 +101,9 @@ class HostCompiler:
     chosen: tuple[str, ...]
     dropped: tuple[Dropped, ...] = ()
     fit: bool = True
+
+    def __str__(self) -> str:
+        return f"The C compiler '{' '.join(self.command)}' ({self.version})"
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -210,7 +215,7 @@ def _find(target: CTarget, chosen: str | None, path: str | None, cache: DiskCach
             return _with_options(found, target.options, cache) if target.options else found
         unfit += [found] if found is not None else []
     if unfit:
-        raise CompilerError(f"{_called(unfit[0])} cannot be used: {unfit[0].dropped[-1]}.",
+        raise CompilerError(f"{unfit[0]} cannot be used: {unfit[0].dropped[-1]}.",
                             hint="take another one: CTarget(compiler='clang'), or $CC")
     if target.compiler:
         raise CompilerError(f"The C compiler '{target.compiler}' does not compile a small program.",
@@ -256,10 +261,10 @@ def _with_options(compiler: HostCompiler, options: tuple[str, ...], cache: DiskC
     if not trial.dropped[-1].faults:
         known = accepted(compiler.command, options, strict=False)
         unknown = [o for o in options if o not in known] or options
-        raise CompilerError(f"{_called(compiler)} makes no program with {_quoted(unknown)}.",
+        raise CompilerError(f"{compiler} makes no program with {', '.join(map(repr, unknown))}.",
                             hint="leave that out of CTarget(options=...)")
     guilty = [o for o in options if faults_of(compiler.command, (*compiler.chosen, o))] or options
-    raise CompilerError(f"{_called(compiler)} with {_quoted(guilty)} {trial.dropped[-1].reason}.",
+    raise CompilerError(f"{compiler} with {', '.join(map(repr, guilty))} {trial.dropped[-1].reason}.",
                         hint="leave that out of CTarget(options=...): results would be wrong")
 
 
@@ -271,33 +276,21 @@ def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rung
            options: tuple[str, ...] = ()) -> HostCompiler:
     """The compiler after its trial, whose result is kept for later processes."""
     parts = (*command, version, platform.platform(), _processor(), trial_program(), *BASE_FLAGS,
-             *(" ".join(rung) for rung in rungs), "", *options)
+             *(" ".join(rung) for rung in rungs), "", *options, loopkit_version())
     key = "compiler-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    entry = cache.lookup(key, ".trial") if cache is not None else None
-    kept = _of_facts(command, version, entry.facts) if entry is not None else None
-    found = kept or _trials.get(key) or tried(command, version, rungs, options)
+    entry = cache.lookup(key) if cache is not None else None
+    if entry is not None:
+        kept: dict[str, Any] = entry.facts
+        dropped = tuple(Dropped(tuple(flags), tuple(faults)) for flags, faults in kept["dropped"])
+        return HostCompiler(command, version, tuple(kept["flags"]), dropped, kept["fit"])
+    found = _trials.get(key) or tried(command, version, rungs, options)
     # no program at all is not reproducible: the disk was full, or a process was killed
     if all(d.faults for d in found.dropped):
         _trials[key] = found
-        if cache is not None and kept is None:
+        if cache is not None:
             cache.put(key, b"", {"command": list(command), "version": version, "flags": found.chosen, "fit": found.fit,
-                                 "dropped": [[d.flags, d.faults] for d in found.dropped]}, ".trial")
+                                 "dropped": [[d.flags, d.faults] for d in found.dropped]})
     return found
-
-
-def _of_facts(command: tuple[str, ...], version: str, facts: dict[str, object]) -> HostCompiler | None:
-    """The trial stored as *facts*; ``None`` if it is not one."""
-    match facts:
-        case {"flags": list(flags), "fit": bool(fit), "dropped": list(pairs)} if (
-                (fit or pairs) and _are_strings(flags)
-                and all(isinstance(pair, list) and len(pair) == 2 and all(map(_are_strings, pair)) for pair in pairs)):
-            dropped = tuple(Dropped(tuple(f), tuple(names)) for f, names in pairs)
-            return HostCompiler(command, version, tuple(flags), dropped, fit)
-    return None
-
-
-def _are_strings(values: object) -> bool:
-    return isinstance(values, list) and all(isinstance(v, str) for v in values)
 
 
 @lru_cache(maxsize=1)
@@ -310,11 +303,3 @@ def _processor() -> str:
     first = text.split("\n\n", 1)[0]
     return "\n".join(line for line in first.splitlines()
                      if line.startswith(("model name", "flags", "Features", "CPU part")))
-
-
-def _called(compiler: HostCompiler) -> str:
-    return f"The C compiler '{' '.join(compiler.command)}' ({compiler.version})"
-
-
-def _quoted(options: Sequence[str]) -> str:
-    return ", ".join(f"'{o}'" for o in options)

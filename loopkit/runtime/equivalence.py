@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -129,19 +130,19 @@ def _require_known(ref: Reference, knl: LoopKernel, parameters: Mapping[str, Any
                             else f"compare kernels with the same arrays: {', '.join(knl.array_args)}")
         known |= dict.fromkeys(ref.argument_by_name)
     else:
-        known |= dict.fromkeys(_signature(ref))
+        known |= dict.fromkeys(_signature(ref).parameters)
     unknown = next((x for x in parameters if x not in known), None)
     if unknown is not None:
         raise CallError(f"'{unknown}' is an argument neither of kernel '{knl.name}' nor of the reference.",
                         argument=unknown, hint=f"the arguments are {', '.join(known)}")
 
 
-def _signature(ref: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The parameters of *ref* by name; empty for a function in C without a signature."""
+def _signature(ref: Callable[..., Any]) -> inspect.Signature:
+    """The parameters of *ref*; any names for a function in C without a signature."""
     try:
-        return inspect.signature(ref).parameters
+        return inspect.signature(ref)
     except ValueError:
-        return {"given": inspect.Parameter("given", inspect.Parameter.VAR_KEYWORD)}
+        return inspect.Signature([inspect.Parameter("given", inspect.Parameter.VAR_KEYWORD)])
 
 
 def _arguments(knl: LoopKernel, given: Mapping[str, Any], written: frozenset[str]) -> dict[str, Any]:
@@ -209,8 +210,8 @@ def _call(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) ->
     """*ref*'s outputs by name; :raises CallError: no argument of *knl* has the name of one of its parameters."""
     # copies, because the reference may work in place
     copied = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()}
-    positional, named = _bound(ref, copied, knl)
-    result = ref(*positional, **named)
+    bound = _bound(ref, copied, knl)
+    result = ref(*bound.args, **bound.kwargs)
     names = [a.name for a in knl.array_args.values() if a.name in knl.written_names]
     if isinstance(result, Mapping):
         found = dict(result)
@@ -224,18 +225,15 @@ def _call(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) ->
     return found
 
 
-def _bound(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of *ref* by position and by name."""
+def _bound(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -> inspect.BoundArguments:
+    """The arguments of *ref*."""
     signature = _signature(ref)
-    positional: list[Any] = []
-    named: dict[str, Any] = {}
-    for name, parameter in signature.items():
+    bound = inspect.BoundArguments(signature, OrderedDict())
+    for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
-            named |= {k: v for k, v in given.items() if k not in signature}
-        elif name in given and parameter.kind is parameter.POSITIONAL_ONLY:
-            positional.append(given[name])
+            bound.arguments[name] = {k: v for k, v in given.items() if k not in signature.parameters}
         elif name in given:
-            named[name] = given[name]
+            bound.arguments[name] = given[name]
         elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
             of_kernel = name in knl.argument_by_name
             raise CallError(f"the reference function takes '{name}', " + (
@@ -244,7 +242,7 @@ def _bound(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -
                 hint=f"add '{name}' to parameters" if of_kernel and name not in knl.written_names else
                 f"call its parameters like the kernel's arguments, which are {', '.join(given)}, or wrap it: "
                 f"lambda {', '.join(x for x in given if x in knl.array_args)}: ...")
-    return positional, named
+    return bound
 
 
 def _epsilon(knl: LoopKernel) -> float:

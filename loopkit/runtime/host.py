@@ -8,8 +8,7 @@ import itertools
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
-from operator import itemgetter
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.processes import dump, version
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import ArrayLike, NumpyArray, constant
+from loopkit.runtime.views import ArrayView, constant, picker
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
@@ -57,29 +56,28 @@ class HostPlan:
     constants, and the inames of the host's loops. Each function takes some of them.
     """
 
-    def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayLike]
+    def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayView]
                  ) -> None:
         self._checked = checked
         self._text = text
         shapes = text.scratch_shapes(checked.values)
         self._scratch = tuple(partial(np.empty, shapes[p.name], p.dtype) for p in text.scratch)
-        self._makers = tuple((partial(np.zeros, x.shape, x.dtype), x.adopt) for x in checked.outputs
-                             if x.adopt is not None)
         dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
         # scalars that no function takes are converted too, as a check
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
-        names = [*checked.array_names, *shapes, *(x for x, _, _ in checked.scalars)]
+        names = [*(x.name for x in checked.arrays), *shapes, *(x for x, _, _ in checked.scalars)]
         constants = {p.name: p for launch in text.code.kernels for p in launch.parameters
                      if p.name not in names and p.kind is not ParameterKind.HOST}
         self._constants = [_passed_as(np.dtype(p.dtype))(constant(p, arrays, checked.values))
                            for p in constants.values()]
         places = {x: k for k, x in enumerate([*names, *constants, *text.hosts])}
-        self._functions = {x.name: (functions[x.name], _picker([places[p.name] for p in x.parameters]))
+        self._functions = {x.name: (functions[x.name], picker([places[p.name] for p in x.parameters]))
                            for x in text.code.kernels}
 
     @cached_property
     def run(self) -> Run:
-        check, results, makers, scratch = self._checked.check, self._checked.results, self._makers, self._scratch
+        check, results, scratch = self._checked.check, self._checked.results, self._scratch
+        outputs = [(partial(x.new, zero=True), x.kind.address) for x in self._checked.outputs]
         launch, scalars, constants = self._launch, self._scalars, self._constants
         checked: list[int] = []
 
@@ -89,10 +87,11 @@ class HostPlan:
                 check(addresses)
                 checked = addresses
             numbers = [passed(convert(values[i])) for i, convert, passed in scalars]
-            made = [make() for make, _ in makers]
-            memory = [*made, *[make() for make in scratch]]
-            launch([*addresses, *[x.ctypes.data for x in memory], *numbers, *constants])
-            return results(originals, [adopt(x) for x, (_, adopt) in zip(made, makers, strict=True)])
+            made = [make() for make, _ in outputs]
+            memory = [make() for make in scratch]
+            launch([*addresses, *[address(x) for x, (_, address) in zip(made, outputs, strict=True)],
+                    *[x.ctypes.data for x in memory], *numbers, *constants])
+            return results(originals, made)
         return run
 
     @cached_property
@@ -115,7 +114,7 @@ class HostPlan:
         return launch_in_loops
 
     def allocated(self) -> dict[str, Any]:
-        return {x.name: adopt(make()) for x, (make, adopt) in zip(self._checked.outputs, self._makers, strict=True)}
+        return {x.name: x.new(zero=True) for x in self._checked.outputs}
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         self._checked.check(addresses)
@@ -141,35 +140,27 @@ class HostRunner(Runner):
             raise DeviceError(f"The host target has no device {device!r}.", hint="compile(knl, target='cuda')")
         super().__init__(knl, target.machine)
         self.target = target
-        self._kinds = ArrayKinds()
         self._cache = DiskCache(cache_directory())
         self._compiler = find_compiler(target, self._cache)
-        self._functions: dict[Text, Mapping[str, Any]] = {}
 
-    @property
+    @cached_property
     def kinds(self) -> ArrayKinds:
-        return self._kinds
+        return ArrayKinds()
 
     @property
     def text_target(self) -> CTarget:
         return self.target
 
-    def _view(self, name: str, x: Any) -> NumpyArray:
-        return host_view(name, x)
-
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> HostPlan:
         arrays = self._arrays(known, values)
-        typed, bound = self._bound(known, values, arrays, -1)
-        text = typed.fitting(self.target, bound, bound.strided)
-        return HostPlan(self._checked(known, typed, text, bound, arrays), text, self._loaded(text), bound.arrays)
-
-    def _loaded(self, text: Text) -> Mapping[str, Any]:
-        """The functions of *text* by name; they keep their library."""
-        with self._lock:
-            if text not in self._functions:
-                library = load_library(text.code.source, self.kernels.kernel.name, self._compiler, self._cache)
-                self._functions[text] = {x.name: _function(library, x) for x in text.code.kernels}
-            return self._functions[text]
+        for name, array in arrays.items():
+            host_view(name, array.value)               # an error for an array on a GPU
+        typed, bound = self._bound(known, values, arrays)
+        text = typed.fitting(self.target, bound)
+        with self._lock:                               # only one thread compiles
+            library = load_library(text.code.source, self.kernels.kernel.name, self._compiler, self._cache)
+        functions = {x.name: _function(library, x) for x in text.code.kernels}
+        return HostPlan(self._checked(known, typed, text, bound, arrays), text, functions, bound.arrays)
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
         sets = [self.bind(copies) for copies in self._copies(given, request)]
@@ -192,13 +183,6 @@ class HostRunner(Runner):
         first = {**given, **{k: v.copy(order="K") if k in written else v for k, v in arrays.items()}}
         number = request.number_of_sets(sum(v.nbytes for v in arrays.values()), _CACHE_BYTES)
         return [first, *({**given, **{k: v.copy(order="K") for k, v in arrays.items()}} for _ in range(number - 1))]
-
-
-def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A function that gives the operands at *places*."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return lambda operands: [operands[i] for i in places]
 
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
@@ -225,31 +209,23 @@ def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-_libraries: dict[str, ctypes.CDLL] = {}
-
-
-def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCache) -> ctypes.CDLL:
+@cache
+def load_library(source: str, kernel: str, compiler: HostCompiler, disk: DiskCache) -> ctypes.CDLL:
     """The loaded *source*, kept in memory and on disk; :raises CompilerError: it is rejected, or cannot be loaded."""
     key = object_key(source, compiler)
-    if key in _libraries:
-        return _libraries[key]
     dump(source, kernel, ".c")
-    kept = cache.lookup(key, ".so")
-    library = None
+    kept = disk.lookup(key)
     if kept is not None:
         # an undamaged object may not be for this machine (a library that it needs is missing): compile it here
         with contextlib.suppress(OSError):
-            library = _open(kept.path, kept.content)
-    if library is None:
-        content = compiler.compile(source, kernel)
-        path = cache.put(key, content, {"kernel": kernel, "compiler": list(compiler.command),
-                                        "version": compiler.version, "flags": list(compiler.flags)}, ".so")
-        try:
-            library = _open(path, content)
-        except OSError as err:
-            raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.",
-                                log=str(err)) from None
-    return _libraries.setdefault(key, library)
+            return _mapped(kept.content)
+    content = compiler.compile(source, kernel)
+    disk.put(key, content, {"kernel": kernel, "compiler": list(compiler.command), "version": compiler.version,
+                            "flags": list(compiler.flags)})
+    try:
+        return _mapped(content)
+    except OSError as err:
+        raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.", log=str(err)) from None
 
 
 def object_key(source: str, compiler: HostCompiler) -> str:
@@ -257,14 +233,9 @@ def object_key(source: str, compiler: HostCompiler) -> str:
     return hashlib.sha256(f"{source}\0{compiler.identity}\0{version()}".encode()).hexdigest()
 
 
-def _open(path: Path | None, content: bytes) -> ctypes.CDLL:
-    """Map the object *content*, from *path* if it is still there; :raises OSError: the loader rejects it."""
-    if path is not None:
-        # another process may have evicted it, or its directory may not allow execution
-        with contextlib.suppress(OSError):
-            return ctypes.CDLL(str(path))
-    # a temporary file, removed after it is mapped
+def _mapped(content: bytes) -> ctypes.CDLL:
+    """The object *content*, mapped from a file that is removed at once; :raises OSError: the loader rejects it."""
     with tempfile.TemporaryDirectory(prefix="loopkit-", ignore_cleanup_errors=True) as place:
-        private = Path(place, "kernel.so")
-        private.write_bytes(content)
-        return ctypes.CDLL(str(private))
+        path = Path(place, "kernel.so")
+        path.write_bytes(content)
+        return ctypes.CDLL(str(path))

@@ -8,14 +8,14 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from loopkit.errors import CallError
 from loopkit.expr.kinds import DTYPE_NAMES, named_dtype
-from loopkit.runtime.views import ArrayLike, DeviceView, NumpyArray
+from loopkit.runtime.views import ArrayView, NumpyArray
 
 #: The handle of the legacy stream, which is ordered with all others.
 LEGACY_STREAM = 0
@@ -42,13 +42,23 @@ class Kind(ABC):
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
         """Everything that a check of *x* depends on except its address, and the address."""
 
-    @abstractmethod
-    def view(self, name: str, x: Any) -> ArrayLike:
-        """*x*, the argument *name*, for checks, on the host as numpy's; :raises CallError: it is not supported."""
+    def address(self, x: Any) -> int:
+        return self.signature(x)[1]
 
-    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
-        """A new array in C order on the device *ordinal*, whose context is current; zeroed or uninitialized."""
-        raise NotImplementedError(f"{self.name} has no arrays on a GPU")
+    @abstractmethod
+    def view(self, name: str, x: Any) -> ArrayView:
+        """*x*, the argument *name*, for checks; :raises CallError: it is not supported."""
+
+    def numpy(self, x: Any) -> NumpyArray:
+        """*x*, an array in the host's memory, as numpy's over the same memory."""
+        raise NotImplementedError(f"{self.name} has no arrays in the host's memory")
+
+    @abstractmethod
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
+        """A new array in C order; zeroed or uninitialized.
+
+        :arg ordinal: its device, whose context is current; ``None``: the host.
+        """
 
     def of_outputs(self, x: Any) -> Kind:
         """The kind of the outputs of a call whose first array on a GPU is *x*."""
@@ -63,15 +73,7 @@ class Kind(ABC):
         return x
 
 
-class HostKind(Kind):
-    """A library whose arrays may be in the host's memory."""
-
-    @abstractmethod
-    def adopt(self, array: NumpyArray) -> Any:
-        """*array* as one of the library's, over the same memory."""
-
-
-class NumpyKind(HostKind):
+class NumpyKind(Kind):
     """numpy's arrays."""
 
     name = "numpy"
@@ -80,17 +82,23 @@ class NumpyKind(HostKind):
         # some subclasses are rejected
         return (type(x), x.dtype, x.shape, x.strides, x.flags.num), x.ctypes.data
 
-    def view(self, name: str, x: NumpyArray) -> ArrayLike:
+    def address(self, x: NumpyArray) -> int:
+        return x.ctypes.data
+
+    def view(self, name: str, x: NumpyArray) -> ArrayView:
         if isinstance(x, np.ma.MaskedArray):
             raise CallError(f"'{name}' is a masked array, whose mask the kernel would ignore.", argument=name,
                             hint=f"pass {name}.filled(...)")
+        return ArrayView.of(x)
+
+    def numpy(self, x: NumpyArray) -> NumpyArray:
         return x
 
-    def adopt(self, array: NumpyArray) -> NumpyArray:
-        return array
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> NumpyArray:
+        return np.zeros(shape, dtype) if zero else np.empty(shape, dtype)
 
 
-class TorchKind(HostKind):
+class TorchKind(Kind):
     """torch's tensors, on a GPU or in the host's memory."""
 
     name = "torch"
@@ -115,6 +123,9 @@ class TorchKind(HostKind):
         # in C order strides are redundant: is_contiguous() costs less than stride()
         found = (dtype, x.shape, x.is_contiguous() or x.stride(), x.get_device(), x.requires_grad, x.is_neg())
         return (*found, x.is_conj()) if dtype in self._complex else found, x.data_ptr()
+
+    def address(self, x: Any) -> int:
+        return int(x.data_ptr())
 
     def is_plain(self, x: Any) -> bool:
         """Can :meth:`read_plain` read *x*, now and at later calls?"""
@@ -141,7 +152,7 @@ class TorchKind(HostKind):
             return None
         return signature, addresses
 
-    def view(self, name: str, x: Any) -> ArrayLike:
+    def view(self, name: str, x: Any) -> ArrayView:
         if x.layout != self.torch.strided:
             raise CallError(f"'{name}' is a tensor of the layout {x.layout}.", argument=name,
                             hint=f"pass {name}.to_dense(), or the dense tensors that it is made of")
@@ -154,22 +165,23 @@ class TorchKind(HostKind):
         if x.dtype not in self._names:
             raise CallError(f"'{name}' has the dtype {x.dtype}, which kernels do not support.", argument=name)
         dtype = named_dtype(self._names[x.dtype])
-        if x.device.type == "cpu":
-            # numpy() does not support bfloat16
-            plain = x.view(self.torch.int16) if dtype.name == "bfloat16" else x
-            return np.asarray(plain.numpy()).view(dtype)
-        if x.device.type != "cuda":
+        if x.device.type not in ("cpu", "cuda"):
             raise CallError(f"'{name}' is on the device '{x.device}', which kernels cannot access.", argument=name,
                             hint=f"pass {name}.cuda() or {name}.cpu()")
         size = dtype.itemsize
-        return DeviceView(dtype, tuple(x.shape), tuple(s * size for s in x.stride()), x.data_ptr(), x.get_device())
+        return ArrayView(dtype, tuple(x.shape), tuple(s * size for s in x.stride()), x.data_ptr(),
+                         x.get_device() if x.device.type == "cuda" else None)
 
-    def adopt(self, array: NumpyArray) -> Any:
-        if array.dtype.name == "bfloat16":
-            return self.torch.from_numpy(array.view(np.int16)).view(self.torch.bfloat16)
-        return self.torch.from_numpy(array)
+    def numpy(self, x: Any) -> NumpyArray:
+        # torch's numpy() does not support bfloat16
+        plain = x.view(self.torch.int16) if x.dtype is self.torch.bfloat16 else x
+        return np.asarray(plain.numpy()).view(named_dtype(self._names[x.dtype]))
 
-    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
+        if ordinal is None:                            # numpy zeroes large arrays when they are touched
+            halves = dtype.name == "bfloat16"          # which from_numpy() does not support
+            made = self.torch.from_numpy(NUMPY.new(shape, np.dtype(np.int16) if halves else dtype, None, zero=zero))
+            return made.view(self.torch.bfloat16) if halves else made
         make = self.torch.zeros if zero else self.torch.empty
         return make(shape, dtype=self._torch_dtypes[dtype.name], device=self.torch.device("cuda", ordinal))
 
@@ -178,7 +190,7 @@ class TorchKind(HostKind):
 
 
 NUMPY = NumpyKind()
-_torch: list[TorchKind] = []
+_torch_kind = lru_cache(maxsize=1)(TorchKind)
 
 
 class ArrayKinds:
@@ -193,12 +205,11 @@ class ArrayKinds:
 
     def open(self, name: str, x: Any) -> Any:
         """*x*, or its replacement, of a type that is supported from now on; :raises CallError: it is not an array."""
-        if type(x) in self._kinds:
-            return x
-        kind = self._library(x)
-        if kind is None:
-            return self._imported(name, x)
-        self._kinds[type(x)] = kind
+        if type(x) not in self._kinds:
+            kind = self._library(x)
+            if kind is None:
+                return self._imported(name, x)
+            self._kinds[type(x)] = kind
         return x
 
     def _library(self, x: Any) -> Kind | None:
@@ -236,28 +247,19 @@ class ArrayKinds:
             return None
         return result, addresses
 
-    def reader(self, arrays: Sequence[Any], before: Reader) -> Reader:
-        """The fastest reader of *arrays*, and of the arrays that *before* was chosen for."""
+    def reader(self, arrays: Sequence[Any]) -> Reader:
+        """The fastest reader of *arrays*."""
         kind = self._kinds.get(type(arrays[0])) if arrays else None
-        if isinstance(kind, TorchKind) and before in (reads_none, kind.read_plain) and all(map(kind.is_plain, arrays)):
-            return kind.read_plain
-        return self.read
+        return kind.read_plain if isinstance(kind, TorchKind) and all(map(kind.is_plain, arrays)) else self.read
 
 
-def reads_none(values: Sequence[Any], positions: Sequence[int]) -> None:
-    """The reader of calls before the first array."""
-    return
-
-
-def general_kind(x: object) -> HostKind | None:
+def general_kind(x: object) -> Kind | None:
     """The kind of *x*, if it is an array of numpy or torch; arrays of both may be in the host's memory."""
     if isinstance(x, np.ndarray):
         return NUMPY
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        if not _torch:
-            _torch.append(TorchKind(torch))
-        return _torch[0]
+        return _torch_kind(torch)
     return None
 
 
@@ -269,10 +271,9 @@ def host_view(name: str, x: object) -> NumpyArray:
             return np.from_dlpack(x)              # type: ignore[arg-type]
         except (BufferError, TypeError, ValueError, RuntimeError) as err:
             raise unreadable(name, err) from None
-    found = None if kind is None else kind.view(name, x)
-    if isinstance(found, np.ndarray):
-        return found
-    if found is not None or device in ON_GPU or hasattr(x, "__cuda_array_interface__"):
+    if kind is not None and kind.view(name, x).on_host:
+        return kind.numpy(x)
+    if kind is not None or device in ON_GPU or hasattr(x, "__cuda_array_interface__"):
         raise CallError(f"'{name}' lies on a GPU, and the kernel runs on the host here.", argument=name,
                         hint="compile(knl, target='cuda') runs it on the GPU, or copy the array to the host")
     raise not_an_array(name, x)

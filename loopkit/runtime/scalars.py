@@ -88,9 +88,8 @@ def _inexact(name: str, dtype: np.dtype[Any], value: object) -> complex:
     wanted = "a number" if dtype.kind == "c" else "a real number"
     if isinstance(value, np.generic) and is_bfloat16(value.dtype):
         value = float(value)                        # it is not a numpy number
-    if not isinstance(value, bool | int | float | complex | np.bool_ | np.number):
-        raise _not_a_scalar(name, wanted, value)
-    if dtype.kind != "c" and isinstance(value, complex | np.complexfloating):
+    if not isinstance(value, bool | int | float | complex | np.bool_ | np.number) or (
+            dtype.kind != "c" and isinstance(value, complex | np.complexfloating)):
         raise _not_a_scalar(name, wanted, value)
     number: complex
     try:

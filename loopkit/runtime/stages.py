@@ -58,8 +58,9 @@ def size_values(knl: LoopKernel) -> frozenset[str]:
     return knl.value_params & structural_values(knl).union(*like_sizes)
 
 
-def requires_64(knl: LoopKernel, machine: Machine, sizes: Mapping[str, int]) -> bool:
+def requires_64(knl: LoopKernel, machine: Machine, values: Mapping[str, Any]) -> bool:
     """May an integer of the text need more than 32 bits: for a loop, a guard, a grid or a temporary's address?"""
+    sizes = {x: int(value) for x, value in values.items() if isinstance(value, int | np.integer)}
     lowered, beyond = lowered_once(knl, machine), largest_literal(knl) + 1
     return largest_magnitude(lowered.program, sizes) >= _LIMIT_32 or any(
         largest_address(s.shape, beyond, sizes) >= _LIMIT_32

@@ -4,6 +4,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from loopkit.errors import CallError
 
@@ -14,18 +15,16 @@ _MOST_SETS = 4096
 
 @dataclass(frozen=True)
 class TimingRequest:
-    """The options of :meth:`CompiledKernel.time`.
-
-    :ivar fewest: least number of runs, however long one takes; *most*: the largest number of runs.
-    """
+    """The options of :meth:`CompiledKernel.time`."""
 
     duration: float = 0.2
     warmup: int = 3
     rotate: bool = False
     bytes: float | None = None
     flops: float | None = None
-    fewest: int = 5
-    most: int = 10_000
+    #: Least number of runs, however long one takes, and largest number.
+    fewest: ClassVar[int] = 5
+    most: ClassVar[int] = 10_000
 
     def __post_init__(self) -> None:
         if not 0 <= self.duration < float("inf") or self.warmup < 0:

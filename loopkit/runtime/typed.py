@@ -13,14 +13,14 @@ import numpy as np
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.kinds import DTYPE_NAMES, spelled
+from loopkit.expr.kinds import DTYPE_NAMES
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.poly.limits import bounded
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import BoundArguments, CallPlan
 from loopkit.runtime.scalars import dtype_of, integer_range, out_of_range
-from loopkit.runtime.views import ArrayLike, c_strides
+from loopkit.runtime.views import ArrayView
 from loopkit.target.code import GeneratedCode, Layout, ParameterKind, TextTarget
 
 #: Least number of elements of temporaries with 64-bit indices; half the 32-bit range, since parts of an address may
@@ -59,16 +59,15 @@ class TypedKernel:
             self.plan = CallPlan(knl, machine)
         self._texts: dict[tuple[TextTarget, Layout], Text] = {}
 
-    def fitting(self, target: TextTarget, bound: BoundArguments, strided: frozenset[str], *, vectors: bool = True
-                ) -> Text:
-        """The text for the arrays of a call; the arrays in *strided* have strides of their own.
+    def fitting(self, target: TextTarget, bound: BoundArguments, *, vectors: bool = True) -> Text:
+        """The text for the arrays of a call.
 
         :arg vectors: allow vector accesses, if shapes, strides and sizes permit; addresses are not checked.
         :raises CallError: a value does not fit into the text's parameter.
         """
-        found = self.text(target, Layout(64 if bound.wide else 32, strided, vectors))
+        found = self.text(target, Layout(64 if bound.wide else 32, bound.strided, vectors))
         if not bound.wide and any(prod(s) >= _SCRATCH_32 for s in found.scratch_shapes(bound.values).values()):
-            found = self.text(target, Layout(64, strided, vectors))
+            found = self.text(target, Layout(64, bound.strided, vectors))
         if found.code.assumed and not serves(found.code.assumed, bound.arrays, bound.values):
             found = self.text(target, replace(found.code.layout, vectors=False))
         for name, dtype in found.integers.items():
@@ -105,54 +104,44 @@ class TypedKernels:
 
     def of(self, given: Mapping[str, Any]) -> TypedKernel:
         """The kernel with its open dtypes from *given*; :raises CallError: one is not known, or not supported."""
-        signature = tuple(getattr(given.get(name), "dtype", None) for name in self.unknown)
-        # Python's numbers have no dtype: their kind decides, so they are looked up at each call
-        known = self._known.get(signature) if None not in signature else None
-        if known is not None:
-            return known
         arrays = self.kernel.array_args
-        dtypes = {name: _supported(name, value.dtype if name in arrays else dtype_of(name, value))
+        # the plan of the calls refuses arrays of another byte order
+        dtypes = {name: (value.dtype if name in arrays else dtype_of(name, value)).newbyteorder("=")
                   for name in self.unknown if (value := given.get(name)) is not None}
         signature = tuple(dtypes.get(name) for name in self.unknown)
         with self._lock:
             if signature not in self._known:
+                for name, dtype in dtypes.items():
+                    _require_supported(name, dtype)
                 with bounded(f"calling kernel '{self.kernel.name}'"):
-                    typed = stages.infer_types(self._closed(dtypes) if self.unknown else self.kernel)
+                    closed = stages.closed(self.kernel, dtypes.get) if self.unknown else self.kernel
+                    for name in stages.unknown_dtypes(closed):
+                        raise CallError(f"the dtype of '{name}' is not known.", argument=name,
+                                        hint=f"pass {name}=..., or declare it with add_dtypes(knl, {{'{name}': ...}})")
+                    typed = stages.infer_types(closed)
                 self._known[signature] = TypedKernel(typed, self._machine)
             return self._known[signature]
 
-    def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:
-        typed = stages.closed(self.kernel, dtypes.get)
-        for name in stages.unknown_dtypes(typed):
-            raise CallError(f"the dtype of '{name}' is not known.", argument=name,
-                            hint=f"pass {name}=..., or declare it with add_dtypes(knl, {{'{name}': ...}})")
-        return typed
 
-
-def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _require_supported(name: str, dtype: np.dtype[Any]) -> None:
     if dtype.name not in DTYPE_NAMES:
         raise CallError(f"'{name}' has the dtype {dtype}, which kernels do not support.", argument=name,
                         hint="bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, "
                              "complex64, complex128")
-    if not dtype.isnative:
-        raise CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
-                        hint=f"pass {name}.astype({spelled(dtype)})")
-    return dtype
 
 
-def serves(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayLike], values: Mapping[str, Any]) -> bool:
-    """Does everything in *assumed* hold, apart from addresses? Arrays of the host are copied to C order."""
+def serves(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayView], values: Mapping[str, Any]) -> bool:
+    """Does everything in *assumed* hold, apart from addresses?"""
     return all(_has_rows(arrays[a.array], a, values) if isinstance(a, AlignedArray)
                else evaluate(a.size, values) % a.divisor == 0 for a in assumed)
 
 
-def _has_rows(array: ArrayLike, assumed: AlignedArray, values: Mapping[str, Any]) -> bool:
+def _has_rows(array: ArrayView, assumed: AlignedArray, values: Mapping[str, Any]) -> bool:
     """Is the last stride one element, and each other stride as *assumed*, or a multiple of its elements?"""
-    strides = c_strides(array.shape, array.itemsize) if isinstance(array, np.ndarray) else array.strides
-    if array.shape[-1] > 1 and strides[-1] != array.itemsize:
+    if array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
         return False
     if assumed.strides:
         wanted = (evaluate(s, values)*array.itemsize for s in assumed.strides)
-        return all(s == w or n == 1 for n, s, w in zip(array.shape, strides, wanted, strict=False))
-    rows = zip(array.shape[:-1], strides, strict=False)
+        return all(s == w or n == 1 for n, s, w in zip(array.shape, array.strides, wanted, strict=False))
+    rows = zip(array.shape[:-1], array.strides, strict=False)
     return all(s % (assumed.elements * array.itemsize) == 0 for n, s in rows if n > 1)

@@ -1,9 +1,10 @@
 """The view of an array that a call needs, in numpy's terms, on the host or a GPU; tests for shared memory."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -13,46 +14,46 @@ from loopkit.target.code import Parameter, ParameterKind
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
-# bits of numpy's ndarray.flags.num: one attribute access instead of three
-C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
-
 #: Most work of the exact overlap test (in numpy's measure); above it, overlapping address ranges count as overlap.
 _WORK = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
-    """The bits of ``ndarray.flags.num`` that calls use."""
-
-    num: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceView:
-    """An array on a GPU, with the attributes of numpy's arrays that checks use.
+class ArrayView:
+    """The place and form of an array on the host or a GPU, with the attributes of numpy's arrays that checks use.
 
     :ivar pointer: the address of the element with all subscripts 0; 0 for an array that a call will allocate.
+    :ivar ordinal: its GPU, -1 for none (an empty array's); ``None``: the array is in the host's memory.
     """
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    pointer: int
-    ordinal: int
+    pointer: int = 0
+    ordinal: int | None = None
     writeable: bool = True
 
     @classmethod
-    def packed(cls, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, pointer: int = 0) -> Self:
+    def packed(cls, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None = None, pointer: int = 0) -> Self:
         """An array in C order."""
         return cls(dtype, shape, c_strides(shape, dtype.itemsize), pointer, ordinal)
 
+    @classmethod
+    def of(cls, array: NumpyArray) -> Self:
+        return cls(array.dtype, array.shape, array.strides, array.ctypes.data, None, array.flags.writeable)
+
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
+    def on_host(self) -> bool:
+        return self.ordinal is None
 
     @property
     def itemsize(self) -> int:
         return self.dtype.itemsize
+
+    @property
+    def alignment(self) -> int:
+        """The bytes whose multiple its address must be."""
+        return self.dtype.alignment if self.on_host else self.itemsize
 
     @property
     def size(self) -> int:
@@ -71,15 +72,9 @@ class DeviceView:
         return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + self.itemsize
 
     @property
-    def flags(self) -> Flags:
+    def in_c_order(self) -> bool:
         in_order = zip(self.shape, self.strides, c_strides(self.shape, self.itemsize), strict=True)
-        contiguous = 0 in self.shape or all(n == 1 or s == c for n, s, c in in_order)
-        aligned = self.pointer % self.itemsize == 0
-        return Flags(contiguous * C_CONTIGUOUS | aligned * ALIGNED | self.writeable * WRITEABLE)
-
-
-#: An array as checks need it, on the host or a GPU.
-ArrayLike = NumpyArray | DeviceView
+        return 0 in self.shape or all(n == 1 or s == c for n, s, c in in_order)
 
 
 def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -87,7 +82,7 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(itemsize * prod(shape[axis + 1:]) for axis in range(len(shape)))
 
 
-def constant(p: Parameter, arrays: Mapping[str, ArrayLike], values: Mapping[str, Any]) -> Any:
+def constant(p: Parameter, arrays: Mapping[str, ArrayView], values: Mapping[str, Any]) -> Any:
     """The value of a parameter that is the same in each call of a signature: a stride in elements, or a scalar."""
     if p.kind is not ParameterKind.STRIDE:
         return values[p.name]
@@ -96,7 +91,14 @@ def constant(p: Parameter, arrays: Mapping[str, ArrayLike], values: Mapping[str,
     return array.strides[p.axis] // array.itemsize if array.shape[p.axis] > 1 else 0
 
 
-def share_memory(a: DeviceView, b: DeviceView) -> bool:
+def picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that gives the operands at *places*."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda operands: [operands[i] for i in places]
+
+
+def share_memory(a: ArrayView, b: ArrayView) -> bool:
     """Do two arrays, of the host or a GPU, have a byte in common? An undecided test counts as yes."""
     try:
         # numpy accepts any bound on the work; its type annotation allows only 0 and -1
@@ -106,13 +108,13 @@ def share_memory(a: DeviceView, b: DeviceView) -> bool:
         return True
 
 
-def addresses(view: DeviceView, typestr: str, owner: object = None) -> NumpyArray:
+def addresses(view: ArrayView, typestr: str, owner: object = None) -> NumpyArray:
     """The addresses of *view* as a numpy array, which keeps *owner*; its memory is never read."""
     return np.asarray(SimpleNamespace(owner=owner, __array_interface__={
         "version": 3, "typestr": typestr, "shape": view.shape, "strides": view.strides, "data": (view.pointer, False)}))
 
 
-def internal_overlap(array: ArrayLike) -> bool:
+def internal_overlap(array: ArrayView) -> bool:
     """Can two different subscripts of *array* have one address?
 
     Exact for views made by slicing and transposing; any other array whose strides interleave counts as overlapping.

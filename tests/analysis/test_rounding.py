@@ -24,9 +24,10 @@ SIZES = {"n": 10, "m": 7}
 def kernel(*statements: Statement, temporaries: Mapping[str, np.dtype[np.generic]] = {},
            reductions: tuple[ReductionNode, ...] = ()) -> LoopKernel:
     arrays = tuple(GlobalArg(name, REAL) for name in ("a", "b", "x", "y"))
-    return LoopKernel("knl", (*arrays, ValueArg("n", INTEGER), ValueArg("m", INTEGER)),
-                      {k: TemporaryVariable(k, v, ()) for k, v in temporaries.items()}, statements,
-                      seq(*(Leaf(s.id) for s in statements)), None, reductions={r.name: r for r in reductions})
+    return LoopKernel(name="knl", arguments=(*arrays, ValueArg("n", INTEGER), ValueArg("m", INTEGER)),
+                      temporaries={k: TemporaryVariable(k, v, ()) for k, v in temporaries.items()},
+                      statements=statements, tree=seq(*(Leaf(s.id) for s in statements)), derived=None,
+                      reductions={r.name: r for r in reductions})
 
 
 def length(*statements: Statement) -> int:

@@ -60,7 +60,8 @@ def test_a_derivation_is_not_replaced_beside() -> None:
 
 @pytest.mark.parametrize(("make", "part"), [
     (annotated, "tree"), (annotated, "statements"), (annotated, "reductions"), (annotated, "substitutions"),
-    (annotated, "derived"), (rewritten, "tree"), (rewritten, "derived"), (specialized, "derived"),
+    (annotated, "derived"), (rewritten, "tree"), (rewritten, "derived"), (specialized, "tree"),
+    (specialized, "derived"),
     (in_own_order, "derivation")])
 def test_constructors_take_their_parts_only(make: Callable[..., lk.LoopKernel], part: str) -> None:
     knl = two_loops()

@@ -49,8 +49,6 @@ class Forgetful(dict[str, Any]):
 def forgetting(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, float], None]:
     """Kernels that are made from its call on forget: by a seed, and how often."""
     checked = LoopKernel.__post_init__
-    # what is forgotten is computed again, and what a question may take is counted in operations
-    monkeypatch.setattr(cost, "BUDGET", 10*cost.BUDGET)
 
     def start(seed: int, often: float) -> None:
         rng = random.Random(seed)
@@ -128,7 +126,10 @@ def untyped() -> lk.LoopKernel:
 PIPELINES = {f.__name__: f for f in (scattered, forced, fused, shared_cell, staged, buffered, untyped)}
 
 
-MADE = {**{c.name: c.fresh for c in CASES}, **{name: h.fresh for name, h in HOSTED.items()}, **PIPELINES}
+LIBRARY = {"scan": lk.library.scan, "scan_in_launches": lk.library.scan_in_launches, "jacobi": lk.library.jacobi,
+           "full_sum": lk.library.full_sum, "histogram": lk.library.histogram}
+
+MADE = {**{c.name: c.fresh for c in CASES}, **{name: h.fresh for name, h in HOSTED.items()}, **PIPELINES, **LIBRARY}
 
 
 @pytest.mark.deep(every=4)

@@ -100,7 +100,7 @@ def test_ids_dependences_and_tags() -> None:
     assert [s.id for s in knl.statements] == ["insn", "insn_0", "insn_1", "last"]
     last = knl.statement("last")
     assert last.options.depends_on == last.options.no_sync_with == {"insn", "insn_0", "insn_1"}
-    assert knl.statement("insn_0").tags == {"x", "y"}
+    assert knl.statement("insn_0").options.tags == {"x", "y"}
 
 
 def test_a_glob_means_what_stands_above() -> None:

@@ -10,6 +10,7 @@ import loopkit as lk
 from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
+from loopkit.runtime.views import ArrayView
 from loopkit.target.code import ParameterKind
 from tests.lowering.host_loops import HOSTED, before_and_behind, elimination, one_statement, over_blocks
 from tests.lowering.kernels import F32, make, time_loop
@@ -140,7 +141,7 @@ def test_a_long_loop_takes_wide_indices(number: int) -> None:
     knl = lk.compile(over_blocks("i", "j")(time_loop()), "c")
     u = np.zeros(8, F32)
     typed = knl._runner.kernels.of({"u": u, "v": u})
-    bound = typed.plan.bind({"u": u, "v": u.copy(), "T": number})
+    bound = typed.plan.bind({"u": ArrayView.of(u), "v": ArrayView.of(u), "T": number})
     assert bound.wide is (number >= 2**31)
 
 

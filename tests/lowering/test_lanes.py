@@ -14,7 +14,7 @@ from loopkit.ast.nodes import For
 from loopkit.ast.walk import nodes_in
 from loopkit.instructions.vector_access import VectorAccess, vectors_of
 from loopkit.runtime.typed import serves
-from loopkit.runtime.views import DeviceView
+from loopkit.runtime.views import ArrayView
 from loopkit.target.code import Layout
 from loopkit.verification.validation import findings
 from tests.property.machine import execute
@@ -134,7 +134,7 @@ def test_what_is_aligned_counted_through_all_rows(knl: lk.LoopKernel, vectors: b
 def test_a_call_with_gaps_between_rows_has_no_vectors(row: int, served: bool) -> None:
     """Though rows of 17 would begin as those of 13 do: what is between them need not belong to the array."""
     assumed = lk.generate_code(anywhere(13, 4, 1)).assumed
-    strided = DeviceView(np.dtype(F32), (5, 13), (4*row, 4), 0, 0)
+    strided = ArrayView(np.dtype(F32), (5, 13), (4*row, 4), 0, 0)
     assert serves(assumed, {"a": strided, "out": replace(strided, strides=(52, 4))}, {"n": 5}) == served
 
 

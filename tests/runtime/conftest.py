@@ -54,7 +54,8 @@ class Workshop:
         domain = InstanceSet.universe(())
         statements = tuple(Statement(f"S{i}", p.Variable(w), 0, domain) for i, w in enumerate(writes))
         params = [a.name for a in arguments if isinstance(a, ValueArg)]
-        return LoopKernel(name, arguments, {}, statements, seq(*(Leaf(s.id) for s in statements)), None,
+        return LoopKernel(name=name, arguments=arguments, temporaries={}, statements=statements,
+                          tree=seq(*(Leaf(s.id) for s in statements)), derived=None,
                           assumptions=parse_assumptions(assumptions or "1 = 1", params))
 
     def compiled(self, arguments: tuple[Argument, ...], writes: tuple[str, ...], *,

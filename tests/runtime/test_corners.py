@@ -14,10 +14,8 @@ from loopkit.interpreter.values import converted, function_value
 from loopkit.runtime import calls
 from loopkit.runtime import compiler as compiler_module
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.cuda import compiler as cuda_compiler
 from loopkit.runtime.cuda.driver import Driver, DriverError
-from loopkit.runtime.cuda.resources import Binary
-from loopkit.runtime.kinds import NUMPY
+from loopkit.runtime.cuda.kinds import OwnKind
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import internal_overlap
 
@@ -43,9 +41,9 @@ def test_an_empty_array_does_not_overlap_itself() -> None:
     assert not internal_overlap(np.zeros((0, 4))[:, ::2])
 
 
-def test_numpy_has_no_arrays_on_a_gpu() -> None:
-    with pytest.raises(NotImplementedError, match="numpy"):
-        NUMPY.new((3,), np.dtype(np.float32), 0, zero=True)
+def test_kinds_of_gpus_have_no_arrays_in_the_memory_of_the_host() -> None:
+    with pytest.raises(NotImplementedError, match="loopkit has no arrays"):
+        OwnKind().numpy(None)
 
 
 def test_a_capsule_that_is_refused() -> None:
@@ -110,14 +108,6 @@ def test_the_compiler_of_a_wheel_comes_last(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_program_without_a_version_is_no_compiler() -> None:
     assert compiler_module._probe(("false",), None, compiler_module.SAFE) is None
-
-
-def test_binaries_are_forgotten_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_compiler, "_MOST_BINARIES", 2)
-    monkeypatch.setattr(cuda_compiler, "_binaries", {})
-    for i in range(5):
-        cuda_compiler._remembered(str(i), Binary(b"", "", {}))
-        assert len(cuda_compiler._binaries) <= 2
 
 
 @pytest.mark.parametrize(("known", "text"), [(True, "CUDA_ERROR_7: too bad"), (False, "CUDA error 7")])

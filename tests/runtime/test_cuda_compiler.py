@@ -56,12 +56,12 @@ def compiler(request: pytest.FixtureRequest) -> CudaCompiler:
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fresh() -> None:
     """As if the process had just started."""
-    monkeypatch.setattr(compiler_module, "_binaries", {})
+    load_binary.cache_clear()
 
 
-@dataclass
+@dataclass(eq=False)
 class Counting:
     """A compiler that notes what it is asked for."""
 
@@ -80,7 +80,7 @@ class Counting:
 
 def load(counting: Counting, cache: DiskCache, target: lk.CudaTarget = SM_90) -> Binary:
     """As another process would: with nothing in memory."""
-    compiler_module._binaries.clear()
+    load_binary.cache_clear()
     return load_binary(SOURCE, "reverse", target, cache, counting)
 
 
@@ -303,8 +303,8 @@ def test_compiles_once(tmp_path: Path) -> None:
     first = load(counting, cache)
     assert load(counting, cache) == first
     assert counting.calls == ["reverse"]
-    key = next(tmp_path.glob("*.loopkit-record")).name.partition(".")[0]
-    entry = cache.lookup(key, ".cubin")
+    key = next(tmp_path.glob("*.loopkit")).name.partition(".")[0]
+    entry = cache.lookup(key)
     assert entry is not None
     assert entry.facts["options"] == ["-arch=sm_90", "-std=c++17", "--ptxas-options=-v"]
     assert parse_ptxas_log(str(entry.facts["log"]))["reverse"].static_shared == 1024
@@ -349,33 +349,32 @@ def test_key_depends_on_all_that_matters() -> None:
 
 
 @pytest.mark.parametrize("damage", [
-    lambda cubin, record: cubin.write_bytes(cubin.read_bytes()[:100]),
-    lambda cubin, record: cubin.unlink(),
-    lambda cubin, record: record.unlink(),
-    lambda cubin, record: record.write_text("{"),
-    lambda cubin, record: _changed(record, log=None),
-    lambda cubin, record: _changed(record, log=""),
-    lambda cubin, record: _changed(record, log={"reverse": {"registers": 3}}),
-    lambda cubin, record: _changed(record, log="Used 3 registers"),
-    lambda cubin, record: _changed(record, log=17),
+    lambda file: file.write_bytes(file.read_bytes()[:100]),
+    lambda file: file.unlink(),
+    lambda file: file.write_text("{"),
+    lambda file: _changed(file, log=None),
+    lambda file: _changed(file, log=""),
+    lambda file: _changed(file, log={"reverse": {"registers": 3}}),
+    lambda file: _changed(file, log="Used 3 registers"),
+    lambda file: _changed(file, log=17),
 ])
 def test_damaged_entry_is_rebuilt(tmp_path: Path, damage: object) -> None:
     assert callable(damage)
     counting, cache = Counting(), DiskCache(tmp_path)
     first = load(counting, cache)
-    damage(next(tmp_path.glob("*.cubin")), next(tmp_path.glob("*.loopkit-record")))
+    damage(next(tmp_path.glob("*.loopkit")))
     assert load(counting, cache).resources == first.resources
     assert len(counting.calls) == 2
     load(counting, cache)
     assert len(counting.calls) == 2
 
 
-def _changed(record: Path, **values: object) -> None:
-    """Another record, as sound as one can be."""
-    cache, key = DiskCache(record.parent), record.name.partition(".")[0]
-    entry = cache.lookup(key, ".cubin")
+def _changed(file: Path, **values: object) -> None:
+    """Other facts, as sound as they can be."""
+    cache, key = DiskCache(file.parent), file.name.partition(".")[0]
+    entry = cache.lookup(key)
     assert entry is not None
-    cache.put(key, entry.content, {**entry.facts, **values}, ".cubin")
+    cache.put(key, entry.content, {**entry.facts, **values})
 
 
 def test_cache_that_cannot_be_written(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def program(path: Path, script: str) -> None:
 
 
 def test_tools_are_looked_for_in_the_home_of_the_toolkit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(toolkit, "_elsewhere", lambda name: None)
+    monkeypatch.setattr(toolkit, "nvidia_path", lambda function, name: None)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

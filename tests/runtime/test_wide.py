@@ -12,7 +12,7 @@ import loopkit as lk
 from loopkit.kernel.target import GPU
 from loopkit.lowering.types import infer_types
 from loopkit.runtime.arguments import CallPlan
-from loopkit.runtime.views import DeviceView, c_strides
+from loopkit.runtime.views import ArrayView, c_strides
 
 I8 = np.int8
 
@@ -23,11 +23,10 @@ def wide(knl: lk.LoopKernel, **given: object) -> bool:
 
     places = itertools.count(1)
 
-    def array(shape: tuple[int, ...], dtype: np.dtype) -> DeviceView:
-        return DeviceView(dtype, shape, c_strides(shape, dtype.itemsize), next(places) << 40, 0)
+    def array(shape: tuple[int, ...], dtype: np.dtype) -> ArrayView:
+        return ArrayView(dtype, shape, c_strides(shape, dtype.itemsize), next(places) << 40, 0)
     dtypes = {a.name: np.dtype(a.dtype) for a in infer_types(knl).array_args.values()}
-    return plan.bind({k: array(v, dtypes[k]) if isinstance(v, tuple) else v for k, v in given.items()},
-                     allocate=lambda shape, dtype: array(tuple(shape), dtype)).wide
+    return plan.bind({k: array(v, dtypes[k]) if isinstance(v, tuple) else v for k, v in given.items()}).wide
 
 
 def fill() -> lk.LoopKernel:
@@ -80,6 +79,14 @@ def test_other_scalars_do_not_decide() -> None:
     assert not wide(knl, x=(10,), k=2**40)
 
 
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), 1.0])
+def test_numbers_do_not_decide(scale: float) -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<4*n}", "s[0] = sum(i, scale*a[0])")
+    knl = lk.add_dtypes(knl, {"scale,a": np.float64})
+    assert wide(knl, a=(1,), n=2**29, scale=scale)
+    assert not wide(knl, a=(1,), n=2**29 - 100, scale=scale)
+
+
 @given(st.integers(0, 2**33), st.integers(0, 2**12), st.integers(1, 2**12))
 def test_the_short_way_says_what_the_long_one_does(n: int, m: int, length: int) -> None:
     knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<3*m+7}", "y[i,j] = x[i,j+5]", assumptions="n>=0")
@@ -88,7 +95,7 @@ def test_the_short_way_says_what_the_long_one_does(n: int, m: int, length: int) 
     long_way = CallPlan(infer_types(knl), GPU)
     long_way._surely_32 = long_way._surely_small = 0
     shapes = {"x": (n, 3*m + 12), "y": (n, 3*m + 7)}
-    arrays = {k: DeviceView(np.dtype(I8), s, c_strides(s, 1), (i + 1) << 50, 0)
+    arrays = {k: ArrayView(np.dtype(I8), s, c_strides(s, 1), (i + 1) << 50, 0)
               for i, (k, s) in enumerate(shapes.items())}
     assert plan.bind({**arrays, "m": m}).wide is long_way.bind({**arrays, "m": m}).wide
 

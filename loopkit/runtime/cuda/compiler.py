@@ -9,16 +9,15 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, cast
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.cuda.nvrtc import (
     FILE_NAME,
+    RELEASE,
     CudaCompiler,
     Nvrtc,
     compile_options,
@@ -26,40 +25,26 @@ from loopkit.runtime.cuda.nvrtc import (
     find_nvrtc,
     headers_identity,
     needs_headers,
+    nvidia_path,
 )
 from loopkit.runtime.cuda.resources import Binary, parse_ptxas_log
 from loopkit.runtime.processes import dump, run_quietly, translated, version
 from loopkit.target.cuda import CudaTarget
-
-_SUFFIX = ".cubin"
-_MOST_BINARIES = 1024
-_binaries: dict[str, Binary] = {}
 
 
 def find_tool(name: str) -> str | None:
     """The full path of ``nvcc``, ``nvdisasm``, ...; ``None`` if there is none."""
     homes = [os.environ[home] for home in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(home)]
     in_homes = os.pathsep.join(str(Path(home, "bin")) for home in homes)
-    return shutil.which(name) or shutil.which(name, path=in_homes) or _elsewhere(name)
-
-
-def _elsewhere(name: str) -> str | None:
-    """The program's path by NVIDIA's own search: Python and conda packages, and the system's directories."""
-    try:
-        from cuda.pathfinder import find_nvidia_binary_utility
-        return cast("str | None", find_nvidia_binary_utility(name))
-    except (ImportError, RuntimeError, ValueError):    # it is not installed, or does not support the name
-        return None
+    return shutil.which(name) or shutil.which(name, path=in_homes) or nvidia_path("find_nvidia_binary_utility", name)
 
 
 @dataclass(frozen=True)
 class Nvcc(CudaCompiler):
     """An nvcc that was found."""
 
+    name = "nvcc"
     command: str
-    version: str
-    supported: Sequence[str]
-    name: ClassVar[str] = "nvcc"
 
     def translated(self, source: str, target: CudaTarget, form: str) -> tuple[bytes | None, str]:
         return translated([self.command, *compile_options(target), f"-{form}"], source, FILE_NAME)
@@ -74,11 +59,11 @@ def find_nvcc() -> Nvcc | None:
 @lru_cache(maxsize=8)
 def _probed(command: str) -> Nvcc | None:
     shown = run_quietly([command, "--version"])
-    release = re.search(r"release [\d.]+, V([\d.]+)", shown.stdout)
+    release = RELEASE.search(shown.stdout)
     if shown.returncode != 0 or release is None:
         return None
-    architectures = re.findall(r"sm_\d+", run_quietly([command, "--list-gpu-code"]).stdout)
-    return Nvcc(command, release[1], tuple(sorted(set(architectures), key=lambda arch: int(arch.removeprefix("sm_")))))
+    architectures = set(re.findall(r"sm_\d+", run_quietly([command, "--list-gpu-code"]).stdout))
+    return Nvcc(release[1], tuple(sorted(architectures, key=lambda arch: int(arch.removeprefix("sm_")))), command)
 
 
 def disassembly(cubin: bytes, kernel: str) -> str:
@@ -123,44 +108,33 @@ def find_cuda_compiler() -> CudaCompiler:
     return found
 
 
+@lru_cache(maxsize=1024)
 def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
                 compiler: CudaCompiler | None = None) -> Binary:
     """The machine code of *source*, kept in memory and on disk; :raises CompilerError: no compiler accepts it."""
-    if compiler is None:
-        # loading a compiler takes longer than the rest of a first launch
-        expected = expected_nvrtc()
-        kept = _kept(binary_key(source, target, *expected), cache) if expected is not None else None
-        if kept is not None:
-            return kept
-        compiler = find_cuda_compiler()
-    key = binary_key(source, target, compiler.name, compiler.version)
-    if key in _binaries:
-        return _binaries[key]
     dump(source, kernel, ".cu")
+    expected = expected_nvrtc() if compiler is None else None
+    # loading a compiler takes longer than the rest of a first launch
+    kept = _kept(binary_key(source, target, *expected), cache) if expected is not None else None
+    if kept is not None:
+        return kept
+    compiler = compiler or find_cuda_compiler()
+    key = binary_key(source, target, compiler.name, compiler.version)
     kept = _kept(key, cache)
     if kept is not None:
         return kept
     binary = compiler.cubin(source, kernel, target)
-    cache.put(key, binary.cubin, {
-        "kernel": kernel, "compiler": compiler.name, "version": compiler.version,
-        "options": compile_options(target), "log": binary.log}, _SUFFIX)
-    return _remembered(key, binary)
+    cache.put(key, binary.cubin, {"kernel": kernel, "compiler": compiler.name, "version": compiler.version,
+                                  "options": compile_options(target), "log": binary.log})
+    return binary
 
 
 def _kept(key: str, cache: DiskCache) -> Binary | None:
-    """The binary of *key* in memory or in *cache*, if it is complete and undamaged."""
-    entry = None if key in _binaries else cache.lookup(key, _SUFFIX)
-    if entry is None:
-        return _binaries.get(key)
-    log = str(entry.facts.get("log"))                  # a record without a log has no resources either
-    resources = parse_ptxas_log(log)
-    return _remembered(key, Binary(entry.content, log, resources)) if resources else None
-
-
-def _remembered(key: str, binary: Binary) -> Binary:
-    if len(_binaries) >= _MOST_BINARIES:
-        _binaries.clear()                       # loaded modules stay loaded, and the disk keeps the binaries
-    return _binaries.setdefault(key, binary)
+    """The binary of *key* in *cache*, if it is complete and undamaged."""
+    entry = cache.lookup(key)
+    log = "" if entry is None else str(entry.facts.get("log"))
+    resources = parse_ptxas_log(log)                   # a record without a log has no resources either
+    return Binary(entry.content, log, resources) if entry is not None and resources else None
 
 
 def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from contextlib import suppress
 from functools import cached_property, lru_cache
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +26,7 @@ class Gpu:
     ``with gpu:`` makes the context current. It is kept for the life of the process; :func:`release` releases it.
 
     :ivar ordinal: its number in the driver's order.
+    :ivar staging: the copies between the host and the GPU, after the first; for the holder of *lock*.
     """
 
     def __init__(self, ordinal: int, pycuda: Any, driver: Driver) -> None:
@@ -43,6 +44,7 @@ class Gpu:
         self.pycuda = pycuda
         self.process = os.getpid()
         self.lock = threading.RLock()
+        self.staging: Any = None
         self._device = device
         self.context = device.retain_primary_context()
         self.context_handle = int(self.context.handle)
@@ -54,8 +56,7 @@ class Gpu:
             raise self._lost(err) from None
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.pycuda.Context.pop()
 
     @cached_property
@@ -195,27 +196,21 @@ def release() -> None:
     while _gpus:
         _, gpu = _gpus.popitem()
         if gpu.process == os.getpid():
+            with suppress(DeviceError), gpu:           # the context may be lost already, with its memory
+                gpu.staging = None
             gpu.context.detach()
 
 
 def stream_handle(stream: Any) -> int:
     """The handle of a number, or of another library's stream; :raises CallError: *stream* is neither."""
-    handle = _handle(stream)
-    if handle is None:
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:                           # a version and the handle
+        handle = (protocol() if callable(protocol) else protocol)[1]
+    else:
+        own = [getattr(stream, name) for name in ("cuda_stream", "ptr", "handle") if hasattr(stream, name)]
+        # numba's handles are ctypes pointers, None for the default
+        handle = (getattr(own[0], "value", own[0]) or 0) if own else stream
+    if not isinstance(handle, int) or isinstance(handle, bool):
         raise CallError(f"{stream!r} is no CUDA stream.", argument="stream",
                         hint="pass torch.cuda.current_stream(), or a stream of CuPy, pycuda or numba")
     return 0 if handle == 1 else handle                # both are handles of the legacy stream
-
-
-def _handle(stream: Any) -> int | None:
-    if isinstance(stream, int) and not isinstance(stream, bool):
-        return stream
-    protocol = getattr(stream, "__cuda_stream__", None)
-    if protocol is not None:                           # a version and the handle
-        return int((protocol() if callable(protocol) else protocol)[1])
-    for attribute in ("cuda_stream", "ptr", "handle"):
-        value = getattr(stream, attribute, None)
-        value = getattr(value, "value", value)         # numba's handles are ctypes pointers, None for the default
-        if isinstance(value, int):
-            return value
-    return 0 if hasattr(stream, "handle") and getattr(stream.handle, "value", stream.handle) is None else None

@@ -14,7 +14,8 @@ from typing import Any
 
 #: Codes of ``CUresult`` that this module distinguishes.
 SUCCESS, OUT_OF_MEMORY = 0, 2
-INVALID_CONTEXT, CONTEXT_IS_DESTROYED, INVALID_HANDLE = 201, 709, 400
+#: The errors of a launch in another context: an invalid or destroyed context, an invalid handle.
+ANOTHER_CONTEXT = frozenset({201, 709, 400})
 #: After these errors the process's context is unusable.
 STICKY = frozenset({214, 700, 702, 714, 715, 716, 717, 718, 719, 720})
 

@@ -24,7 +24,7 @@ from loopkit.runtime.kinds import (
     not_an_array,
     unreadable,
 )
-from loopkit.runtime.views import DeviceView, NumpyArray, c_strides
+from loopkit.runtime.views import ArrayView, NumpyArray, c_strides
 
 
 class CupyKind(Kind):
@@ -34,21 +34,20 @@ class CupyKind(Kind):
 
     def __init__(self, cupy: Any) -> None:
         self.cupy = cupy
-        self._current = cupy.cuda.get_current_stream
 
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
         data = x.data
         return ("cupy", x.dtype, x.shape, x.strides, data.device_id), data.ptr
 
-    def view(self, name: str, x: Any) -> DeviceView:
-        return DeviceView(np.dtype(x.dtype), x.shape, x.strides, int(x.data.ptr), int(x.data.device_id))
+    def view(self, name: str, x: Any) -> ArrayView:
+        return ArrayView(np.dtype(x.dtype), x.shape, x.strides, int(x.data.ptr), int(x.data.device_id))
 
-    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
         with self.cupy.cuda.Device(ordinal):
             return self.cupy.zeros(shape, dtype) if zero else self.cupy.empty(shape, dtype)
 
     def stream(self, ordinal: int) -> Callable[[], int]:
-        current = self._current                        # a stream per device
+        current = self.cupy.cuda.get_current_stream    # a stream per device
         return lambda: int(current(ordinal).ptr)
 
 
@@ -67,12 +66,11 @@ class PycudaKind(Kind):
         # each context has memory of its own, so the device alone is not enough
         return ("pycuda", x.dtype, x.shape, x.strides, self._driver.place(pointer) if pointer else None), pointer
 
-    def view(self, name: str, x: Any) -> DeviceView:
-        pointer = int(x.gpudata) if x.size else 0
-        return DeviceView(np.dtype(x.dtype), tuple(x.shape), tuple(x.strides), pointer,
-                          _ordinal_of(self._driver, name, pointer))
+    def view(self, name: str, x: Any) -> ArrayView:
+        (_, dtype, shape, strides, place), pointer = self.signature(x)
+        return ArrayView(np.dtype(dtype), tuple(shape), tuple(strides), pointer, _ordinal(name, pointer, place))
 
-    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
         made = self.gpuarray.empty(shape, dtype)
         if zero and made.nbytes:
             self._memset(int(made.gpudata), 0, made.nbytes)
@@ -97,19 +95,16 @@ class InterfaceKind(Kind):
                  None if strides is None else tuple(strides), read_only, interface.get("mask") is None,
                  interface.get("stream"), self._driver.place(pointer) if pointer else None), pointer)
 
-    def view(self, name: str, x: Any) -> DeviceView:
-        interface = x.__cuda_array_interface__
-        if interface.get("mask") is not None:
+    def view(self, name: str, x: Any) -> ArrayView:
+        (_, typestr, dtype, shape, strides, read_only, unmasked, _, place), pointer = self.signature(x)
+        if not unmasked:
             raise CallError(f"'{name}' has a mask, which the kernel would ignore.", argument=name)
-        dtype = _numpy_dtype(x)
-        if dtype is None or dtype.itemsize != np.dtype(interface["typestr"]).itemsize:
-            dtype = np.dtype(interface["typestr"])
-        pointer, read_only = interface["data"][0] or 0, interface["data"][1]
-        shape, strides = tuple(interface["shape"]), interface.get("strides")
-        return DeviceView(dtype, shape, c_strides(shape, dtype.itemsize) if strides is None else tuple(strides),
-                          pointer, _ordinal_of(self._driver, name, pointer), not read_only)
+        if dtype is None or dtype.itemsize != np.dtype(typestr).itemsize:
+            dtype = np.dtype(typestr)
+        return ArrayView(dtype, shape, c_strides(shape, dtype.itemsize) if strides is None else strides, pointer,
+                         _ordinal(name, pointer, place), not read_only)
 
-    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
         return self._adopt(allocate(find_gpu(ordinal), shape, dtype, zero=zero))
 
     def own_stream(self, x: Any) -> int:
@@ -131,10 +126,10 @@ class OwnKind(Kind):
         return (("loopkit", x.dtype, x.shape, x.strides, x.ordinal, x.view.writeable, x.imported, x.namespace),
                 x.pointer)
 
-    def view(self, name: str, x: DeviceArray) -> DeviceView:
+    def view(self, name: str, x: DeviceArray) -> ArrayView:
         return x.view
 
-    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
         return allocate(find_gpu(ordinal), shape, dtype, zero=zero)
 
     def of_outputs(self, x: DeviceArray) -> OwnKind:
@@ -207,11 +202,10 @@ def _capsule(x: Any) -> Any:
         return x.__dlpack__(stream=1)
 
 
-def _ordinal_of(driver: Driver, name: str, pointer: int) -> int:
-    """The device of *pointer*, -1 for none (an empty array's)."""
+def _ordinal(name: str, pointer: int, place: tuple[int, int] | None) -> int:
+    """The device of *pointer* in *place*, -1 for none (an empty array's)."""
     if not pointer:
         return -1
-    place = driver.place(pointer)
     if place is None:
         raise CallError(f"'{name}' reports a GPU as its place, but no GPU has its address.", argument=name)
     return place[0]

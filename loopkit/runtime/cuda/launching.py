@@ -2,14 +2,13 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -24,14 +23,14 @@ from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
-from loopkit.runtime.views import ArrayLike, constant
+from loopkit.runtime.views import ArrayView, constant, picker
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 
 #: Bytes of each parameter in the buffer; every type is then aligned.
 _SLOT = 16
 
 #: Alignment of allocated memory, in bytes.
-_ALIGNED = 256
+ALIGNED = 256
 
 _NOT_INITIALIZED = 3
 #: Codes of a version, or of a form of binary, that this driver does not support.
@@ -43,110 +42,89 @@ _MOST_COUNTED = 2**32 - 1
 
 def aside(count: int) -> int:
     """*count* bytes, rounded up so that any type behind them is aligned."""
-    return -(-count // _ALIGNED) * _ALIGNED
+    return -(-count // ALIGNED) * ALIGNED
 
 
 @dataclass(frozen=True, slots=True)
 class SingleLaunch:
     """One step of a call on a GPU, for messages a launch of *kernel*.
 
-    :ivar enter: puts the step onto a stream with a call's addresses and scalars, and returns the driver's ``CUresult``.
+    :ivar enter: puts the step onto a stream with a call's operands, and returns the driver's ``CUresult``.
     :ivar values: of the sizes, and of the inames of the host's loops around it.
     """
 
     kernel: GeneratedKernel
     grid: tuple[int, ...]
-    enter: Callable[[Sequence[int], Sequence[Scalar], int], int]
+    enter: Callable[[Sequence[Any], int], int]
     values: Mapping[str, Any]
 
-    def fixed(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> Callable[[int], int]:
-        """:attr:`enter` for these arguments, as a function of the stream."""
-        return partial(self.enter, addresses, scalars)
-
-
-@dataclass(frozen=True)
-class Sources:
-    """The sources of the parameters of a call's launches.
-
-    :ivar places: for each array and temporary, its index among a call's addresses.
-    :ivar values: of the constant scalars; *varying*: for the others, the index among a call's scalars.
-    """
-
-    places: Mapping[str, int]
-    arrays: Mapping[str, ArrayLike]
-    values: Mapping[str, Scalar]
-    varying: Mapping[str, int]
+    def fixed(self, operands: Sequence[Any]) -> Callable[[int], int]:
+        """:attr:`enter` for these operands, as a function of the stream."""
+        return partial(self.enter, operands)
 
 
 class PreparedLaunch:
     """A function with its grid, and a buffer for its parameters.
 
-    Constant parameters are written once. A call writes the addresses and the varying scalars, and passes the buffer to
-    the driver.
+    Constant parameters are written once. A call writes its operands, and passes the buffer to the driver.
 
-    :ivar enter: launches with a call's addresses and scalars on a stream, and returns the driver's ``CUresult``.
+    :arg places: for each array, temporary, scalar that differs between calls, and iname of the host's loops, its index
+        among a call's operands; addresses come first.
+    :arg arrays: those whose strides are constants, *values*: of the constant scalars.
+    :ivar enter: launches with a call's operands on a stream, and returns the driver's ``CUresult``.
     """
 
-    def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: tuple[int, ...], sources: Sources
-                 ) -> None:
-        self.kernel, self.grid, self.values = launch, grid, sources.values
-        varying = sources.varying
-        pointers = [p for p in launch.parameters if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)]
-        # addresses come first, then the varying scalars: one call of struct writes them, and the gaps between them
-        scalars = sorted((p for p in launch.parameters if p.name in varying), key=lambda p: varying[p.name])
-        constants = [p for p in launch.parameters if p not in pointers and p.name not in varying]
-        start = -(-8 * len(pointers) // _SLOT) * _SLOT
-        offsets = {p.name: 8 * i for i, p in enumerate(pointers)}
-        offsets |= {p.name: start + _SLOT * i for i, p in enumerate((*scalars, *constants))}
-        self._buffer = (ctypes.c_char * (start + _SLOT * (len(scalars) + len(constants) + 1)))()
-        pointed = [ctypes.addressof(self._buffer) + offsets[p.name] for p in launch.parameters]
-        self._parameters = (ctypes.c_void_p * max(len(pointed), 1))(*pointed)
+    def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: tuple[int, ...],
+                 places: Mapping[str, int], arrays: Mapping[str, ArrayView], values: Mapping[str, Scalar]) -> None:
+        self.kernel, self.grid, self.values = launch, grid, values
+        constants = [p for p in launch.parameters if p.name not in places]
+        operands = sorted((p for p in launch.parameters if p.name in places), key=lambda p: places[p.name])
+        self._buffer = (ctypes.c_char * (_SLOT * (len(launch.parameters) + 1)))()
+        start = ctypes.addressof(self._buffer)
+        slots = {p.name: start + _SLOT * i for i, p in enumerate((*operands, *constants))}
+        self._parameters = (ctypes.c_void_p * (len(slots) + 1))(*(slots[p.name] for p in launch.parameters))
         self._config = LaunchConfig(*grid, *launch.block, launch.dynamic_shared_bytes, None, None, 0)
         self._stream = 0
         for p in constants:
-            code, parts = _packing(p)
-            struct.pack_into(code, self._buffer, offsets[p.name], *parts(constant(p, sources.arrays, sources.values)))
-        form = f"{len(pointers)}P{start - 8 * len(pointers)}x" + "".join(
-            f"{_packing(p)[0]}{_SLOT - np.dtype(p.dtype).itemsize}x" for p in scalars)
-        self._pack = partial(struct.Struct(form).pack_into, self._buffer, 0)
-        self._picks = [sources.places[p.name] for p in pointers]
-        self._parts = [(_packing(p)[1], varying[p.name]) for p in scalars]
+            form, item = _packing(p)
+            struct.pack_into(form, self._buffer, slots[p.name] - start, item(constant(p, arrays, values)))
+        forms, items = [_packing(p)[0] for p in operands], [_packing(p)[1] for p in operands]
+        # one call of struct writes all operands, and the gaps between them
+        self._pack = partial(struct.Struct("".join(forms)).pack_into, self._buffer, 0)
+        picks = [places[p.name] for p in operands]
+        plain = all(item is _itself for item in items)
+        self._pick = picker(picks) if plain else lambda given: [
+            item(given[i]) for item, i in zip(items, picks, strict=True)]
         self._lock = threading.RLock()
         self._enter = driver.launcher(self._config, function, self._parameters)
-        # most launches take all addresses and scalars of the call in its order
-        self.enter = self._launcher(as_they_come=all(parts is _one for parts, _ in self._parts)
-                                    and self._picks == [*range(len(sources.places))]
-                                    and [i for _, i in self._parts] == [*range(len(varying))])
+        # most launches take all operands of the call in its order
+        self.enter = self._launcher(as_they_come=plain and picks == [*range(len(places))])
 
-    def _launcher(self, *, as_they_come: bool) -> Callable[[Sequence[int], Sequence[Scalar], int], int]:
+    def _launcher(self, *, as_they_come: bool) -> Callable[[Sequence[Any], int], int]:
         """The launch function of a call, with everything precomputed."""
-        lock, enter, write, pack, config = self._lock, self._enter, self._write, self._pack, self._config
+        lock, enter, pick, pack, config = self._lock, self._enter, self._pick, self._pack, self._config
 
-        def launch(addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
+        def launch(operands: Sequence[Any], stream: int) -> int:
             with lock:                                 # the buffer belongs to one thread at a time
                 if as_they_come:
-                    pack(*addresses, *scalars)
+                    pack(*operands)
                 else:
-                    write(addresses, scalars)
+                    pack(*pick(operands))
                 if stream != self._stream:
                     config.stream = self._stream = stream
                 code: int = enter()
             return code
         return launch
 
-    def _write(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
-        self._pack(*[addresses[i] for i in self._picks], *[x for parts, i in self._parts for x in parts(scalars[i])])
-
-    def enter_on(self, grid: Sequence[int], hosts: Sequence[int], addresses: Sequence[int], scalars: Sequence[Scalar],
-                 stream: int) -> int:
-        """:attr:`enter` with another grid, and with the values of the host's inames behind the scalars."""
+    def enter_on(self, grid: Sequence[int], hosts: Sequence[int], operands: Sequence[Any], stream: int) -> int:
+        """:attr:`enter` with another grid, and with the values of the host's inames behind the operands."""
         with self._lock:
             self._config.grid_x, self._config.grid_y, self._config.grid_z = grid
-            return self.enter(addresses, [*scalars, *hosts], stream)
+            return self.enter([*operands, *hosts], stream)
 
-    def fixed(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> Callable[[int], int]:
-        """:attr:`enter` for these arguments, as a function of the stream; no other call may use this launch."""
-        self._write(addresses, scalars)
+    def fixed(self, operands: Sequence[Any]) -> Callable[[int], int]:
+        """:attr:`enter` for these operands, as a function of the stream; no other call may use this launch."""
+        self._pack(*self._pick(operands))
         return self._again
 
     def _again(self, stream: int) -> int:
@@ -157,25 +135,27 @@ class PreparedLaunch:
         return code
 
 
-def _packing(p: Parameter) -> tuple[str, Callable[[Any], tuple[Any, ...]]]:
-    """The format of a scalar parameter in struct, and the values that it takes of a number."""
-    dtype = np.dtype(p.dtype)
-    if dtype.kind == "c":
-        return "2f" if dtype.itemsize == 8 else "2d", lambda value: (value.real, value.imag)
-    if dtype.kind == "V":                              # bfloat16, which struct does not support
-        return "2s", lambda value: (dtype.type(value).tobytes(),)
-    return dtype.char, _one
+def _packing(p: Parameter) -> tuple[str, Callable[[Any], Any]]:
+    """The format of struct for a parameter in a slot of its own, and its value as struct takes it."""
+    dtype, code = np.dtype(p.dtype), "P"
+    item: Callable[[Any], Any] = _itself
+    if not p.is_pointer:
+        code = dtype.char
+        if dtype.kind in "cV":                         # struct lacks complex dtypes and bfloat16: they are bytes
+            code, pair = f"{dtype.itemsize}s", struct.Struct("2f" if dtype.itemsize == 8 else "2d").pack
+            item = (lambda x: pair(x.real, x.imag)) if dtype.kind == "c" else lambda x: dtype.type(x).tobytes()
+    return f"{code}{_SLOT - struct.calcsize(code)}x", item
 
 
-def _one(value: Any) -> tuple[Any, ...]:
-    return (value,)
+def _itself(value: Any) -> Any:
+    return value
 
 
 class HostedLaunches:
     """The launches of a call with host loops, in order: generated at each call, since their number may be large.
 
     :arg prepared: the functions by name, each prepared for any of its launches; the values of the inames *hosts* are
-        behind the scalars of a call.
+        behind the operands of a call.
     :raises LimitError: a grid is larger than the GPU allows.
     """
 
@@ -221,8 +201,10 @@ AnyLaunch = PreparedLaunch | SingleLaunch
 Launches = Sequence[AnyLaunch] | HostedLaunches
 
 
-_modules: dict[tuple[Gpu, bytes], int] = {}
-_lock = threading.Lock()
+@cache
+def load_module(gpu: Gpu, cubin: bytes) -> int:
+    """The handle of the module *cubin* on *gpu*, whose context is current."""
+    return gpu.driver.load_module(cubin)
 
 
 def loaded_functions(gpu: Gpu, cubin: bytes, launches: Sequence[GeneratedKernel]) -> Mapping[str, int]:
@@ -231,11 +213,8 @@ def loaded_functions(gpu: Gpu, cubin: bytes, launches: Sequence[GeneratedKernel]
     Their module stays loaded for the life of the process: a CUDA graph may launch them after the kernel is deleted.
     """
     with gpu:
-        key = gpu, hashlib.sha256(cubin).digest()
-        with _lock:
-            if key not in _modules:
-                _modules[key] = gpu.driver.load_module(cubin)
-        functions = {launch.name: gpu.driver.function(_modules[key], launch.name) for launch in launches}
+        module = load_module(gpu, cubin)
+        functions = {launch.name: gpu.driver.function(module, launch.name) for launch in launches}
         for launch in launches:
             if launch.dynamic_shared_bytes:
                 gpu.driver.allow_shared_bytes(functions[launch.name], launch.dynamic_shared_bytes)
@@ -292,18 +271,17 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
         raise DeviceError(f"{gpu} cannot run kernel '{kernel}': {err}.", hint=hint) from None
 
 
-def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int], values: Mapping[str, Any]
-             ) -> Iterator[str]:
+def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.kernel.parameters:
         match p.kind:
             case ParameterKind.ARRAY:
                 array = arrays[p.array]
                 yield (f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes, at "
-                       f"{addresses[p.array]:#x}")
+                       f"{operands[p.array]:#x}")
             case ParameterKind.SCRATCH:
-                yield f"{p.name}: {p.dtype}, a temporary, at {addresses[p.array]:#x}"
+                yield f"{p.name}: {p.dtype}, a temporary, at {operands[p.array]:#x}"
             case ParameterKind.VALUE | ParameterKind.HOST:
-                yield f"{p.name} = {values[p.name]}"
+                yield f"{p.name} = {operands[p.name]}"
             case ParameterKind.STRIDE:
                 pass                                   # listed with its array

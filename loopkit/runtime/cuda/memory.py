@@ -17,7 +17,7 @@ import numpy as np
 from loopkit.errors import DeviceError
 from loopkit.expr.kinds import named_dtype
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.views import DeviceView, addresses, c_strides
+from loopkit.runtime.views import ArrayView, addresses, c_strides
 
 _CUDA = 2
 _KINDS = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}
@@ -74,7 +74,7 @@ class Imported:
         strides = tuple(s * dtype.itemsize for s in tensor.strides[:tensor.ndim]) if tensor.strides else \
             c_strides(shape, dtype.itemsize)
         self.device_type = int(tensor.device_type)
-        self.view = DeviceView(dtype, shape, strides, (tensor.data or 0) + int(tensor.byte_offset),
+        self.view = ArrayView(dtype, shape, strides, (tensor.data or 0) + int(tensor.byte_offset),
                                int(tensor.device_id), writeable=not (versioned and managed.flags & _READ_ONLY))
 
 
@@ -89,7 +89,7 @@ def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
     return np.dtype(np.bool_) if kind == "b" else np.dtype(f"{kind}{bits // 8}")
 
 
-def export_capsule(view: DeviceView, owner: object) -> Any:
+def export_capsule(view: ArrayView, owner: object) -> Any:
     """A capsule over *view*; *owner* lives until the capsule's consumer deletes it."""
     # numpy exports truth values and bfloat16 only as integers
     array = addresses(view, f"<u{view.itemsize}" if view.dtype.kind in "bV" else view.dtype.str, owner)
@@ -110,7 +110,7 @@ class DeviceArray:
     :ivar imported: the array came through DLPack; *namespace*: its library, if known.
     """
 
-    def __init__(self, view: DeviceView, owner: object, *, namespace: Any = None, imported: bool = False) -> None:
+    def __init__(self, view: ArrayView, owner: object, *, namespace: Any = None, imported: bool = False) -> None:
         self.view = view
         self.pointer, self.ordinal = view.pointer, view.ordinal
         self.shape, self.strides, self.dtype, self.nbytes = view.shape, view.strides, view.dtype, view.nbytes
@@ -124,7 +124,7 @@ class DeviceArray:
                 "data": (self.pointer, not self.view.writeable), "stream": None}
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, self.ordinal
+        return 2, self.ordinal or 0
 
     def __dlpack__(self, *, stream: object = None, max_version: object = None, dl_device: object = None,
                    copy: bool | None = None) -> Any:
@@ -149,7 +149,7 @@ def allocate(gpu: Gpu, shape: tuple[int, ...], dtype: np.dtype[Any], *, zero: bo
         if zero:
             gpu.pycuda.memset_d8(int(memory), 0, size)
             gpu.driver.synchronize(0)                  # also for streams that do not wait for this one
-    array = DeviceArray(DeviceView.packed(shape, dtype, gpu.ordinal, int(memory)), memory)
+    array = DeviceArray(ArrayView.packed(shape, dtype, gpu.ordinal, int(memory)), memory)
     weakref.finalize(array, _free, gpu, memory)
     return array
 

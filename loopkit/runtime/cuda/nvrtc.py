@@ -34,7 +34,7 @@ _HEADER = "cuda_fp16.h"
 #: The default place of the toolkit; ``$CUDA_PATH`` and ``$CUDA_HOME`` override it.
 _TOOLKIT = "/usr/local/cuda"
 
-_RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
+RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
 
 
 def compile_options(target: CudaTarget) -> list[str]:
@@ -46,6 +46,7 @@ def compile_options(target: CudaTarget) -> list[str]:
             *target.options]
 
 
+@dataclass(frozen=True)
 class CudaCompiler(ABC):
     """A compiler for CUDA C++; several threads may use one at once.
 
@@ -54,7 +55,7 @@ class CudaCompiler(ABC):
 
     name: ClassVar[str]
     version: str
-    supported: Sequence[str]
+    supported: tuple[str, ...]
 
     def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
         """Machine code of *source*; :raises CompilerError: the compiler rejects the text or does not run."""
@@ -89,13 +90,10 @@ def decoded(content: bytes) -> str:
     return content.rstrip(b"\0").decode(errors="replace")
 
 
-@dataclass(frozen=True)
 class Nvrtc(CudaCompiler):
     """The NVRTC that ``cuda.bindings`` finds; its *version* has the build number, which its PTX contains."""
 
-    version: str
-    supported: Sequence[str]
-    name: ClassVar[str] = "NVRTC"
+    name = "NVRTC"
 
     def translated(self, source: str, target: CudaTarget, form: str) -> tuple[bytes | None, str]:
         options = compile_options(target)
@@ -123,7 +121,7 @@ def find_nvrtc() -> Nvrtc | None:
         return None
     # only the PTX contains the build number, and another build may compile differently
     text, _ = _compile("", [f"-arch=compute_{max(numbers)}"], "PTX")
-    release = _RELEASE.search(decoded(text or b""))
+    release = RELEASE.search(decoded(text or b""))
     return Nvrtc(release[1] if release else f"{major}.{minor}", tuple(f"sm_{n}" for n in numbers))
 
 
@@ -177,7 +175,8 @@ def needs_headers(source: str) -> bool:
 def header_directories() -> tuple[str, ...]:
     """The include paths of NVRTC: of the wheels, else of the toolkit; :raises CompilerError: there are none."""
     roots = (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), _TOOLKIT)
-    places = [_located(), *(str(Path(root, "include")) for root in roots if root)]
+    places = [nvidia_path("find_nvidia_header_directory", "cudart"),
+              *(str(Path(root, "include")) for root in roots if root)]
     for found in map(Path, filter(None, places)):
         if (found / _HEADER).is_file():
             # newer toolkits have the C++ library in a folder of its own
@@ -196,10 +195,11 @@ def headers_identity() -> str:
     return digest.hexdigest()
 
 
-def _located() -> str | None:
-    """The directory that ``cuda.pathfinder`` finds, if it is installed."""
+def nvidia_path(function: str, name: str) -> str | None:
+    """The path of *name* by NVIDIA's own search (packages, the system's directories), a *function* of
+    ``cuda.pathfinder``; ``None`` if it is not installed, finds nothing or does not support the name."""
     try:
-        from cuda.pathfinder import find_nvidia_header_directory
-    except ImportError:
+        from cuda import pathfinder
+        return cast("str | None", getattr(pathfinder, function)(name))
+    except (ImportError, RuntimeError, ValueError):
         return None
-    return cast("str | None", find_nvidia_header_directory("cudart"))

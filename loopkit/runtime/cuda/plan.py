@@ -6,10 +6,10 @@ addresses and the overlap of written arrays, chooses the stream, and launches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ import numpy as np
 from loopkit.errors import DeviceError, LaunchError
 from loopkit.runtime.calls import BoundCall, CheckedCall, Run
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
+from loopkit.runtime.cuda.driver import ANOTHER_CONTEXT, SUCCESS, DriverError
+from loopkit.runtime.cuda.kinds import OwnKind
 from loopkit.runtime.cuda.launching import (
     AnyLaunch,
     HostedLaunches,
@@ -27,14 +28,12 @@ from loopkit.runtime.cuda.launching import (
     launch_error,
     reported,
 )
-from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.staging import staging_of
 from loopkit.runtime.kinds import Kind, host_view
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar
-from loopkit.runtime.views import DeviceView, NumpyArray
+from loopkit.runtime.views import NumpyArray
 
-_ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 #: Kinds whose arrays are always in primary contexts, and whose libraries make these current themselves.
 WITH_CONTEXTS = ("torch", "cupy")
 
@@ -44,31 +43,24 @@ class Scratch:
     """The temporaries in global memory of a call.
 
     :ivar sizes: their bytes by name; the first *cleared* ones are contiguous.
-    :ivar kind: the library that allocates them; ``None``: no library.
+    :ivar kind: the kind of array that their memory is.
     """
 
-    gpu: Gpu
     sizes: Mapping[str, int]
     cleared: int
-    kind: Kind | None
+    kind: Kind
 
-    def memory(self, *, own: bool = False) -> list[tuple[Any, int]]:
-        """New memory of each temporary, and its address; *own*: of no library, so other work gets it only later."""
+    def memory(self, kind: Kind, ordinal: int) -> tuple[list[Any], list[int]]:
+        """New memory on the GPU *ordinal*, in arrays of *kind*, and the address of each temporary."""
         counts = [*self.sizes.values()]
-        made: list[tuple[Any, int]] = []
-        if self.cleared:
-            memory, pointer = self._block(sum(map(aside, counts[:self.cleared])), own=own)
-            for count in counts[:self.cleared]:
-                made.append((memory, pointer))
-                pointer += aside(count)
-        return [*made, *(self._block(count, own=own) for count in counts[self.cleared:])]
-
-    def _block(self, count: int, *, own: bool) -> tuple[Any, int]:
-        if own or self.kind is None:
-            array = allocate(self.gpu, (count,), np.dtype(np.uint8))
-            return array, array.pointer
-        memory = self.kind.new((count,), np.dtype(np.uint8), self.gpu.ordinal, zero=False)
-        return memory, self.kind.signature(memory)[1]
+        cleared, blocks = counts[:self.cleared], counts[self.cleared:]
+        if cleared:
+            blocks.insert(0, sum(map(aside, cleared)))
+        arrays = [kind.new((count,), np.dtype(np.uint8), ordinal, zero=False) for count in blocks]
+        addresses = [*map(kind.address, arrays)]
+        if cleared:
+            addresses[:1] = accumulate(map(aside, cleared[:-1]), initial=addresses[0])
+        return arrays, addresses
 
 
 @dataclass(frozen=True)
@@ -92,8 +84,8 @@ class Streams:
             return partial(int, self.chosen)
         return self.libraries[0] if len(self.libraries) == 1 else None
 
-    def now(self, *, allocates: bool) -> tuple[int | None, list[int]]:
-        """The stream to launch on, ``None`` if no library has one, and the others that must be ordered with it.
+    def now(self, default: int, *, allocates: bool) -> tuple[int, list[int]]:
+        """The stream to launch on, *default* if no library has one, and the others that must be ordered with it.
 
         :arg allocates: libraries allocate memory for the call.
         """
@@ -101,14 +93,14 @@ class Streams:
         if self.chosen is not None:
             # the caller orders the arguments; a library clears and frees the call's outputs on its own stream
             return self.chosen, [h for h in handles if h != self.chosen and (allocates or self.wait)]
-        return (handles[0], handles[1:]) if handles else (None, [])
+        return (handles[0], handles[1:]) if handles else (default, [])
 
 
 @dataclass(frozen=True)
 class CudaPlan:
     """The launches of the calls of one signature.
 
-    The order of addresses is: inputs, allocated outputs, temporaries in global memory.
+    A call's operands are the addresses of its inputs, of its allocated outputs and of temporaries, then its scalars.
 
     :ivar vectors: indices of the inputs that vector accesses need aligned, each with the address bits that must be
         zero.
@@ -145,35 +137,23 @@ class CudaPlan:
         return run
 
     @cached_property
-    def _stream_if_fixed(self) -> Callable[[], int] | None:
-        """A function that gives the stream, if a call with fixed arguments needs only the arrays and one stream."""
-        return None if self.checked.outputs or self.debug or self._copies else self.streams.only
-
-    @cached_property
     def _direct(self) -> Callable[[], int] | None:
-        """A function that gives the stream, if a call only launches on it, and libraries allocate the outputs."""
-        if self.scratch.sizes or isinstance(self.launches, HostedLaunches):
+        """A function that gives the stream, if a call only launches on it, and the outputs are allocated by libraries
+        that make contexts current themselves."""
+        outputs = self.checked.outputs
+        if self.debug or self._copies or self.scratch.sizes or isinstance(self.launches, HostedLaunches) or (
+                outputs and self.streams.chosen is not None) or any(x.kind.name not in WITH_CONTEXTS for x in outputs):
             return None
-        if not self.checked.outputs:
-            return self._stream_if_fixed
-        return self.streams.only if self._libraries_only else None
+        return self.streams.only
 
     @cached_property
     def _copies(self) -> bool:
         """Are arrays in the host's memory?"""
-        return any(x.on_host for x in self.checked.inputs) or any(x.adopt is not None for x in self.checked.outputs)
-
-    @cached_property
-    def _libraries_only(self) -> bool:
-        """Do libraries that make contexts current themselves allocate everything that this call needs?"""
-        kinds = [*(x.kind for x in self.checked.outputs), *([self.scratch.kind] if self.scratch.sizes else [])]
-        # waiting for a stream, or for an event on one, needs the context
-        return (self.streams.only is not None and self.streams.chosen is None and not self.debug
-                and not self._copies and all(kind is not None and kind.name in WITH_CONTEXTS for kind in kinds))
+        return any(x.view.on_host for x in self.checked.arrays)
 
     def _run_directly(self, stream: Callable[[], int]) -> Run:
         check, results, scalars = self.checked.check, self.checked.results, self.checked.scalars
-        makers = [(partial(x.new, self.gpu.ordinal), x.kind.signature) for x in self.checked.outputs]
+        makers = [(x.new, x.kind.address) for x in self.checked.outputs]
         launches = [(launch.enter, launch) for launch in self.launches]
         known: list[int] = []
 
@@ -186,12 +166,13 @@ class CudaPlan:
             made: list[Any] = []
             if makers:
                 made = [make() for make, _ in makers]
-                addresses = [*addresses, *[signature(x)[1] for x, (_, signature) in zip(made, makers, strict=True)]]
+                numbers = [*[address(x) for x, (_, address) in zip(made, makers, strict=True)], *numbers]
+            operands = addresses + numbers
             handle = stream()
             for enter, launch in launches:
-                code = enter(addresses, numbers, handle)
+                code = enter(operands, handle)
                 if code:
-                    self.again(code, launch, addresses, numbers, handle)
+                    self.again(code, launch, operands, handle)
             return results(originals, made)
         return run
 
@@ -201,8 +182,7 @@ class CudaPlan:
         if not outputs or any(x.kind.makes_others for x in outputs):
             return {}
         with reported(self.gpu, self.checked.kernel), self.gpu:
-            made = {x.name: x.kind.new(x.shape, x.dtype, self.gpu.ordinal, zero=True) if x.adopt is None
-                    else x.adopt(np.zeros(x.shape, x.dtype)) for x in outputs}
+            made = {x.name: x.new(zero=True) for x in outputs}
             for stream in self.streams.libraries:
                 self.gpu.driver.synchronize(stream())
         return made
@@ -212,72 +192,69 @@ class CudaPlan:
         if any(addresses[place] & mask for place, mask in self.vectors):
             return self.plain(values).bound(values, addresses, originals)
         self.checked.check(addresses)
-        stream = self._stream_if_fixed
+        # it needs only the arrays and one stream
+        stream = None if self.checked.outputs or self.debug or self._copies else self.streams.only
         if stream is None:
             return BoundCall(lambda: self.run(values, [*addresses], originals), self.launches, ())
         with reported(self.gpu, self.checked.kernel), self.gpu:
             # a library would reuse the memory in the order of its own stream, and runs may be on another one
-            scratch = self.scratch.memory(own=True)
-        places = [*addresses, *(pointer for _, pointer in scratch)]
-        scalars, outputs = self.checked.numbers(values), self.checked.results(originals, ())
-        launches = None if isinstance(self.launches, HostedLaunches) else [
-            (launch.fixed(places, scalars), launch) for launch in self.launches]
+            scratch, pointers = self.scratch.memory(OwnKind(), self.gpu.ordinal)
+        operands = [*addresses, *pointers, *self.checked.numbers(values)]
+        outputs = self.checked.results(originals, ())
+
+        def fixed() -> Iterator[tuple[Callable[[int], int], AnyLaunch]]:
+            return ((launch.fixed(operands), launch) for launch in self.launches)
+        launches = None if isinstance(self.launches, HostedLaunches) else list(fixed())
 
         def run() -> Outputs:
             handle = stream()
-            if launches is None:
-                self.launch(places, scalars, handle)
-                return outputs
-            for enter, launch in launches:
+            for enter, launch in fixed() if launches is None else launches:
                 code = enter(handle)
                 if code:
-                    self.again(code, launch, places, scalars, handle)
+                    self.again(code, launch, operands, handle)
             return outputs
         return BoundCall(run, self.launches, (values, originals, scratch))
 
-    def launch(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> None:
+    def launch(self, operands: Sequence[Any], stream: int) -> None:
         """All launches, on *stream*; :raises LaunchError: one fails."""
         for launch in self.launches:
-            code = launch.enter(addresses, scalars, stream)
+            code = launch.enter(operands, stream)
             if code:
-                self.again(code, launch, addresses, scalars, stream)
+                self.again(code, launch, operands, stream)
             if self.debug:
                 try:
                     self.gpu.driver.synchronize(stream)
                 except DriverError as failure:
-                    raise self._error(failure, launch, addresses, scalars, is_cause=True) from None
+                    raise self._error(failure, launch, operands, is_cause=True) from None
 
-    def again(self, code: int, launch: AnyLaunch, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int
-              ) -> None:
+    def again(self, code: int, launch: AnyLaunch, operands: Sequence[Any], stream: int) -> None:
         """Repeat a launch in our own context: it fails if another context, or none, is current in this thread."""
-        if code in _ANOTHER_CONTEXT:
+        if code in ANOTHER_CONTEXT:
             with self.gpu:
-                code = launch.enter(addresses, scalars, stream)
+                code = launch.enter(operands, stream)
         if code != SUCCESS:
             failure = self.gpu.driver.failure(code)
-            raise self._error(failure, launch, addresses, scalars, is_cause=False) from None
+            raise self._error(failure, launch, operands, is_cause=False) from None
 
-    def _error(self, failure: DriverError, launch: AnyLaunch, addresses: Sequence[int], scalars: Sequence[Scalar], *,
-               is_cause: bool) -> LaunchError:
+    def _error(self, failure: DriverError, launch: AnyLaunch, operands: Sequence[Any], *, is_cause: bool
+               ) -> LaunchError:
         checked = self.checked
-        names = [*checked.array_names, *self.scratch.sizes]
-        arrays = {x.name: x.view for x in checked.inputs}
-        arrays |= {x.name: DeviceView.packed(x.shape, x.dtype, self.gpu.ordinal) for x in checked.outputs}
-        values = {**launch.values, **{x: v for (x, _, _), v in zip(checked.scalars, scalars, strict=True)}}
-        lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
+        names = [*(x.name for x in checked.arrays), *self.scratch.sizes]
+        found = {**launch.values, **dict(zip([*names, *(x for x, _, _ in checked.scalars)], operands, strict=False))}
+        lines = list(describe(launch, {x.name: x.view for x in checked.arrays}, found))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
 
     def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
         self.checked.check(addresses)
         scalars = self.checked.numbers(values)
         outputs = self.checked.outputs
-        lock = self.gpu.lock if self._copies else nullcontext()
-        with reported(self.gpu, self.checked.kernel), lock, nullcontext() if self._libraries_only else self.gpu:
+        with reported(self.gpu, self.checked.kernel), self.gpu:
             if self._copies:
-                made = self._staged(values, addresses, scalars)
+                with self.gpu.lock:
+                    made = self._staged(values, addresses, scalars)
             else:
-                made = [x.new(self.gpu.ordinal) for x in outputs]
-                pointers = [x.kind.signature(a)[1] for x, a in zip(outputs, made, strict=True)]
+                made = [x.new() for x in outputs]
+                pointers = [x.kind.address(a) for x, a in zip(outputs, made, strict=True)]
                 self._run([*addresses, *pointers], scalars, 0, wait=self.streams.wait)
             return self.checked.results(originals, [x.kind.exported(a) for x, a in zip(outputs, made, strict=True)])
 
@@ -285,27 +262,22 @@ class CudaPlan:
         """A call with arrays in the host's memory: they are copied to the GPU, and back if they are written."""
         staging = staging_of(self.gpu)
         outputs = self.checked.outputs
-        made = [x.new(self.gpu.ordinal) if x.adopt is None else x.adopt(np.empty(x.shape, x.dtype)) for x in outputs]
+        made = [x.new() for x in outputs]
         with staging.buffers() as buffer:
             back: list[tuple[NumpyArray, int]] = []
-            addresses = list(addresses)
-            for place, x in enumerate(self.checked.inputs):
-                if x.on_host:
-                    array = host_view(x.name, values[x.position])
-                    addresses[place] = buffer(array.nbytes)
+            given = [*(values[x.position] for x in self.checked.inputs), *made]
+            addresses = [*addresses, *(x.kind.address(a) for x, a in zip(outputs, made, strict=True))]
+            for place, x in enumerate(self.checked.arrays):
+                if x.view.on_host:
+                    # checked again: a tensor without memory has the signature of one on the host
+                    array = host_view(x.name, given[place])
+                    address = addresses[place] = buffer(array.nbytes)
                     if x.needed:
-                        staging.upload(addresses[place], array)
+                        staging.upload(address, array)
+                    if x.clear:
+                        staging.clear(address, array.nbytes)
                     if x.written:
-                        back.append((array, addresses[place]))
-            for output, a in zip(outputs, made, strict=True):
-                if output.adopt is not None:
-                    array = host_view(output.name, a)
-                    addresses.append(buffer(array.nbytes))
-                    if output.clear:
-                        staging.clear(addresses[-1], array.nbytes)
-                    back.append((array, addresses[-1]))
-                else:
-                    addresses.append(output.kind.signature(a)[1])
+                        back.append((array, address))
             if self.streams.chosen is not None or self.streams.libraries:
                 staging.wait()                         # the stream of the launches is not ordered with the copies
             self._run(addresses, scalars, staging.handle, wait=True)
@@ -316,16 +288,15 @@ class CudaPlan:
     def _run(self, addresses: list[int], scalars: Sequence[Scalar], default: int, *, wait: bool) -> None:
         """Allocate temporaries, order the streams, launch; on the stream *default* if no library has one."""
         driver = self.gpu.driver
-        chosen, others = self.streams.now(allocates=bool(self.checked.outputs or self.scratch.sizes))
-        stream = default if chosen is None else chosen
-        scratch = self.scratch.memory()
-        addresses = [*addresses, *(pointer for _, pointer in scratch)]
+        stream, others = self.streams.now(default, allocates=bool(self.checked.outputs or self.scratch.sizes))
+        scratch, pointers = self.scratch.memory(self.scratch.kind, self.gpu.ordinal)
+        operands = [*addresses, *pointers, *scalars]
         for other in others:
             driver.order(other, stream)
-        self.launch(addresses, scalars, stream)
+        self.launch(operands, stream)
         for other in others:
             driver.order(stream, other)
-        if any(isinstance(memory, DeviceArray) for memory, _ in scratch):
+        if scratch and isinstance(self.scratch.kind, OwnKind):
             driver.synchronize(stream)                 # no library keeps the memory until the launches have finished
         if not wait:
             return
@@ -336,4 +307,4 @@ class CudaPlan:
             if not last:
                 raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
                                   ) from None
-            raise self._error(failure, last[0], addresses, scalars, is_cause=False) from None
+            raise self._error(failure, last[0], operands, is_cause=False) from None

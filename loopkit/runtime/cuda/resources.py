@@ -96,19 +96,11 @@ class Resources(Mapping[str, KernelResources]):
         return hash(tuple(self._kernels.values()))
 
     def __repr__(self) -> str:
-        return str(self)
-
-    def __str__(self) -> str:
         rows = [_HEAD, *map(_row, self.values())]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join(
             cell.ljust(width) if head in ("kernel", "arch", "limited by") else cell.rjust(width)
             for head, cell, width in zip(_HEAD, row, widths, strict=True)).rstrip() for row in rows)
-
-
-def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target: CudaTarget) -> Resources:
-    """The resources of *launches* in *binary*; :raises CompilerError: the compiler did not report a function's."""
-    return Resources(_of_launch(launch, binary, target.limits) for launch in launches)
 
 
 def residency(limits: DeviceLimits, threads: int, registers: int, shared: int) -> tuple[int, str]:
@@ -143,17 +135,21 @@ def _by_registers(limits: DeviceLimits, warps: int, registers: int) -> int:
     return limits.registers // limits.partitions // per_warp * limits.partitions // warps
 
 
-def _of_launch(launch: GeneratedKernel, binary: Binary, limits: DeviceLimits) -> KernelResources:
-    usage = binary.resources.get(launch.name)
-    if usage is None:
-        raise CompilerError(f"The compiler did not report the resources of kernel '{launch.name}'.", log=binary.log)
-    threads = prod(launch.block)
-    shared = usage.static_shared + launch.dynamic_shared_bytes
-    blocks, limited_by = residency(limits, threads, usage.registers, shared)
-    return KernelResources(
-        **vars(usage), name=launch.name, arch=limits.arch, threads=threads,
-        dynamic_shared=launch.dynamic_shared_bytes, blocks_per_multiprocessor=blocks, limited_by=limited_by,
-        occupancy=blocks * limits.warps(threads) * limits.warp / limits.resident_threads)
+def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target: CudaTarget) -> Resources:
+    """The resources of *launches* in *binary*; :raises CompilerError: the compiler did not report a function's."""
+    limits, found = target.limits, []
+    for launch in launches:
+        usage = binary.resources.get(launch.name)
+        if usage is None:
+            raise CompilerError(f"The compiler did not report the resources of kernel '{launch.name}'.", log=binary.log)
+        threads = prod(launch.block)
+        shared = usage.static_shared + launch.dynamic_shared_bytes
+        blocks, limited_by = residency(limits, threads, usage.registers, shared)
+        found.append(KernelResources(
+            **vars(usage), name=launch.name, arch=limits.arch, threads=threads,
+            dynamic_shared=launch.dynamic_shared_bytes, blocks_per_multiprocessor=blocks, limited_by=limited_by,
+            occupancy=blocks * limits.warps(threads) * limits.warp / limits.resident_threads))
+    return Resources(found)
 
 
 _HEAD = ("kernel", "arch", "threads", "registers", "spilled", "stack", "shared", "blocks", "occupancy", "limited by")

@@ -23,12 +23,12 @@ from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launching import (
+    ALIGNED,
     AnyLaunch,
     HostedLaunches,
     Launches,
     PreparedLaunch,
     SingleLaunch,
-    Sources,
     aside,
     loaded_functions,
     reported,
@@ -40,13 +40,10 @@ from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import ArrayLike, DeviceView
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
 
 _MOST_STREAMS = 64
-#: Least number of elements of an array with 64-bit indices.
-_LARGE = 2**31
 
 
 class CudaRunner(Runner):
@@ -62,7 +59,6 @@ class CudaRunner(Runner):
         self._gpu = None if device is None else find_gpu(device)
         self._debug = debug
         self._stream: int | None = None
-        self._functions: dict[tuple[Text, Gpu], Mapping[str, int]] = {}
         self._others: dict[int, CudaRunner] = {}
 
     def on(self, stream: int) -> CudaRunner:
@@ -101,8 +97,7 @@ class CudaRunner(Runner):
             stream = gpu.pycuda.Stream()
             gpu.pycuda.Context.synchronize()           # earlier work on the arrays
             runner = self.on(int(stream.handle))
-            views = {x: a.view for x, a in arrays.items()}
-            runs = [runner.bind(x) for x in _argument_sets(gpu, given, views, kernel.written_names, request)]
+            runs = [runner.bind(x) for x in _argument_sets(gpu, given, arrays, kernel.written_names, request)]
             try:
                 return _measured(gpu, stream, runs, request)
             finally:
@@ -112,35 +107,30 @@ class CudaRunner(Runner):
         """The plan; with vector accesses if *vectors* and shapes and strides permit."""
         arrays = self._arrays(known, values)
         gpu = self._place(arrays)
-        typed, bound = self._bound(known, values, arrays, gpu.ordinal)
-        # arrays copied to the GPU are in C order there
-        copied = {x: a.view for x, a in arrays.items() if not a.on_gpu}
-        strided = frozenset(x for x in bound.strided if x in bound.longer or x not in copied)
-        if any(v.size >= _LARGE for v in copied.values()):
-            bound = replace(bound, wide=True)          # for any distance of its elements on the host
-        text = typed.fitting(self.target_on(gpu), bound, strided, vectors=vectors)
-        checked = self._checked(known, typed, text, bound, arrays)
+        typed, bound = self._bound(known, values, arrays, copies=True)
+        text = typed.fitting(self.target_on(gpu), bound, vectors=vectors)
+        checked = self._checked(known, typed, text, bound, arrays, gpu.ordinal)
         shapes = text.scratch_shapes(bound.values)
         # one element at least
         scratch = {p.name: max(prod(shapes[p.name]), 1) * p.element_bytes for p in text.scratch}
         launches = self._launches(gpu, text, bound, checked, scratch)
         allocator = next((a.kind for a in arrays.values()
-                          if a.on_gpu and not isinstance(a.kind, InterfaceKind | OwnKind)), None)
+                          if not (a.view.on_host or isinstance(a.kind, InterfaceKind | OwnKind))), OwnKind())
         wait = _must_wait(checked, arrays, chosen=self._stream is not None)
         aligned = tuple((k, a.elements * x.view.itemsize - 1) for k, x in enumerate(checked.inputs)
                         for a in text.code.assumed
-                        if isinstance(a, AlignedArray) and a.array == x.name and not x.on_host)
+                        if isinstance(a, AlignedArray) and a.array == x.name and not x.view.on_host)
         return CudaPlan(
-            gpu, checked, launches, Scratch(gpu, scratch, sum(p.cleared for p in text.scratch), allocator),
+            gpu, checked, launches, Scratch(scratch, sum(p.cleared for p in text.scratch), allocator),
             Streams(_streams(arrays, gpu), self._stream, wait), self._debug, aligned,
             partial(self._plan, known, vectors=False))
 
     def _place(self, arrays: Mapping[str, PassedArray]) -> Gpu:
         """The GPU to run on; :raises CallError: arrays are on another one."""
-        views = {x: a.view for x, a in arrays.items() if isinstance(a.view, DeviceView)}
+        views = {x: a.view for x, a in arrays.items() if not a.view.on_host}
         found: dict[int, str] = {}
         for name, view in views.items():
-            if view.ordinal >= 0:
+            if view.ordinal is not None and view.ordinal >= 0:
                 found.setdefault(view.ordinal, name)
         if len(found) > 1:
             (one, first), (two, second) = list(found.items())[:2]
@@ -173,37 +163,29 @@ class CudaRunner(Runner):
                                    f"whatever GPU there is")
         return self._target
 
-    def _loaded(self, text: Text, gpu: Gpu) -> Mapping[str, int]:
-        """The functions of *text* on *gpu*, by name."""
-        with self._lock:
-            if (text, gpu) not in self._functions:
-                binary = self.binary(text, self.target_on(gpu))
-                with reported(gpu, self.kernels.kernel.name):
-                    self._functions[text, gpu] = loaded_functions(gpu, binary.cubin, text.code.kernels)
-            return self._functions[text, gpu]
-
     def binary(self, text: Text, target: CudaTarget) -> Binary:
         """The machine code of *text*."""
         return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
 
     def _launches(self, gpu: Gpu, text: Text, bound: BoundArguments, checked: CheckedCall,
                   scratch: Mapping[str, int]) -> Launches:
-        code, functions = text.code, self._loaded(text, gpu)
-        arrays = {name: DeviceView.packed(x.shape, x.dtype, gpu.ordinal) if isinstance(x, np.ndarray) else x
-                  for name, x in bound.arrays.items()}
-        places = {x: k for k, x in enumerate((*checked.array_names, *scratch))}
-        varying = [x for x, _, _ in checked.scalars]
-        sources = Sources(places, arrays, bound.values, {x: k for k, x in enumerate((*varying, *text.hosts))})
+        code = text.code
+        with self._lock:                               # only one thread compiles
+            binary = self.binary(text, self.target_on(gpu))
+        with reported(gpu, self.kernels.kernel.name):
+            functions = loaded_functions(gpu, binary.cubin, code.kernels)
+        operands = (*(x.name for x in checked.arrays), *scratch, *(x for x, _, _ in checked.scalars), *text.hosts)
+        places = {x: k for k, x in enumerate(operands)}
 
         def prepared(launch: GeneratedKernel, grid: tuple[int, ...]) -> PreparedLaunch:
-            return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, sources)
+            return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, places, bound.arrays, bound.values)
 
         cleared = [p.name for p in text.scratch if p.cleared]
         first = []
         if cleared:
             place, count = places[cleared[0]], sum(aside(scratch[x]) for x in cleared)
-            first = [SingleLaunch(code.kernels[0], (1, 1, 1), lambda addresses, scalars, stream: gpu.driver.clear(
-                addresses[place], count, stream), bound.values)]
+            first = [SingleLaunch(code.kernels[0], (1, 1, 1), lambda operands, stream: gpu.driver.clear(
+                operands[place], count, stream), bound.values)]
         if code.order is not None:
             every = {launch.name: prepared(launch, (1, 1, 1)) for launch in code.kernels}
             return HostedLaunches(gpu, every, code.order, text.hosts, bound.values, first)
@@ -225,7 +207,7 @@ def array_kinds() -> CudaArrayKinds:
 def _streams(arrays: Mapping[str, PassedArray], gpu: Gpu) -> tuple[Callable[[], int], ...]:
     """Functions that give the streams of the libraries with arrays on the GPU, those with a current stream first."""
     found: dict[object, Callable[[], int]] = {}
-    for a in sorted((a for a in arrays.values() if a.on_gpu), key=lambda a: a.kind.name not in WITH_CONTEXTS):
+    for a in sorted((a for a in arrays.values() if not a.view.on_host), key=lambda a: a.kind.name not in WITH_CONTEXTS):
         if isinstance(a.kind, InterfaceKind):
             stream = a.kind.own_stream(a.value)
             found[a.kind, stream] = partial(int, stream)
@@ -254,34 +236,34 @@ extern "C" __global__ void delay(const long long cycles)
     }
 }
 """
-#: Alignment of allocated arrays, in bytes.
-_ALIGNMENT = 256
 #: GPU cycles for the host's work on one launch or event; an upper bound.
 _CYCLES_A_STEP = 20_000
 _MOST_STEPS = 600
 
 
-def _argument_sets(gpu: Gpu, given: Mapping[str, Any], views: Mapping[str, ArrayLike], written: frozenset[str],
-                  request: TimingRequest) -> list[dict[str, Any]]:
+def _argument_sets(gpu: Gpu, given: Mapping[str, Any], arrays: Mapping[str, PassedArray], written: frozenset[str],
+                   request: TimingRequest) -> list[dict[str, Any]]:
     """Sets of arguments to rotate among, on *gpu*, whose context is current; arrays that are *written* are copies."""
-    size = sum(v.nbytes for v in views.values())
+    size = sum(a.view.nbytes for a in arrays.values())
     number = request.number_of_sets(size, gpu.l2_bytes)
     if number > 1 and number * size > gpu.free_bytes() // 2:
         raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
                         argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
-    copied = {x: v for x, v in views.items() if isinstance(v, np.ndarray) or x in written}
-    return [{**given, **{x: _copy(gpu, v) for x, v in (views if k else copied).items()}} for k in range(number)]
+    copied = {x: a for x, a in arrays.items() if a.view.on_host or x in written}
+    return [{**given, **{x: _copy(gpu, a) for x, a in (arrays if k else copied).items()}} for k in range(number)]
 
 
-def _copy(gpu: Gpu, view: ArrayLike) -> DeviceArray:
+def _copy(gpu: Gpu, array: PassedArray) -> DeviceArray:
     """A copy on *gpu*; that of an array on a GPU keeps its strides and its alignment, on which the text may depend."""
-    if isinstance(view, np.ndarray):
+    view = array.view
+    if view.on_host:
         made = allocate(gpu, view.shape, view.dtype)
         if view.size:
-            gpu.pycuda.memcpy_htod(made.pointer, np.ascontiguousarray(view).reshape(-1).view(np.uint8))
+            source = np.ascontiguousarray(array.kind.numpy(array.value))
+            gpu.pycuda.memcpy_htod(made.pointer, source.reshape(-1).view(np.uint8))
         return made
     low, high = view.span
-    first = (view.pointer + low) % _ALIGNMENT
+    first = (view.pointer + low) % ALIGNED
     memory = allocate(gpu, (first + high - low,), np.dtype(np.uint8))
     start = memory.pointer + first
     if high > low:
@@ -303,7 +285,7 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingR
     end = perf_counter() + request.duration
     while len(times) < request.fewest or (perf_counter() < end and len(times) < request.most):
         events = [gpu.pycuda.Event() for _ in range(batch + 1)]
-        code = delay((), (batch * steps * _CYCLES_A_STEP,), handle)
+        code = delay((batch * steps * _CYCLES_A_STEP,), handle)
         if code:
             raise gpu.driver.failure(code)
         events[0].record(stream)
@@ -321,4 +303,4 @@ def _delay(gpu: Gpu) -> PreparedLaunch:
     launch = GeneratedKernel("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
     binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
     functions = loaded_functions(gpu, binary.cubin, (launch,))
-    return PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), Sources({}, {}, {}, {"cycles": 0}))
+    return PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), {"cycles": 0}, {}, {})

@@ -5,7 +5,6 @@ copies are cut into pieces: several threads copy a piece to pinned memory while 
 """
 from __future__ import annotations
 
-import atexit
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.errors import DeviceError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.memory import out_of_memory
 from loopkit.runtime.views import NumpyArray
@@ -70,45 +68,44 @@ class Staging:
     def upload(self, pointer: int, array: NumpyArray) -> None:
         """Copy *array*, of any strides, to *pointer* in C order."""
         source = _bytes(np.ascontiguousarray(array))
-        if source.size == 0:
-            return
-        copy = self._gpu.pycuda.memcpy_htod_async
-        if source.size < LARGE or not self._pinned:
+        if source.size >= LARGE and self._pinned:
+            self._copy_in_pieces(source, pointer, up=True)
+        elif source.size:
             # the driver has read pageable memory when it returns
-            copy(pointer, source, self._stream)
-            return
-        for start, part, pinned, event in self._pieces(source):
-            if start >= _PIECES * _PIECE:
-                event.synchronize()
-            self._copy(pinned, part)
-            copy(pointer + start, pinned, self._stream)
-            event.record(self._stream)
-        self._stream.synchronize()
+            self._gpu.pycuda.memcpy_htod_async(pointer, source, self._stream)
 
     def download(self, array: NumpyArray, pointer: int) -> None:
         """Copy the array at *pointer*, in C order, to *array*, of any strides."""
-        if array.size == 0:
-            return
-        if not array.flags.c_contiguous:
-            packed = np.empty(array.shape, array.dtype)
-            self.download(packed, pointer)
-            array[...] = packed
-            return
-        target = _bytes(array)
-        copy = self._gpu.pycuda.memcpy_dtoh_async
-        if target.size < LARGE or not self._pinned:
-            copy(target, pointer, self._stream)
+        packed = array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
+        target = _bytes(packed)
+        if target.size >= LARGE and self._pinned:
+            self._copy_in_pieces(target, pointer, up=False)
+        elif target.size:
+            self._gpu.pycuda.memcpy_dtoh_async(target, pointer, self._stream)
             self._stream.synchronize()
-            return
+        if packed is not array:
+            array[...] = packed
+
+    def _copy_in_pieces(self, array: NumpyArray, pointer: int, *, up: bool) -> None:
+        """Copy the bytes of *array* to or from *pointer*; done when it returns."""
         under_way: deque[tuple[NumpyArray, NumpyArray, Any]] = deque()
-        for start, part, pinned, event in self._pieces(target):
+        for start, part, pinned, event in self._pieces(array):
             if len(under_way) == _PIECES:
-                self._fetch(*under_way.popleft())
-            copy(pinned, pointer + start, self._stream)
+                self._finish(*under_way.popleft(), up=up)
+            if up:
+                self._copy(pinned, part)
+                self._gpu.pycuda.memcpy_htod_async(pointer + start, pinned, self._stream)
+            else:
+                self._gpu.pycuda.memcpy_dtoh_async(pinned, pointer + start, self._stream)
             event.record(self._stream)
             under_way.append((part, pinned, event))
         for piece in under_way:
-            self._fetch(*piece)
+            self._finish(*piece, up=up)
+
+    def _finish(self, part: NumpyArray, pinned: NumpyArray, event: Any, *, up: bool) -> None:
+        event.synchronize()
+        if not up:
+            self._copy(part, pinned)
 
     def _pieces(self, array: NumpyArray) -> Iterator[tuple[int, NumpyArray, NumpyArray, Any]]:
         """The pieces of *array*: the first byte, the piece, and its pinned memory with the event of its copy."""
@@ -116,15 +113,9 @@ class Staging:
             part, (pinned, event) = array[start:start + _PIECE], self._pinned[start // _PIECE % _PIECES]
             yield start, part, pinned[:part.size], event
 
-    def _fetch(self, part: NumpyArray, pinned: NumpyArray, event: Any) -> None:
-        event.synchronize()
-        self._copy(part, pinned)
-
     def _copy(self, target: NumpyArray, source: NumpyArray) -> None:
         """Copy within the host's memory, by several threads: numpy releases the interpreter lock meanwhile."""
-        share = -(-target.size // _threads())
-        parts = [slice(start, start + share) for start in range(0, target.size, share)]
-        list(_pool().map(lambda part: np.copyto(target[part], source[part]), parts))
+        list(_pool().map(np.copyto, np.array_split(target, _MOST_THREADS), np.array_split(source, _MOST_THREADS)))
 
     @cached_property
     def _pinned(self) -> list[tuple[NumpyArray, Any]]:
@@ -137,26 +128,13 @@ class Staging:
             return []                                  # the system does not allow this much pinned memory
 
 
-_stagings: dict[Gpu, Staging] = {}
-
-
 def staging_of(gpu: Gpu) -> Staging:
     """The copies of *gpu*, whose context is current and whose lock is held."""
-    found = _stagings.get(gpu)
-    if found is None:
+    if gpu.staging is None:
         from pycuda.tools import DeviceMemoryPool
-        if not _stagings:
-            atexit.register(_release)                  # before the contexts go
-        found = _stagings[gpu] = Staging(gpu, DeviceMemoryPool())
+        gpu.staging = Staging(gpu, DeviceMemoryPool())
+    found: Staging = gpu.staging
     return found
-
-
-def _release() -> None:
-    while _stagings:
-        gpu, staging = _stagings.popitem()
-        if gpu.process == os.getpid():
-            with suppress(DeviceError), gpu:        # the context may be lost already, with its memory
-                del staging
 
 
 def _bytes(array: NumpyArray) -> NumpyArray:
@@ -164,11 +142,7 @@ def _bytes(array: NumpyArray) -> NumpyArray:
     return np.asarray(array).reshape(-1).view(np.uint8)        # the plain array behind a subclass (np.matrix)
 
 
-def _threads() -> int:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, _MOST_THREADS)
-
-
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_threads(), thread_name_prefix="loopkit-copy")
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return ThreadPoolExecutor(min(usable, _MOST_THREADS), thread_name_prefix="loopkit-copy")

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from loopkit.runtime import host, stages
-from loopkit.runtime import kinds as general_kinds
-from loopkit.runtime.cuda import devices, launching, runner, staging
+from loopkit.runtime.cuda import devices, launching, runner
 from tests.runtime.cuda.fake_arrays import fake_cupy, fake_torch, fill_gpuarray
 from tests.runtime.cuda.fake_code import Codes, single_threaded
 from tests.runtime.cuda.fake_driver import FakeDriver, fake_pycuda
@@ -45,6 +44,7 @@ class Lab:
 def _forget() -> None:
     devices._initialised.cache_clear()
     runner.array_kinds.cache_clear()
+    launching.load_module.cache_clear()
 
 
 def install(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Lab:
@@ -61,10 +61,6 @@ def install(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Lab:
     monkeypatch.setattr(devices, "load_driver", lambda: driver)
     monkeypatch.setattr(devices, "_gpus", {})
     monkeypatch.setattr(devices, "atexit", register)
-    monkeypatch.setattr(launching, "_modules", {})
-    monkeypatch.setattr(staging, "_stagings", {})
-    monkeypatch.setattr(staging, "atexit", register)
-    monkeypatch.setattr(general_kinds, "_torch", [])
     monkeypatch.setattr(stages, "generate_code", codes.generate)
     monkeypatch.setattr(host, "find_compiler", single_threaded)
     monkeypatch.setattr(runner, "load_binary", codes.load_binary)

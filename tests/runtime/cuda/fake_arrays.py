@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from loopkit.runtime.cuda.memory import export_capsule
-from loopkit.runtime.views import DeviceView
+from loopkit.runtime.views import ArrayView
 from tests.runtime.cuda.fake_gpu import Machine, Stream
 
 NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
@@ -348,8 +348,8 @@ class Exporter:
         last = machine.enqueue("record", self._stream, lambda: None, context)
         machine.enqueue("wait", 0 if stream in (None, 1) else stream, lambda: None, context, last)
         array = self.on_gpu.array
-        return export_capsule(DeviceView(array.dtype, array.shape, array.strides, self.on_gpu.pointer,
-                                         self.on_gpu.ordinal), self.on_gpu.owner)
+        return export_capsule(ArrayView(array.dtype, array.shape, array.strides, self.on_gpu.pointer,
+                                        self.on_gpu.ordinal), self.on_gpu.owner)
 
     def get(self) -> np.ndarray:
         return self.on_gpu.read(self._stream)

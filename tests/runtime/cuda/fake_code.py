@@ -34,7 +34,7 @@ class Codes:
     """Texts by number; a "cubin" is that number.
 
     :ivar layouts: what each text was made for, in the order in which they were asked for.
-    :ivar compiled: how often machine code was asked for.
+    :ivar compiled: what those were made for that were compiled, in order.
     """
 
     def __init__(self, generate: Callable[..., GeneratedCode]) -> None:
@@ -43,7 +43,7 @@ class Codes:
         self._libraries: dict[bytes, tuple[GeneratedCode, ctypes.CDLL | None]] = {}
         self._loaded: dict[int, tuple[bytes, int, Machine]] = {}
         self.layouts: list[Layout] = []
-        self.compiled = 0
+        self.compiled: list[Layout] = []
 
     def generate(self, knl: LoopKernel, target: CudaTarget | CTarget, layout: Layout) -> GeneratedCode:
         """Stands for :func:`loopkit.runtime.stages.generate_code`."""
@@ -55,7 +55,6 @@ class Codes:
 
     def load_binary(self, source: str, kernel: str, target: CudaTarget, cache: DiskCache) -> Binary:
         """Stands for :func:`loopkit.runtime.cuda.compiler.load_binary`."""
-        self.compiled += 1
         if source not in self._made:
             assert "clock64" in source
             self._libraries.setdefault(_DELAY, (GeneratedCode("cuda", source, ()), None))
@@ -66,6 +65,7 @@ class Codes:
             code = self._generate(knl, target=CTarget(), layout=layout)
             assert [_signature(x) for x in code.kernels] == [_signature(x) for x in cuda.kernels]
             disk = DiskCache(cache_directory())
+            self.compiled.append(layout)
             self._libraries[name] = cuda, load_library(code.source, kernel, single_threaded(CTarget(), disk), disk)
         return Binary(name, "", {})
 

@@ -19,7 +19,7 @@ import loopkit as lk
 from loopkit.runtime.compiler import find_compiler
 from loopkit.runtime.cuda import memory as dlpack
 from loopkit.runtime.cuda.memory import _DELETER, DeviceArray, Imported, _Managed, _Versioned
-from loopkit.runtime.views import DeviceView
+from loopkit.runtime.views import ArrayView
 from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.fake_arrays import on_gpu
 from tests.runtime.cuda.work import F, read, saxpy
@@ -67,7 +67,7 @@ class Capsule:
 def test_what_a_capsule_says(versioned: bool) -> None:
     capsule = Capsule(versioned=versioned, array=X[:, ::2], byte_offset=16)
     found = Imported(capsule.made)
-    assert found.view == DeviceView(np.dtype(F), (3, 2), (16, 8), X.ctypes.data + 16, 0, writeable=True)
+    assert found.view == ArrayView(np.dtype(F), (3, 2), (16, 8), X.ctypes.data + 16, 0, writeable=True)
     assert found.device_type == 2
     assert Imported(Capsule(versioned=versioned, strides=False).made).view.strides == (16, 4)
 
@@ -127,7 +127,7 @@ def test_elements(code: int, bits: int, wanted: str) -> None:
 # Out
 
 def exported(array: np.ndarray = X) -> Any:
-    return DeviceArray(DeviceView(array.dtype, array.shape, array.strides, array.ctypes.data, 0), array)
+    return DeviceArray(ArrayView(array.dtype, array.shape, array.strides, array.ctypes.data, 0), array)
 
 
 @pytest.mark.parametrize("array", [X, X.T, X[::2, 1:], X[0, 0:0], np.array(3.0), X.astype(ml_dtypes.bfloat16),
@@ -202,7 +202,7 @@ def test_arguments(lab: Lab, old: bool) -> None:
 def test_arguments_that_are_refused(lab: Lab) -> None:
     compiled = lk.compile(saxpy(), target="cuda")
     y = on_gpu(lab.machine, np.arange(12, dtype=F))
-    good = DeviceArray(DeviceView.packed((12,), np.dtype(F), 0, y.pointer), y)
+    good = DeviceArray(ArrayView.packed((12,), np.dtype(F), 0, y.pointer), y)
     with pytest.raises(lk.CallError, match="its memory is not on a GPU"):
         compiled(x=producer(lab, device_type=1), y=good, alpha=1)
     with pytest.raises(lk.CallError, match="must be an array"):
@@ -252,14 +252,14 @@ _PROGRAM = """\
 import ctypes, sys
 import numpy as np
 from loopkit.runtime.cuda.memory import export_capsule
-from loopkit.runtime.views import DeviceView
+from loopkit.runtime.views import ArrayView
 library, api = ctypes.CDLL(sys.argv[1]), ctypes.pythonapi
 def call(name, result, *arguments):
     return ctypes.PYFUNCTYPE(result, *arguments)((name, api))
 sys.names = ctypes.create_string_buffer(b"used_dltensor"), ctypes.create_string_buffer(b"taken")
 used, taken = (ctypes.cast(name, ctypes.c_char_p) for name in sys.names)
 a = np.ones(4)
-capsule = export_capsule(DeviceView.packed((4,), a.dtype, 0, a.ctypes.data), a)
+capsule = export_capsule(ArrayView.packed((4,), a.dtype, 0, a.ctypes.data), a)
 address = call("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(capsule, b"dltensor")
 call("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(capsule, used)
 sys.kept = call("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(

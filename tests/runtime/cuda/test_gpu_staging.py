@@ -96,7 +96,7 @@ def test_memory_on_the_gpu_is_kept_for_the_next_call(lab: Lab, monkeypatch: pyte
     compiled = lk.compile(saxpy(), target="cuda")
     x = np.arange(1000, dtype=F)
     compiled(x=x, y=x, alpha=1)
-    pool = staging._stagings[find_gpu(0)]._pool
+    pool = find_gpu(0).staging._pool
     kept = pool.managed_bytes
     assert kept == 3*x.nbytes
     assert pool.active_bytes == 0
@@ -115,7 +115,7 @@ def test_what_was_taken_is_given_back_when_a_call_fails(lab: Lab) -> None:
     lab.machine.faults.launch = [1]
     with pytest.raises(lk.LaunchError):
         compiled(x=x, y=x, alpha=1)
-    assert staging._stagings[find_gpu(0)]._pool.active_bytes == 0
+    assert find_gpu(0).staging._pool.active_bytes == 0
     np.testing.assert_array_equal(compiled(x=x, y=x, alpha=1).z, 2*x)
 
 

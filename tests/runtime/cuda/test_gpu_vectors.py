@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.runtime.views import ArrayView
 from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.work import KINDS, F, make, read
 from tests.vector_kernels import axpy_vec
@@ -19,9 +20,9 @@ def rows_vec() -> lk.LoopKernel:
     return lk.split_iname(knl, "j_outer", 8, outer_tag="g.0", inner_tag="l.0")
 
 
-def texts(compiled: lk.CompiledKernel) -> list[bool]:
+def texts(lab: Lab) -> list[bool]:
     """Of the texts that were compiled so far, in order: have they vector accesses?"""
-    return [text.code.layout.vectors for text, _ in compiled._runner._functions]
+    return [layout.vectors for layout in lab.codes.compiled]
 
 
 @pytest.mark.deep(every=7)
@@ -33,7 +34,7 @@ def test_aligned_arrays_take_vectors(lab: Lab, kind: str) -> None:
         ours = make(lab, kind, y[:n])
         compiled(x=make(lab, kind, x[:n]), y=ours, a=3)
         np.testing.assert_array_equal(read(lab, ours), 3*x[:n] + 1)
-    assert texts(compiled) == [True]
+    assert texts(lab) == [True]
 
 
 @pytest.mark.deep(every=7)
@@ -52,7 +53,7 @@ def test_an_address_decides_for_each_call(lab: Lab, start: int, which: str) -> N
         compiled(**given, a=1)
         expected[mine] += before["x"][theirs]
         np.testing.assert_array_equal(read(lab, whole["y"]), expected)
-    assert texts(compiled) == ([True] if start == 4 else [True, False])
+    assert texts(lab) == ([True] if start == 4 else [True, False])
 
 
 @pytest.mark.deep(every=2)
@@ -64,7 +65,7 @@ def test_a_call_with_fixed_arguments(lab: Lab, start: int) -> None:
     for k in range(1, 4):
         bound()
         np.testing.assert_array_equal(read(lab, y)[:300], 2*k + 1)
-    assert texts(compiled)[-1] is (start == 0)
+    assert texts(lab)[-1] is (start == 0)
 
 
 def test_rows_of_any_length(lab: Lab) -> None:
@@ -80,8 +81,8 @@ def test_rows_of_any_length(lab: Lab) -> None:
 def chosen(compiled: lk.CompiledKernel, shape: tuple[int, int], y: Any) -> bool:
     """Does a call with arrays in C order of *shape* take the text with vectors?"""
     typed = compiled._runner.kernels.of({"x": y, "y": y})
-    bound = typed.plan.bind({"x": np.zeros(shape, F), "y": np.zeros(shape, F)})
-    return typed.fitting(lk.CudaTarget("sm_90"), bound, bound.strided).code.layout.vectors
+    bound = typed.plan.bind(dict.fromkeys("xy", ArrayView.packed(shape, np.dtype(F))))
+    return typed.fitting(lk.CudaTarget("sm_90"), bound).code.layout.vectors
 
 
 @pytest.mark.deep(every=3)
@@ -93,7 +94,7 @@ def test_rows_in_a_wider_array(lab: Lab, width: int, vectors: bool) -> None:
     y = make(lab, "torch", np.zeros((5, width), F))
     compiled(x=make(lab, "torch", x)[:, :60], y=y[:, :60])
     np.testing.assert_array_equal(read(lab, y)[:, :60], 2*x[:, :60])
-    assert texts(compiled) == [vectors]
+    assert texts(lab) == [vectors]
 
 
 def test_other_steps_along_a_row(lab: Lab) -> None:
@@ -102,7 +103,7 @@ def test_other_steps_along_a_row(lab: Lab) -> None:
     y = make(lab, "torch", np.zeros((5, 64), F))
     compiled(x=make(lab, "torch", x)[:, ::2], y=y[:, ::2])
     np.testing.assert_array_equal(read(lab, y)[:, ::2], 2*x[:, ::2])
-    assert texts(compiled) == [False]
+    assert texts(lab) == [False]
 
 
 def test_arrays_of_the_host_are_copied_to_aligned_places(lab: Lab) -> None:
@@ -110,7 +111,7 @@ def test_arrays_of_the_host_are_copied_to_aligned_places(lab: Lab) -> None:
     x, y = np.arange(304, dtype=F), np.ones(304, F)
     compiled(x=x[1:301], y=y[3:303], a=2)
     np.testing.assert_array_equal(y[3:303], 2*x[1:301] + 1)
-    assert texts(compiled) == [True]
+    assert texts(lab) == [True]
 
 
 def test_what_is_timed_is_what_runs(lab: Lab) -> None:
@@ -118,9 +119,9 @@ def test_what_is_timed_is_what_runs(lab: Lab) -> None:
     compiled = lk.compile(axpy_vec(), target="cuda")
     x, y = (make(lab, "torch", np.ones(304, F)) for _ in range(2))
     compiled.time(x=x[:300], y=y[:300], a=2, duration=1e-3)
-    assert texts(compiled) == [True]
+    assert texts(lab) == [True]
     compiled.time(x=x[:300], y=y[1:301], a=2, duration=1e-3)
-    assert texts(compiled) == [True, False]
+    assert texts(lab) == [True, False]
 
 
 def test_an_offset_that_is_no_multiple(lab: Lab) -> None:
@@ -132,4 +133,4 @@ def test_an_offset_that_is_no_multiple(lab: Lab) -> None:
         y = make(lab, "torch", np.zeros(64, F))
         compiled(x=make(lab, "torch", x), y=y, k=k, n=64)
         np.testing.assert_array_equal(read(lab, y), x[k:k + 64])
-        assert texts(compiled) == seen
+        assert texts(lab) == seen

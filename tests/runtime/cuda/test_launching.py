@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import given
 
 from loopkit.runtime.cuda.driver import LaunchConfig
-from loopkit.runtime.cuda.launching import PreparedLaunch, Sources
-from loopkit.runtime.views import DeviceView
+from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.views import ArrayView
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -87,21 +87,19 @@ def test_every_parameter_arrives(made: tuple[list[Parameter], dict[str, Any], se
         random.shuffle(places)
         random.shuffle(order)
     constants = {k: v for k, v in values.items() if k not in varying and k not in pointers}
-    strided = DeviceView(np.dtype(np.int16), (3, 5), (6, 2), 0, 0)
+    strided = ArrayView(np.dtype(np.int16), (3, 5), (6, 2), 0, 0)
     function = GeneratedKernel("f", tuple(parameters), block=(32, 2, 1), dynamic_shared_bytes=77)
-    sources = Sources({x: i for i, x in enumerate(places)}, {"strided": strided},
-                      {**constants, **dict.fromkeys(varying, 0)}, {x: i for i, x in enumerate(order)})
-    launch = PreparedLaunch(driver, 1, function, (5, 4, 3), sources)
+    launch = PreparedLaunch(driver, 1, function, (5, 4, 3), {x: i for i, x in enumerate((*places, *order))},
+                            {"strided": strided}, {**constants, **dict.fromkeys(varying, 0)})
     again = {x: data.draw(number(p.dtype)) for p in parameters for x in [p.name] if x in varying}
     for stream, scalars in ((0, values), (7, {**values, **again})):
-        addresses = [scalars.get(x, 99) for x in places]
-        assert launch.enter(addresses, [scalars[x] for x in order], stream) == 0
+        assert launch.enter([*(scalars.get(x, 99) for x in places), *(scalars[x] for x in order)], stream) == 0
         assert driver.grid == (5, 4, 3, 32, 2, 1, 77)
         assert (driver.stream or 0) == stream
         for p, found in zip(parameters, driver.read, strict=True):
             expected = 3 if p.kind is ParameterKind.STRIDE else scalars[p.name]
             assert found == np.array(expected, np.uint64 if p.name in pointers else p.dtype).tobytes(), p.name
-    launch.fixed([values.get(x, 99) for x in places], [values[x] for x in order])(3)
+    launch.fixed([*(values.get(x, 99) for x in places), *(values[x] for x in order)])(3)
     assert driver.stream == 3
     assert [f for f, p in zip(driver.read, parameters, strict=True) if p.name in values] == [
         np.array(values[p.name], np.uint64 if p.name in pointers else p.dtype).tobytes()
