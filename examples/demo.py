@@ -1,11 +1,11 @@
-"""A tiled matrix product, from text to numbers: the kernel, its transformations, the CUDA C++, numpy's word on it."""
+"""A tiled matrix product from text to numbers: the kernel, its steps, the CUDA C++, and a comparison with numpy."""
 from __future__ import annotations
 
 import numpy as np
 
 import loopkit as lk
 
-#: Rows of a, columns of b, and the length that is summed over: full tiles, ragged ones, and less than one.
+#: Rows of a, columns of b, and the length of the sums: full tiles, partial tiles, and less than one tile.
 SIZES = [(1, 1, 1), (5, 3, 2), (37, 41, 29), (128, 64, 96), (253, 187, 301)]
 
 
@@ -61,7 +61,7 @@ def tile_for_gpu(knl: lk.LoopKernel) -> lk.LoopKernel:
 
 
 def numpy_matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The reference, more precise than what it is compared with."""
+    """The reference, in double precision."""
     return np.asarray(a.astype(np.float64) @ b)
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from loopkit.errors import DeviceError
+from loopkit.kernel.target import TARGETS
 from loopkit.runtime.cache import DEFAULT_LIMIT, DiskCache, cache_directory
 from loopkit.runtime.compiler import HostCompiler, available_compilers
 from loopkit.runtime.cuda.compiler import available_cuda_compilers
@@ -20,7 +21,7 @@ def info() -> Iterator[str]:
     yield f"loopkit      {version()}, Python {platform.python_version()}, {platform.platform()}"
     missing = why_not()
     runs_on = "the GPU if there is one, else c" if missing is None else "c"
-    yield f"targets      c, cuda; kernels run on {runs_on}"
+    yield f"targets      {', '.join(TARGETS)}; kernels run on {runs_on}"
     yield from _host_compilers(cache)
     yield from _listed("CUDA", [f"{c.name}: {c.version}" for c in available_cuda_compilers()],
                        "no compiler; pip install 'loopkit[cuda]', or install the CUDA toolkit")

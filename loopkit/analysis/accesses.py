@@ -16,7 +16,7 @@ from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_collective
-from loopkit.poly.affine import NotAffineError, add, affine_difference, is_quasi_affine, names_in
+from loopkit.poly.affine import add, affine_difference, if_affine, is_quasi_affine, names_in
 from loopkit.poly.limits import kept, kept_by_kernel
 from loopkit.poly.piecewise import affine_on, cells, subscripts_on, where_holds
 from loopkit.poly.relations import restrict
@@ -322,10 +322,7 @@ def maybe_real(knl: LoopKernel) -> frozenset[str]:
 def is_known(points: InstanceSet, params: frozenset[str], *expressions: Expression) -> bool:
     """Are *expressions* affine in the inames of *points* and in *params*, at least for each value of an iname?"""
     names = params.union(points.inames)
-    try:
-        return all(names_in(e) <= names for e in expressions) and affine_on(points, expressions)
-    except NotAffineError:
-        return False
+    return bool(if_affine(lambda: all(names_in(e) <= names for e in expressions) and affine_on(points, expressions)))
 
 
 def _branch(condition: Expression, where: InstanceSet, allowed: frozenset[str], holds: bool

@@ -19,6 +19,7 @@ from typing import TypeVar
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_to, analysis_domain, commute
+from loopkit.analysis.constructors import reference_pairs
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.analysis.shapes import array_shapes
@@ -26,10 +27,10 @@ from loopkit.kernel.dependence import Dependence, kind_of, writing_ends
 from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Path, meeting
-from loopkit.poly.affine import NotAffineError
+from loopkit.poly.affine import if_affine
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.limits import affordable, kept, kept_by_kernel
+from loopkit.poly.limits import IMPORTANT, affordable, kept, kept_by_kernel
 from loopkit.poly.piecewise import cells
 from loopkit.poly.relations import SharedLoop, carry, identity_on, in_time_order, same_element
 from loopkit.poly.sets import Map, Set
@@ -39,9 +40,6 @@ Points = TypeVar("Points", Map, Set)
 
 #: Two statements.
 Pair = tuple[str, str]
-
-#: isl's budget, in operations, for following the values of an argument.
-FOLLOWING = 500_000
 
 
 @kept_by_kernel
@@ -200,17 +198,20 @@ def timed(a: Access, path: Path, apart: Sequence[str] = ()) -> TimedAccess:
 def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Dependence]:
     """Init before every update before the final statement; updates of one element among themselves."""
     assert not node.others                  # only in a kernel whose dependences are computed anew
-    shared = knl.statement_by_id[node.init].inames
-    domains = {s: analysis_domain(knl, knl.statement_by_id[s]) for s in (node.init, node.update, node.final)}
     for source, sink in ((node.init, node.update), (node.update, node.final), (node.init, node.final)):
-        yield Dependence("flow", node.accumulator, source, sink, identity_on(domains[source], domains[sink], shared),
-                         of_value=True)
-    among = identity_on(domains[node.update], domains[node.update], shared)
-    reorderable = knl.operation(node.operation).reorderable
-    if not reorderable:
+        yield Dependence("flow", node.accumulator, source, sink, identity_pairs(knl, source, sink), of_value=True)
+    among = identity_pairs(knl, node.update, node.update, but=node.inames)
+    if not knl.operation(node.operation).reorderable:
         loops = shared_loops(knl, node.update, node.update, loops_of(knl.paths[node.update]))
         among = in_time_order(among, loops, before=False)
-    yield Dependence("flow", node.accumulator, node.update, node.update, among, of_value=True, reorderable=reorderable)
+    yield Dependence("flow", node.accumulator, node.update, node.update, among, of_value=True)
+
+
+def is_reorderable(knl: LoopKernel, d: Dependence) -> bool:
+    """Is the order among the pairs of *d* free, though not their atomicity? They are updates of one reduction."""
+    node = knl.reduction_of.get(d.source)
+    return node is not None and d.array == node.accumulator and {d.source, d.sink} <= {*node.updates} \
+        and knl.operation(node.operation).reorderable
 
 
 def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str] = ()) -> Map:
@@ -276,7 +277,7 @@ def needed_inputs(knl: LoopKernel) -> frozenset[str]:
     return frozenset(
         array for array, accesses in accesses_by_array(knl).items()
         if array in knl.array_args and not all(a.is_write for a in accesses)
-        and affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING))
+        and affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=IMPORTANT))
 
 
 def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
@@ -296,10 +297,8 @@ def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
 def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:
     """Do the *sources* of *read* write every element of the array before *read*, which may read any?"""
     written = [flow.reverse().apply_range(write.relation) for write, flow in sources]
-    try:
-        return bool(sources) and reaches_all(written, read.domain.set, array_shapes(knl)[read.array], knl.assumptions)
-    except NotAffineError:
-        return False
+    return bool(sources and if_affine(lambda: reaches_all(
+        written, read.domain.set, array_shapes(knl)[read.array], knl.assumptions)))
 
 
 # Assumed dependences
@@ -328,8 +327,7 @@ def assumed_flows(knl: LoopKernel, array: str) -> Iterator[Dependence]:
     for d in assumed_dependences(knl, array):
         if d.exact and d.kind == "flow":
             # a later step may have expanded the array, so that the two no longer share an element
-            for w, r in product(accesses_to(knl, d.source, array, is_write=True),
-                                accesses_to(knl, d.sink, array, is_write=False)):
+            for w, r in reference_pairs(knl, d):
                 both = d.relation.intersect(same_element(w.relation, r.relation))
                 if not both.is_empty():
                     yield replace(d, relation=both)

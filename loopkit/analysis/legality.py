@@ -14,9 +14,8 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, why_undecided
 from loopkit.analysis.constructors import with_dependences
-from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.host_loops import not_separable, obstacle
-from loopkit.analysis.order import execution_paths, loops_of, meeting_of
+from loopkit.analysis.dependences import dependences, is_reorderable, shared_loops
+from loopkit.analysis.order import execution_paths, loops_of, meeting_of, not_separable, obstacle
 from loopkit.analysis.ranges import constant_range, with_known_sizes
 from loopkit.analysis.values_preserved import clobbered_flows
 from loopkit.analysis.witnesses import Violation, smallest_violation
@@ -43,7 +42,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
     for d in dependences(knl):
         where = meeting_of(paths, d.source, d.sink)
         a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-        key = (id(d.relation), a.inames, b.inames, where, d.reorderable, d.of_value, is_between_blocks(knl, d))
+        key = (id(d.relation), a.inames, b.inames, where, is_reorderable(knl, d), d.of_value, is_between_blocks(knl, d))
         if key not in cache:
             cache[key] = list(_broken(knl, d, where.loops, where.before))
         for pairs, reason in cache[key]:
@@ -55,7 +54,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
 
 
 def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> Iterator[tuple[Map, str]]:
-    if not d.reorderable:
+    if not is_reorderable(knl, d):
         late = out_of_time_order(not_to_later_blocks(knl, d), shared_loops(knl, d.source, d.sink, loops), before)
         if late is not None:
             yield late, "order"
@@ -107,7 +106,7 @@ def _in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
 
     Vectors of several threads run at once too; between those any pair counts.
     """
-    if d.source != d.sink or d.reorderable:
+    if d.source != d.sink or is_reorderable(knl, d):
         return None
     inames = knl.statement_by_id[d.source].inames
     others = [x for x in inames if not isinstance(knl.tags.get(x), VecTag)]

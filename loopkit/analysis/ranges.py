@@ -1,18 +1,9 @@
 """Value ranges of inames for all sizes; of the assumptions only equalities count."""
 from __future__ import annotations
 
-from contextlib import suppress
-
-import pymbolic.primitives as p
-from pymbolic.typing import Expression
-
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.affine import NotAffineError, subtract
-from loopkit.poly.limits import kept, kept_by_kernel
+from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.sets import InstanceSet, Set, equalities
-
-#: No parameter of a kernel is called so.
-_VALUE = "value'"
 
 
 def constant_range(knl: LoopKernel, domain: InstanceSet, iname: str) -> tuple[int | None, int | None]:
@@ -27,26 +18,10 @@ def constant_range(knl: LoopKernel, domain: InstanceSet, iname: str) -> tuple[in
 def with_known_sizes(knl: LoopKernel, domain: InstanceSet) -> InstanceSet:
     """*domain* with the equalities of sizes that the assumptions state or imply, ``p = 4`` or ``n = m + 4``."""
     sizes = known_sizes(knl)
-    if sizes.plain_is_universe():
-        return domain
-    memo = knl.memo.setdefault("with_known_sizes", {})        # the first of each entry keeps its id alive
-    both: tuple[InstanceSet, InstanceSet] = kept(memo, id(domain), lambda: (domain, domain.intersect_params(sizes)))
-    return both[1]
+    return domain if sizes.plain_is_universe() else domain.intersect_params(sizes)
 
 
 @kept_by_kernel
 def known_sizes(knl: LoopKernel) -> Set:
     """The equalities of sizes, and no other constraints, that the assumptions imply."""
     return equalities(knl.assumptions) if knl.whole is None else knl.whole.known_sizes
-
-
-def known_value(knl: LoopKernel, expr: Expression) -> Expression:
-    """*expr*, a form of sizes, or its number if it has the same one for all sizes that the assumptions allow."""
-    if isinstance(expr, int) or known_sizes(knl).plain_is_universe():
-        return expr
-    points = InstanceSet((), known_sizes(knl).from_params())
-    with suppress(NotAffineError):
-        low, high = points.onto((_VALUE,)).where(("==", subtract(expr, p.Variable(_VALUE)))).constant_range(_VALUE)
-        if low is not None and low == high:
-            return low
-    return expr

@@ -10,18 +10,16 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.constructors import specialized
-from loopkit.analysis.ranges import known_value
+from loopkit.analysis.ranges import known_sizes
 from loopkit.errors import ShapeError
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.affine import NotAffineError
+from loopkit.poly.affine import if_affine
 from loopkit.poly.elements import axis_extent, constant_extent, leaves_a_margin, missed, outside, reached_within
-from loopkit.poly.limits import affordable, kept_by_kernel
+from loopkit.poly.limits import IMPORTANT, affordable, kept_by_kernel
+from loopkit.poly.piecewise import known_value
 from loopkit.poly.sets import Set, range_from
-
-#: isl's budget, in operations, for deciding whether an output is written everywhere.
-COVERING = 500_000
 
 Shape = tuple[Expression | None, ...]
 
@@ -43,22 +41,28 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     :raises ShapeError: an array is subscripted with different numbers of subscripts.
     """
     by_array = accesses_by_array(knl)
-    cache: dict[object, Expression | None] = {}
     shapes: dict[str, Shape] = {}
     data: list[GlobalArg | TemporaryVariable] = [*knl.array_args.values(), *knl.temporaries.values()]
     for name, declared in ((datum.name, datum.shape) for datum in data):
         accesses = by_array.get(name, ())
         _require_one_rank(name, declared, accesses)
         if declared is not None:
-            shapes[name] = declared if name not in knl.temporaries else tuple(
-                e if e is None else known_value(knl, e) for e in declared)
+            shapes[name] = declared if name not in knl.temporaries else tuple(_number(knl, e) for e in declared)
         elif accesses:
             known = knl.array_args[name].inferred if name in knl.array_args else None
-            shapes[name] = known if known is not None else _inferred(knl, accesses, cache, name in knl.temporaries)
+            shapes[name] = known if known is not None else _inferred(knl, accesses, name in knl.temporaries)
     for name, other in output_shape_like(knl).items():
         if other in shapes:
             shapes[name] = shapes[other]
     return shapes
+
+
+def _number(knl: LoopKernel, extent: Expression | None) -> Expression | None:
+    """*extent*, or its number if the assumptions fix the sizes in it."""
+    if extent is None or isinstance(extent, int) or known_sizes(knl).plain_is_universe():
+        return extent
+    number = known_value(extent, known_sizes(knl))
+    return extent if number is None else number
 
 
 def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Access]) -> None:
@@ -70,18 +74,14 @@ def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Acce
                          subject=name, hint="an array has one number of axes, the same wherever it is used")
 
 
-def _inferred(knl: LoopKernel, accesses: Sequence[Access], cache: dict[object, Expression | None],
-              temporary: bool) -> Shape:
+def _inferred(knl: LoopKernel, accesses: Sequence[Access], temporary: bool) -> Shape:
     rank = len(accesses[0].subscripts)
     if not all(a.affine for a in accesses):
         return (None,)*rank
     extents: list[Expression | None] = []
     for axis in range(rank):
         uses = [(a.domain, a.subscripts[axis]) for a in accesses]
-        key = tuple(sorted({(id(domain), subscript) for domain, subscript in uses}, key=repr))
-        if key not in cache:
-            cache[key] = axis_extent(uses, knl.assumptions)
-        extent = cache[key]
+        extent = axis_extent(uses, knl.assumptions)
         if temporary and extent is not None and not isinstance(extent, int):
             most = constant_extent(uses)
             extent = most if most is not None and most <= MOST_CONSTANT else extent
@@ -106,11 +106,8 @@ def fully_written_outputs(knl: LoopKernel) -> frozenset[str]:
 def _filled(knl: LoopKernel, name: str) -> bool:
     writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.affine and a.must]
     shape = array_shapes(knl)[name]
-    try:
-        return bool(writes) and affordable(lambda: missed(writes, shape, knl.assumptions) is None, otherwise=False,
-                                           budget=COVERING)
-    except NotAffineError:
-        return False
+    return bool(writes and if_affine(lambda: affordable(
+        lambda: missed(writes, shape, knl.assumptions) is None, otherwise=False, budget=IMPORTANT)))
 
 
 def reached_elements(knl: LoopKernel, accesses: Sequence[Access]) -> Set:

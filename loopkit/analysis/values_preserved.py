@@ -17,6 +17,7 @@ from loopkit.analysis.dependences import (
     dependences,
     in_order,
     joined,
+    shared_loops,
     timed,
     without_assumed,
 )
@@ -152,11 +153,8 @@ def _either_last(knl: LoopKernel, accesses: Sequence[Access], other: Dependence,
 def copied_over(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence]) -> tuple[str, ...]:
     """The parallel inames along which storage is replicated: no value flows between their instances."""
     shared = [x for x in knl.inames if is_parallel(knl.tags.get(x)) and all(x in a.domain.inames for a in accesses)]
-
-    def crosses(x: str, d: Dependence) -> bool:
-        a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-        return differing(d.relation, [(a.index(x), b.index(x))]) is not None
-    return tuple(x for x in shared if not any(crosses(x, d) for d in flows))
+    return tuple(x for x in shared if all(
+        differing(d.relation, shared_loops(knl, d.source, d.sink, [x])) is None for d in flows))
 
 
 def in_cells(knl: LoopKernel, a: Access, apart: Sequence[str]) -> TimedAccess:

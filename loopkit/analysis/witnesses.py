@@ -209,13 +209,13 @@ def _first_true(broken: BrokenPairs, limit: Size, of_value: bool) -> tuple[Small
         if size >= limit:
             break
         params, at_source, at_sink = pair
-        accessed = [accesses_at(knl, s, broken.array, {**params, **at}) for s, at in ((a, at_source), (b, at_sink))]
-        first, second = ({e for e, is_write in found or () if is_write is wanted}
-                         for found, wanted in zip(accessed, writing_ends(broken.kind), strict=True))
-        if None not in accessed and first & second - {None}:
-            # another write of the temporary may come between the two
-            return (None, size) if of_value else (pair, None)
-        independent = independent or (None not in accessed and {None} not in (first, second))
+        ends = zip((a, b), (at_source, at_sink), writing_ends(broken.kind), strict=True)
+        first, second = (accesses_at(knl, s, broken.array, {**params, **at}, is_write=writes) for s, at, writes in ends)
+        if first is not None and second is not None:
+            if first & second - {None}:
+                # another write of the temporary may come between the two
+                return (None, size) if of_value else (pair, None)
+            independent = independent or {None} not in (first, second)
         if i == _MOST_TRIED:
             return None, size if independent else None      # else data decides about all pairs
     return None, None
@@ -238,23 +238,19 @@ def _elements(knl: LoopKernel, statement: str, point: dict[str, int], array: str
               params: dict[str, int]) -> list[tuple[int, ...]]:
     # a parameter without a value does not matter
     at = {**dict.fromkeys(knl.value_params, 0), **params, **point}
-    found = accesses_at(knl, knl.statement_by_id[statement], array, at)
+    found = accesses_at(knl, knl.statement_by_id[statement], array, at, is_write=is_write)
     if found is not None:
-        return sorted(element for element, written in found if written is is_write and element is not None)
+        return sorted(element for element in found if element is not None)
     return [element_at(a.subscript_relation, params, tuple(point.values()))
             for a in accesses_to(knl, statement, array, is_write=is_write) if a.affine]
 
 
-#: An element (``None``: it depends on data), and whether it is written.
-EvaluatedAccess = tuple[tuple[int, ...] | None, bool]
+def accesses_at(knl: LoopKernel, statement: Statement, array: str, point: Mapping[str, int], *, is_write: bool
+                ) -> frozenset[tuple[int, ...] | None] | None:
+    """The elements of *array* that one instance of *statement* writes (or reads, if not *is_write*), by evaluation.
 
-
-def accesses_at(knl: LoopKernel, statement: Statement, array: str, point: Mapping[str, int]
-                ) -> frozenset[EvaluatedAccess] | None:
-    """The elements of *array* that one instance of *statement* reads and writes, by evaluation.
-
-    Subscripts and conditions need not be affine. Empty if a condition of the statement fails; ``None`` if data decides
-    whether the instance runs.
+    An element that depends on data is ``None``. Subscripts and conditions need not be affine. Empty if a condition of
+    the statement fails; ``None`` if data decides whether the instance runs.
 
     :arg point: the values of parameters and inames.
     """
@@ -274,11 +270,7 @@ def accesses_at(knl: LoopKernel, statement: Statement, array: str, point: Mappin
         value = known_value(condition, point)
         return runs and (None if value is None else bool(value) is wanted)
     start: bool | None = True
-    found = set[EvaluatedAccess]()
-    for e in (*predicates, expanded_expression(knl, statement), *statement.subscripts):
-        found |= {(element(at) if runs else None, False) for name, at, runs in references(e, start, branch)
-                  if name == array and runs is not False}
-    if statement.written == array:
-        own = element(statement.subscripts)
-        found |= {(own, True)} if statement.combine is None else {(own, False), (own, True)}
-    return frozenset(found)
+    own = {element(statement.subscripts)} if statement.written == array and (is_write or statement.combine) else set()
+    return frozenset(own if is_write else own.union(
+        element(at) if runs else None for e in (*predicates, expanded_expression(knl, statement), *statement.subscripts)
+        for name, at, runs in references(e, start, branch) if name == array and runs is not False))

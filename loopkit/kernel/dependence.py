@@ -15,7 +15,6 @@ class Dependence:
     :ivar array: the array that both access; ``""`` for explicit ones.
     :ivar relation: source inames to sink inames, anonymous.
     :ivar exact: both accesses are affine and must-accesses: each pair accesses one element.
-    :ivar reorderable: the order among the pairs is free (updates of one reduction), but not their atomicity.
     :ivar of_value: *array* is a temporary; the dependence is a value flow, or orders two writes of which either may
         reach the reader.
     :ivar assumed: an obligation allows steps to break these pairs, so they no longer bind. If *exact*, the pairs
@@ -28,14 +27,13 @@ class Dependence:
     sink: str
     relation: Map
     exact: bool = True
-    reorderable: bool = False
     of_value: bool = False
     assumed: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # islpy cannot pickle relations that have one name on both sides
-        others = (self.exact, self.reorderable, self.of_value, self.assumed)
-        return _restored, (self.kind, self.array, self.source, self.sink, str(self.relation), *others)
+        return _restored, (self.kind, self.array, self.source, self.sink, str(self.relation), self.exact,
+                           self.of_value, self.assumed)
 
 
 def _restored(kind: str, array: str, source: str, sink: str, relation: str, *others: bool) -> Dependence:

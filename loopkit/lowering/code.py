@@ -30,7 +30,7 @@ from loopkit.lowering.guard_folding import folded, has_branches, with_limited_co
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
-from loopkit.poly.codegen import Builder, CodeLoop, CodeSeq, CodeTree
+from loopkit.poly.codegen import Builder, CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, in_plain_bounds, params_of, range_condition, runs_first
 
@@ -161,8 +161,8 @@ class Coder:
             case Loop(iname, body):
                 self._require_uniform(tree, level)
                 inside = replace(level, loops=(*level.loops, iname), statements=tuple(leaves(body)))
-                return code_seq([CodeLoop(iname, self._code_tree(own, side, parts))
-                                 for own, side in self._sides(tree, inside)])
+                return tuple(CodeLoop(iname, self._code_tree(own, side, parts))
+                             for own, side in self._sides(tree, inside))
             case Seq(children):
                 def group(child: Tree) -> int:
                     return id(self.launch.statements[child.statement].domain
@@ -170,8 +170,8 @@ class Coder:
                 # neighbouring statements with one instance set are one leaf for isl; a region holds all it can
                 together = children if level.in_region else tuple(runs_between_barriers(children))
                 groups = [tuple(own) for _, own in groupby(together, group)]
-                return code_seq([self._code_tree(own[0], level, parts) if len(own) == 1 else
-                                 self._statements(tuple(leaves(Seq(own))), level, parts) for own in groups])
+                return tuple(self._code_tree(own[0], level, parts) if len(own) == 1 else
+                             self._statements(tuple(leaves(Seq(own))), level, parts) for own in groups)
             case Leaf(statement):
                 return self._statements((statement,), level, parts)
 
@@ -346,11 +346,6 @@ def _unrolled_loop(iname: str, values: tuple[int, int], body: Node) -> Block:
 
 
 # Isl's program as nodes
-
-def code_seq(codes: Sequence[CodeTree]) -> CodeTree:
-    """*codes* in order."""
-    return codes[0] if len(codes) == 1 else CodeSeq(tuple(codes))
-
 
 def generated(knl: LoopKernel, tree: CodeTree, domains: Mapping[str, InstanceSet], context: Set,
               leaf: Callable[[str, Values], Node], *, on_host: bool = False) -> Node:

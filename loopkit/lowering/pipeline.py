@@ -10,7 +10,7 @@ from itertools import chain
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, require_operands
 from loopkit.analysis.constructors import reindexed
 from loopkit.analysis.dependences import Pair
-from loopkit.analysis.host_loops import require_barriers_in_place
+from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Assign, Block, Call, Program

@@ -16,12 +16,11 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, parts_of, paths, without
 from loopkit.lowering.binding import host_domain
-from loopkit.lowering.code import Coder, Level, code_seq, generated, in_versions, runs_between_barriers, with_values
+from loopkit.lowering.code import Coder, Level, generated, in_versions, runs_between_barriers, with_values
 from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
 from loopkit.lowering.lowered import GRID, Launch, Schedule, Storage
 from loopkit.lowering.mma import mma_inames
 from loopkit.lowering.vectors import vector_inames
-from loopkit.poly import codegen
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import differing
@@ -131,21 +130,24 @@ def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
     """
     knl = schedule.kernel
     names = [launch.name for launch in launches]
-    domains = {names[i]: host_domain(knl, part) for i, part in enumerate(schedule.launches) if part.hosts}
 
-    def code_tree(node: Tree) -> CodeTree:
+    def code_tree(node: Tree, domains: dict[str, InstanceSet]) -> CodeTree:
+        """*node*, with the domains of its launches recorded in *domains*."""
         match node:
             case Leaf(number):
-                return names[int(number)]
+                name, part = names[int(number)], schedule.launches[int(number)]
+                domains[name] = host_domain(knl, part)
+                return name
             case Loop(iname, body):
-                return CodeLoop(iname, code_tree(body))
+                return CodeLoop(iname, code_tree(body, domains))
             case _:
-                return code_seq([*map(code_tree, parts_of(node))])
+                return tuple(code_tree(part, domains) for part in parts_of(node))
 
     def looped(node: Tree) -> Node:
         if isinstance(node, Leaf):
             return Call(names[int(node.statement)])
-        tree = code_tree(node)
-        return generated(knl, tree, {name: domains[name] for name in codegen.leaves(tree)}, knl.assumptions,
+        domains: dict[str, InstanceSet] = {}
+        tree = code_tree(node, domains)
+        return generated(knl, tree, domains, knl.assumptions,
                          lambda name, values: with_values(Call(name), values), on_host=True)
     return Block(tuple(map(looped, parts_of(schedule.order))))

@@ -178,7 +178,7 @@ def _dependences(threads: OverThreads, written: Written, found: Sequence[Depende
         yield Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True)
     if node.sweep is None:
         own = identity_pairs(new, node.update, node.update, but=threads.own_inames)
-        yield Dependence("flow", acc, node.update, node.update, own, of_value=True, reorderable=True)
+        yield Dependence("flow", acc, node.update, node.update, own, of_value=True)
     for t in written.temporaries:
         yield from flow_of_values(new, t.name)
 

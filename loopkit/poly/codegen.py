@@ -33,15 +33,8 @@ class CodeLoop:
     body: CodeTree
 
 
-@dataclass(frozen=True)
-class CodeSeq:
-    """Parts one after another."""
-
-    children: tuple[CodeTree, ...]
-
-
-#: The order of a program, by names of leaves.
-CodeTree = str | CodeLoop | CodeSeq
+#: The order of a program, by names of leaves; a tuple has parts one after another.
+CodeTree = str | CodeLoop | tuple["CodeTree", ...]
 
 
 @dataclass(frozen=True)
@@ -81,8 +74,8 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
         assert not domain.inames
         condition = condition_expression(domain.set.params(), context)
         return _choice(builder, condition, lambda: [builder.leaf(tree, {})])
-    if isinstance(tree, CodeSeq) and all(isinstance(c, str) for c in tree.children):
-        return [node for c in tree.children for node in generate(c, domains, context, fresh_name, builder)]
+    if isinstance(tree, tuple) and all(isinstance(c, str) for c in tree):
+        return [node for c in tree for node in generate(c, domains, context, fresh_name, builder)]
     loops = {leaf: domain.inames for leaf, domain in domains.items()}
     wide = {name: domain.named(in_polyhedra(domain.set, context)) for name, domain in domains.items()}
     is_bounded = all(d.set.is_bounded() for d in wide.values())
@@ -146,21 +139,10 @@ def _schedule(tree: CodeTree, domains: Mapping[str, isl.Set], depth: int = 0) ->
                 isl.UnionPwAff.empty(inner.get_domain().get_space()))
             band = inner.insert_partial_schedule(isl.MultiUnionPwAff.from_union_pw_aff(iname)).get_root().child(0)
             return band.band_member_set_ast_loop_type(0, isl.ast_loop_type.atomic).get_schedule()
-        case CodeSeq(children):
-            return reduce(isl.Schedule.sequence, [_schedule(c, domains, depth) for c in children])
+        case tuple():
+            return reduce(isl.Schedule.sequence, [_schedule(c, domains, depth) for c in tree])
         case leaf:
             return isl.Schedule.from_domain(isl.UnionSet.from_set(domains[leaf]))
-
-
-def leaves(tree: CodeTree) -> list[str]:
-    """The leaves of *tree*, in order."""
-    match tree:
-        case CodeLoop(_, body):
-            return leaves(body)
-        case CodeSeq(children):
-            return [leaf for c in children for leaf in leaves(c)]
-        case leaf:
-            return [leaf]
 
 
 _AST = isl.ast_node_type
@@ -188,8 +170,6 @@ class _Conversion(Generic[N]):
         if kind == _AST.block:
             children = node.block_get_children()
             return [made for i in range(children.n_ast_node()) for made in self.nodes(children.get_at(i), names)]
-        if kind == _AST.mark:
-            return self.nodes(node.mark_get_node(), names)
         if kind == _IF:
             return _choice(self.builder, _named(node.if_get_cond(), names),
                            lambda: self.nodes(node.if_get_then(), names),

@@ -1,7 +1,7 @@
 """Sets of array elements: the extents that an array needs, the elements outside of it, footprints of references."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -23,7 +23,7 @@ from loopkit.poly.affine import (
 )
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import piecewise, subscripts_on
-from loopkit.poly.sets import InstanceSet, constant_range, has_unknowns, in_few_pieces
+from loopkit.poly.sets import InstanceSet, constant_range, has_unknowns
 
 
 def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:
@@ -43,10 +43,8 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
         return 0
     if not accessed.dim_has_upper_bound(DIM.set, 0):
         return None
-    accessed = in_few_pieces(accessed)
-    last = _one_bound(accessed) if accessed.n_basic_set() > 1 else None
-    if last is None:
-        last = _simplest(coalesced(accessed.dim_max(0)), accessed.params(), assumptions)
+    accessed = coalesced(accessed)
+    last = _simplest(coalesced(accessed.dim_max(0)), accessed.params(), assumptions)
     return add(from_pw_aff(last, assumptions), 1)
 
 
@@ -54,18 +52,6 @@ def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
     """Does *subscript* start above 0, so that no access uses the first elements along its axis?"""
     low = constant_range(_accessed([(domain, subscript)]), 0)[0]
     return low is not None and low > 0
-
-
-def _one_bound(accessed: isl.Set) -> isl.PwAff | None:
-    """The greatest element of *accessed* as one affine form, however many pieces it has; ``None``: there is none."""
-    sizes = accessed.params()
-    own = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(accessed.get_space()), DIM.set, 0)
-    bounds = {str(bound): isl.PwAff.from_aff(bound) for piece in accessed.get_basic_sets()
-              for c in piece.drop_constraints_involving_dims(DIM.div, 0, piece.dim(DIM.div)).remove_divs()
-              .get_constraints() if c.is_upper_bound(DIM.set, 0) for bound in [c.get_bound(DIM.set, 0).floor()]}
-    return next((largest.project_domain_on_params() for largest in bounds.values()
-                 if accessed.intersect(own.gt_set(largest)).is_empty()
-                 and sizes.is_subset(accessed.intersect(own.eq_set(largest)).params())), None)
 
 
 def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwAff:
@@ -110,7 +96,7 @@ def read_beyond(relation: isl.Map, known: isl.Set) -> isl.Set:
 def missed(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set | None:
     """The elements of *shape* that no relation accesses, if any; :raises NotAffineError: an extent is not affine."""
     reached = reduce(isl.Set.union, (relation.range() for relation in relations))
-    gaps = _box(reached.get_space(), shape).intersect_params(assumptions).subtract(in_few_pieces(reached))
+    gaps = _box(reached.get_space(), shape).intersect_params(assumptions).subtract(coalesced(reached))
     return None if gaps.is_empty() else gaps
 
 
@@ -224,20 +210,6 @@ def _filled(points: isl.Set) -> isl.Set:
     last = points.dim(DIM.set) - 1
     along = isl.Map.identity(points.get_space().map_from_set()).drop_constraints_involving_dims(DIM.out, last, 1)
     behind, before = along.order_le(DIM.in_, last, DIM.out, last), along.order_ge(DIM.in_, last, DIM.out, last)
-    filled = _one_side(points, isl.Map.lexmin, behind).intersect(_one_side(points, isl.Map.lexmax, before))
+    filled = coalesced(points.apply(behind)).intersect(coalesced(points.apply(before)))
     # the plainer form, unless it holds more: of several pieces, or where a remainder bounds them
     return hull if affordable(lambda: hull.is_subset(filled), otherwise=False) else coalesced(filled)
-
-
-def _one_side(points: isl.Set, ends: Callable[[isl.Map], isl.Map], order: isl.Map) -> isl.Set:
-    """The points on one side of some of *points*: of all of them, or of the *ends*, whichever has fewer pieces."""
-    every = coalesced(points.apply(order))
-    if every.n_basic_set() < 2:
-        return every
-    outer = points.dim(DIM.set) - 1
-
-    def from_ends() -> isl.Set:
-        found = ends(isl.Map.from_range(points).move_dims(DIM.in_, 0, DIM.out, 0, outer))
-        return coalesced(found.move_dims(DIM.out, 0, DIM.in_, 0, outer).range().apply(order))
-    fewer = affordable(from_ends, otherwise=every)
-    return fewer if fewer.n_basic_set() < every.n_basic_set() else every

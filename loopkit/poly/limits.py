@@ -30,6 +30,9 @@ BUDGET = 20_000_000
 #: Operations of isl that one optional computation may take: a fifth of a second, as a rule.
 OPTIONAL = 200_000
 
+#: Operations of isl for an optional computation on which much depends: a form of fewer pieces, or what a call passes.
+IMPORTANT = 500_000
+
 #: Operations that all optional computations of one step may take together, in addition to :data:`BUDGET`.
 ALL_OPTIONAL = 8_000_000
 
@@ -228,11 +231,7 @@ def coalesced(points: T) -> T:
     def joined() -> T:
         empty_pieces_marked(domain)           # those of a function's domain are the function's own
         return points.coalesce()
-    return affordable(joined, otherwise=points, budget=JOINING)
-
-
-#: Operations of isl that joining the pieces of one union may take.
-JOINING = 500_000
+    return affordable(joined, otherwise=points, budget=IMPORTANT)
 
 
 def empty_pieces_marked(points: S) -> S:

@@ -119,16 +119,19 @@ def projected(points: isl.Set, names: Sequence[str], dims: Sequence[str]) -> isl
     return as_points(InstanceSet(tuple(names), points).onto(dims).set)
 
 
+def known_value(expr: Expression, params: isl.Set) -> int | None:
+    """The value of *expr*, if it is the same at all points of the parameter set *params*."""
+    value = p.Variable("value'")              # no parameter of a kernel is called so
+    points = if_affine(lambda: points_where(p.Comparison(expr, "==", value), (value.name,)))
+    low, high = (None, None) if points is None else constant_range(points.intersect_params(params), 0)
+    return low if low == high else None
+
+
 def known_remainder(expr: Expression | None, divisor: int, params: isl.Set) -> int | None:
     """The remainder of *expr* by *divisor*, if it is the same at all points of the parameter set *params*."""
     if expr is None or isinstance(expr, int):
         return None if expr is None else expr % divisor
-    rest = p.Variable("rest'")                # no parameter of a kernel is called so
-    points = if_affine(lambda: points_where(p.Comparison(remainder(expr, divisor), "==", rest), (rest.name,)))
-    if points is None:
-        return None
-    low, high = constant_range(points.intersect_params(params), 0)
-    return low if low == high else None
+    return known_value(remainder(expr, divisor), params)
 
 
 def is_affine_condition(condition: Expression, names: Collection[str]) -> bool:

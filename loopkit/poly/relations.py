@@ -200,12 +200,6 @@ def other_instance(pairs: isl.Map) -> isl.Map:
     return pairs.subtract(isl.Map.identity(pairs.get_space()))
 
 
-def overlap(first: isl.Map, second: isl.Map, *, one: bool = False) -> bool:
-    """Do two access relations share an element? Given *one* relation: do two of its instances share one?"""
-    pairs = same_element(first, second)
-    return not (other_instance(pairs) if one else pairs).is_empty()
-
-
 def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl.Map:
     """*pairs* by some of their dimensions, in this order: *source* of the first instance, *sink* of the second."""
     for kind, kept, apply in ((DIM.in_, source, isl.Map.apply_domain), (DIM.out, sink, isl.Map.apply_range)):

@@ -125,7 +125,7 @@ class InstanceSet:
         Subtracting a set would compute that form each time, at a cost that grows as the set is joined with others.
         """
         known = self.set.compute_divs()
-        return self if known.plain_is_equal(self.set) else self.named(in_few_pieces(known))
+        return self if known.plain_is_equal(self.set) else self.named(coalesced(known))
 
     def union(self, other: InstanceSet) -> InstanceSet:
         return self.named(coalesced(self.set.union(other.set)))
@@ -323,11 +323,6 @@ def _parsed(text: str) -> isl.Set:
         raise ValueError(next((x.strip() for x in lines if ":" in x and "isl_" not in x), lines[0])) from None
 
 
-def in_few_pieces(points: isl.Set) -> isl.Set:
-    """*points* with pieces joined; if there are many, with equalities detected first, by which isl joins more."""
-    return coalesced(points.detect_equalities() if points.n_basic_set() > _FEW else points)
-
-
 def plain_hull(points: T) -> T:
     """A polyhedron without unknowns around *points*, from their constraints: not the least, but fast."""
     hull: T = type(points)(points.remove_divs().simple_hull())
@@ -355,7 +350,3 @@ def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
 def has_unknowns(points: isl.Set) -> bool:
     """Do the conditions on *points* have existentially quantified integers?"""
     return any(piece.dim(DIM.div) for piece in points.get_basic_sets())
-
-
-#: Pieces that are joined as they are: knowing their equalities changes how extents are written.
-_FEW = 8

@@ -13,14 +13,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
-from loopkit.errors import CallError
+from loopkit.errors import CallError, DeviceError
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.lazy import LazyTable
 from loopkit.runtime.arguments import BoundArguments, require_known
+from loopkit.runtime.cuda.resources import Resources
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, Reader, TorchKind
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar, converter
@@ -102,12 +103,17 @@ class CheckedCall:
 
     @cached_property
     def check(self) -> Callable[[Sequence[int]], None]:
-        """A function that raises ``CallError`` if an input's address is not aligned, or a written input overlaps
-        another one."""
+        """A function that raises ``CallError`` if an input has no memory, its address is not aligned, or a written
+        input overlaps another one."""
         masks = [(k, x.alignment - 1) for k, x in enumerate(self.inputs) if x.alignment > 1]
         apart = self._apart()
 
         def check(addresses: Sequence[int]) -> None:
+            if 0 in addresses:                         # a torch meta tensor has the signature of a tensor of the host
+                for x, address in zip(self.inputs, addresses, strict=False):
+                    if address == 0 and 0 not in x.view.shape:
+                        raise CallError(f"'{x.name}' has a shape and no memory.", argument=x.name,
+                                        hint="pass an array that holds data")
             for k, mask in masks:
                 if addresses[k] & mask:
                     x = self.inputs[k]
@@ -316,6 +322,28 @@ class Runner(ABC):
     @abstractmethod
     def text_target(self) -> TextTarget:
         """The target of the text that is shown without a call."""
+
+    # Streams and machine code, of targets that have them
+
+    def on(self, stream: object) -> Self:
+        """The same runner, with its launches on *stream*, of a library or a number."""
+        raise self._without("streams")
+
+    def ptx(self, text: Text) -> str:
+        """The portable assembly of *text*."""
+        raise self._without("PTX")
+
+    def cubin(self, text: Text) -> bytes:
+        """The machine code of *text*."""
+        raise self._without("machine code for GPUs")
+
+    def resources(self, text: Text) -> Resources:
+        """The resources of the functions of *text*."""
+        raise self._without("registers")
+
+    def _without(self, what: str) -> DeviceError:
+        return DeviceError(f"Kernel '{self.kernels.kernel.name}' is compiled for the target '{self.text_target.name}', "
+                           f"which has no {what}.", hint="compile(knl, target='cuda')")
 
     @abstractmethod
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:

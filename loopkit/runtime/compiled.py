@@ -13,10 +13,9 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import extent_of_checks
 from loopkit.kernel.target import Target
 from loopkit.runtime.calls import RUNNERS, BoundCall
-from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler, has_cuda_compiler
-from loopkit.runtime.cuda.devices import stream_handle, why_not
-from loopkit.runtime.cuda.resources import Resources, kernel_resources
-from loopkit.runtime.cuda.runner import CudaRunner
+from loopkit.runtime.cuda.compiler import disassembly, has_cuda_compiler
+from loopkit.runtime.cuda.devices import why_not
+from loopkit.runtime.cuda.resources import Resources
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
@@ -38,7 +37,7 @@ class CompiledKernel:
         self._given = (target, device, debug, verify)
         checked = kernel if verify is None else annotated(
             kernel, options=replace(kernel.options, verify=extent_of_checks(verify)))
-        self._stream: int | None = None
+        self._has_stream = False
         resolved = resolve_text_target(target)
         self.target = resolved.name
         if self.target not in RUNNERS:
@@ -75,14 +74,11 @@ class CompiledKernel:
 
         :arg stream: a stream of torch, CuPy, pycuda, numba or cuda.core, or the number that is its handle. Without
             this call, launches go to the current stream of the arrays' library.
-        :raises DeviceError: the kernel runs on the host.
+        :raises DeviceError: the target has no streams.
         """
-        if not isinstance(self._runner, CudaRunner):
-            raise DeviceError("There are no streams on the host.", hint="compile(knl, target='cuda')")
         other: CompiledKernel = object.__new__(type(self))
-        handle = stream_handle(stream)
-        runner = self._runner.on(handle)
-        other.__dict__.update(self.__dict__, _stream=handle, _runner=runner, _call=runner.call)
+        runner = self._runner.on(stream)
+        other.__dict__.update(self.__dict__, _has_stream=True, _runner=runner, _call=runner.call)
         return other
 
     @checked
@@ -122,25 +118,23 @@ class CompiledKernel:
     def ptx(self) -> str:
         """NVIDIA's portable assembly of :attr:`source`; needs a CUDA compiler and no GPU.
 
-        :raises DeviceError: the kernel is compiled for the host.
+        :raises DeviceError: the target has none.
         """
-        runner = self._cuda("PTX")
-        return find_cuda_compiler().ptx(self.source, self.kernel.name, runner.text_target)
+        return self._runner.ptx(self._text)
 
     @property
     def cubin(self) -> bytes:
         """The machine code of :attr:`source`, an ELF file; needs a CUDA compiler and no GPU.
 
-        :raises DeviceError: the kernel is compiled for the host.
+        :raises DeviceError: the target has none.
         """
-        runner = self._cuda("machine code for GPUs")
-        return runner.binary(self._text, runner.text_target).cubin
+        return self._runner.cubin(self._text)
 
     @property
     def sass(self) -> str:
         """The disassembled machine code of :attr:`source`; also needs nvdisasm or cuobjdump.
 
-        :raises DeviceError: the kernel is compiled for the host.
+        :raises DeviceError: the target has none.
         :raises CompilerError: there is no disassembler.
         """
         return disassembly(self.cubin, self.kernel.name)
@@ -149,7 +143,7 @@ class CompiledKernel:
     def resources(self) -> Resources:
         """The resources of the kernels of :attr:`source`: registers, spills, shared memory, theoretical occupancy.
 
-        :raises DeviceError: the kernel is compiled for the host.
+        :raises DeviceError: the target has none.
 
         >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
         >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 256, outer_tag="g.0", inner_tag="l.0")
@@ -157,8 +151,7 @@ class CompiledKernel:
         >>> taken["twice"].threads, taken["twice"].spill_stores, taken["twice"].occupancy
         (256, 0, 1.0)
         """
-        runner, text = self._cuda("registers"), self._text
-        return kernel_resources(text.code.kernels, runner.binary(text, runner.text_target), runner.text_target)
+        return self._runner.resources(self._text)
 
     @property
     def _text(self) -> Text:
@@ -168,12 +161,6 @@ class CompiledKernel:
                 f"the dtypes of {', '.join(map(repr, kernels.unknown))} are open until kernel '{self.kernel.name}' is "
                 "called.", subject=kernels.unknown[0], hint="declare them with add_dtypes(knl, {...})")
         return kernels.of({}).text(self._runner.text_target, Layout())
-
-    def _cuda(self, what: str) -> CudaRunner:
-        if not isinstance(self._runner, CudaRunner):
-            raise DeviceError(f"Kernel '{self.kernel.name}' is compiled for the host and has no {what}.",
-                              hint="compile(knl, target='cuda')")
-        return self._runner
 
     def _by_name(self, args: tuple[object, ...]) -> CallError:
         shown = [f"{a.name}={a.name}" for a in self.kernel.arguments[:len(args)]]
@@ -188,7 +175,7 @@ class CompiledKernel:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._stream is not None:
+        if self._has_stream:
             raise DeviceError(f"A stream was chosen for kernel '{self.kernel.name}', and streams cannot be pickled.",
                               hint="pickle the kernel that on(...) was called of")
         target, device, debug, verify = self._given

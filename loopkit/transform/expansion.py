@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
 from loopkit.analysis.axes import with_axes, without_axes
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import accepted, iname_range, proven, require_reason
 from loopkit.analysis.values_preserved import clobbered_values, copied_over, in_cells
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, Violation, element_of_source, refuse_smallest
@@ -157,8 +157,7 @@ def require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: froz
     for d in dependences(kernel):
         if d.array not in names:
             continue
-        a, b = kernel.statement_by_id[d.source], kernel.statement_by_id[d.sink]
-        bad = differing(d.relation, [(a.inames.index(x), b.inames.index(x)) for x in inames])
+        bad = differing(d.relation, shared_loops(kernel, d.source, d.sink, inames))
         if bad is not None:
             lost.append(Violation(d, bad, "lost"))
     return kernel if not lost else accepted(

@@ -18,7 +18,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, restricted, rewrite, seq
 from loopkit.poly.domains import parted
-from loopkit.poly.limits import affordable
+from loopkit.poly.limits import IMPORTANT, affordable
 from loopkit.poly.sets import InstanceSet, in_plain_bounds
 from loopkit.transform.iname import renamed
 from loopkit.transform.match import owner
@@ -135,7 +135,7 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
     inames = (*loops[:loops.index(iname)], iname)
     points = reduce(InstanceSet.union, (analysis_domain(kernel, kernel.statement(s)).onto(inames) for s in ids))
     # the start of a union may need a form for each remainder of its strides; that of a polyhedron is one form
-    found = affordable(lambda: (parted(points, first, last),), otherwise=None, budget=500_000)
+    found = affordable(lambda: (parted(points, first, last),), otherwise=None, budget=IMPORTANT)
     regions = found[0] if found is not None else parted(
         points.named(in_plain_bounds(points.set, kernel.assumptions)), first, last)
     if regions is None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from loopkit.analysis.between_blocks import require_one_write
 from loopkit.analysis.constructors import annotated
-from loopkit.analysis.host_loops import require_barriers_in_place
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.order import require_barriers_in_place
 from loopkit.errors import PreconditionError
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.kernel.kernel import LoopKernel

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from textwrap import wrap
 
 from loopkit.analysis.accesses import why_undecided
-from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.dependences import dependences, is_reorderable, shared_loops
 from loopkit.analysis.legality import is_between_blocks, not_to_later_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.witnesses import smallest_witness
@@ -80,7 +80,7 @@ def _launch_order(lowered: Lowered) -> Iterator[Finding]:
     places = {s: (i, way) for i, launch in enumerate(lowered.launches) for s, way in paths(launch.tree).items()}
     cache: dict[object, Map | None] = {}
     for d in dependences(knl):
-        if d.reorderable:
+        if is_reorderable(knl, d):
             continue
         (first, source), (second, sink) = places[d.source], places[d.sink]
         # the host's loops around both launches, then the loops inside a launch

@@ -6,7 +6,7 @@ from functools import reduce
 from itertools import combinations
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
-from loopkit.analysis.dependences import clobbered_reads, dependences
+from loopkit.analysis.dependences import clobbered_reads, dependences, is_reorderable
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.errors import AccessWitness, VerificationError, values_text
 from loopkit.kernel.dependence import Dependence
@@ -15,13 +15,10 @@ from loopkit.lowering.lowered import Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import missed
 from loopkit.poly.flow import JointMustWrite
-from loopkit.poly.limits import affordable
-from loopkit.poly.relations import element_at, in_one_iteration, overlap, same_element
+from loopkit.poly.limits import IMPORTANT, affordable
+from loopkit.poly.relations import element_at, in_one_iteration, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set
 from loopkit.verification.report import Check, Finding, Verdict, refuted, smallest_instance, undecided
-
-#: isl's budget, in operations, for one note.
-NOTE = 500_000
 
 
 def coverage(lowered: Lowered) -> Check:
@@ -36,7 +33,7 @@ def coverage(lowered: Lowered) -> Check:
     findings: list[Finding] = []
     flows: dict[str, list[Dependence]] = {}
     for d in dependences(knl):
-        if d.of_value and d.kind == "flow" and not d.reorderable:
+        if d.of_value and d.kind == "flow" and not is_reorderable(knl, d):
             flows.setdefault(d.array, []).append(d)
     temporaries = [name for name in by_array if name in knl.temporaries]
     cache: dict[object, Set | None] = {}
@@ -59,11 +56,11 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> str:
         return f"{name}: which elements are written is not known, as {doubt}"
     try:
         known = affordable(lambda: (missed(must_writes, extents, lowered.kernel.assumptions),), otherwise=None,
-                           budget=NOTE)
+                           budget=IMPORTANT)
     except NotAffineError:
         return f"{name}: whether every element is written is not known, its shape being no affine form"
     if known is None:
-        return f"{name}: whether every element is written is not known, as isl gave up after {NOTE:_} operations"
+        return f"{name}: whether every element is written is not known, as isl gave up after {IMPORTANT:_} operations"
     (gaps,) = known
     rest = " for certain" if len(must_writes) < len(writes) else ""
     more = affordable(lambda: _more_than_once(writes), otherwise=True)
@@ -78,8 +75,8 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> str:
 
 def _more_than_once(writes: Sequence[Access]) -> bool:
     """Can two instances write one element?"""
-    return not all(a.affine for a in writes) or any(overlap(a.relation, a.relation, one=True) for a in writes) or any(
-        overlap(a.relation, b.relation) for a, b in combinations(writes, 2))
+    return not all(a.affine for a in writes) or any(not a.relation.is_injective() for a in writes) or any(
+        not same_element(a.relation, b.relation).is_empty() for a, b in combinations(writes, 2))
 
 
 # Temporaries

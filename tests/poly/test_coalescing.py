@@ -101,7 +101,7 @@ def stumble(_: isl.Set) -> isl.Set:
 def test_what_isl_cannot_coalesce_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     two = isl.Set("{ [i] : 0 <= i < 4; [i] : 4 <= i < 8 }")
     assert limits.coalesced(two).n_basic_set() == 1
-    monkeypatch.setattr(limits, "JOINING", 3)
+    monkeypatch.setattr(limits, "IMPORTANT", 3)
     assert limits.coalesced(two).n_basic_set() == 2
     monkeypatch.undo()
     monkeypatch.setattr(isl.Set, "coalesce", stumble)

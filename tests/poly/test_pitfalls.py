@@ -21,7 +21,7 @@ from loopkit.poly.affine import (
     multiply,
     to_aff,
 )
-from loopkit.poly.codegen import CodeLoop, CodeSeq
+from loopkit.poly.codegen import CodeLoop
 from loopkit.poly.domains import full_box_condition
 from loopkit.poly.elements import reached_within
 from loopkit.poly.flow import TimedAccess, value_flow
@@ -206,7 +206,7 @@ def test_sums_collect_their_terms() -> None:
 
 def test_the_filters_of_a_sequence_partition_the_domain() -> None:
     """isl drops a statement without a word that no filter names."""
-    tree = CodeLoop("i", CodeSeq(("A", CodeLoop("j", "B"), "C")))
+    tree = CodeLoop("i", ("A", CodeLoop("j", "B"), "C"))
     code = generated(tree, {"A": LINE, "B": SQUARE, "C": LINE}, universe_params())
     want = [c for x in range(3) for c in [("A", (x,)), *(("B", (x, y)) for y in range(3)), ("C", (x,))]]
     assert run(code, {"n": 3}) == want
@@ -223,9 +223,9 @@ def test_a_domain_of_pieces_is_visited_in_order_once() -> None:
 UNIONS = {
     "pieces with a stride": (CodeLoop("i", "A"), {
         "A": "0 <= i < n or 2*n <= i < 3*n or (exists e : i = 5*e and 0 <= i < 3*n)"}),
-    "two strides in one loop": (CodeLoop("i", CodeSeq(("A", "B"))), {
+    "two strides in one loop": (CodeLoop("i", ("A", "B")), {
         "A": "0 <= i < n and i mod 2 = 0", "B": "0 <= i < n and i mod 3 = 1"}),
-    "a stride below a loop": (CodeLoop("i", CodeSeq(("A", CodeLoop("j", "B")))), {
+    "a stride below a loop": (CodeLoop("i", ("A", CodeLoop("j", "B"))), {
         "A": "0 <= i < n", "B": "(0 <= i < n or 2*n <= i < 3*n) and 0 <= j <= i and (i + 2*j) mod 3 = 1"}),
     "chunks": (CodeLoop("i", CodeLoop("j", "B")), {
         "B": "0 <= i < 3 and (0 <= j < floor(n/3) or (j = floor(n/3) and i < n mod 3))"}),
@@ -257,7 +257,7 @@ def test_loops_that_start_below_zero_and_have_strides() -> None:
 def test_strides_are_shifted_into_one_loop() -> None:
     """isl runs 2 i and 2 i + 1 in one iteration, so the loop's variable is the iname of one of them at most."""
     even, odd = (InstanceSet.parse(f"[n] -> {{ [i] : 0 <= i < n and i mod 2 = {r} }}") for r in (0, 1))
-    code = generated(CodeLoop("i", CodeSeq(("A", "B"))), {"A": even, "B": odd}, universe_params())
+    code = generated(CodeLoop("i", ("A", "B")), {"A": even, "B": odd}, universe_params())
     assert [(node.kind, node.name) for node in code] == [("loop", "i_base_0")]
     for size in (0, 1, 4, 5):
         assert run(code, {"n": size}) == [("AB"[v % 2], (v,)) for v in range(size)]
@@ -273,7 +273,7 @@ def test_a_one_trip_loop_binds_its_iterator() -> None:
 
 def test_names_with_dots_pass_through_isl() -> None:
     both = {"S.k.init": LINE, "S.k.update": SQUARE}
-    code = generated(CodeLoop("i", CodeSeq(("S.k.init", CodeLoop("j", "S.k.update")))), both, universe_params())
+    code = generated(CodeLoop("i", ("S.k.init", CodeLoop("j", "S.k.update"))), both, universe_params())
     assert {name for name, _ in run(code, {"n": 2})} == set(both)
 
 

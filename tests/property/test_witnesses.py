@@ -143,9 +143,9 @@ class Refused:
             instances = [i.point for i in instances_of(knl, s, params)]
             if dict(values) not in instances:
                 raise self.fail(f"{name} has no instance {dict(values)}")
-            touched = accesses_at(knl, s, witness.array, {**params, **values})
-            if kinds is not None and touched is not None and witness.array in (*knl.array_args, *knl.temporaries) \
-                    and (tuple(witness.element or ()), kinds[k]) not in touched:
+            touched = None if kinds is None or witness.array not in (*knl.array_args, *knl.temporaries) else \
+                accesses_at(knl, s, witness.array, {**params, **values}, is_write=kinds[k])
+            if touched is not None and tuple(witness.element or ()) not in touched:
                 raise self.fail(f"{name} does not touch {witness.element} there, but {touched}")
         found = self.at(self.sizes)
         if found != "PreconditionError" and isinstance(found, str):

@@ -13,7 +13,7 @@ def coverage(knl: lk.LoopKernel) -> lk.Check:
 
 
 def test_a_note_that_isl_cannot_afford_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification_coverage, "NOTE", 0)
+    monkeypatch.setattr(verification_coverage, "IMPORTANT", 0)
     check = coverage(make("{[i]: 0<=i<n}", "y[i] = x[i]", x=F32))
     assert check.verdict is lk.Verdict.PROVEN
     assert check.notes == ("y: whether every element is written is not known, as isl gave up after 0 operations",)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, PassedArray, Runner
-from loopkit.runtime.cuda.compiler import load_binary
-from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
+from loopkit.runtime.cuda.compiler import find_cuda_compiler, load_binary
+from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, stream_handle, why_not
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launching import (
     ALIGNED,
@@ -36,7 +36,7 @@ from loopkit.runtime.cuda.launching import (
 )
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.plan import WITH_CONTEXTS, CudaPlan, Scratch, Streams
-from loopkit.runtime.cuda.resources import Binary
+from loopkit.runtime.cuda.resources import Binary, Resources, kernel_resources
 from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
@@ -59,17 +59,17 @@ class CudaRunner(Runner):
         self._gpu = None if device is None else find_gpu(device)
         self._debug = debug
         self._stream: int | None = None
-        self._others: dict[int, CudaRunner] = {}
+        self._others: dict[int, Self] = {}
 
-    def on(self, stream: int) -> CudaRunner:
-        """The same runner, with its launches on *stream*."""
-        found = self._others.get(stream)
+    def on(self, stream: object) -> Self:
+        handle = stream_handle(stream)
+        found = self._others.get(handle)
         if found is None:
-            found = object.__new__(CudaRunner)
-            found.__dict__.update(self.__dict__, _stream=stream, _signatures={})
+            found = object.__new__(type(self))
+            found.__dict__.update(self.__dict__, _stream=handle, _signatures={})
             if len(self._others) >= _MOST_STREAMS:
                 self._others.clear()
-            self._others[stream] = found
+            self._others[handle] = found
         return found
 
     @property
@@ -163,15 +163,24 @@ class CudaRunner(Runner):
                                    f"whatever GPU there is")
         return self._target
 
-    def binary(self, text: Text, target: CudaTarget) -> Binary:
-        """The machine code of *text*."""
+    def ptx(self, text: Text) -> str:
+        return find_cuda_compiler().ptx(text.code.source, self.kernels.kernel.name, self.text_target)
+
+    def cubin(self, text: Text) -> bytes:
+        return self._binary(text, self.text_target).cubin
+
+    def resources(self, text: Text) -> Resources:
+        target = self.text_target
+        return kernel_resources(text.code.kernels, self._binary(text, target), target)
+
+    def _binary(self, text: Text, target: CudaTarget) -> Binary:
         return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
 
     def _launches(self, gpu: Gpu, text: Text, bound: BoundArguments, checked: CheckedCall,
                   scratch: Mapping[str, int]) -> Launches:
         code = text.code
         with self._lock:                               # only one thread compiles
-            binary = self.binary(text, self.target_on(gpu))
+            binary = self._binary(text, self.target_on(gpu))
         with reported(gpu, self.kernels.kernel.name):
             functions = loaded_functions(gpu, binary.cubin, code.kernels)
         operands = (*(x.name for x in checked.arrays), *scratch, *(x for x, _, _ in checked.scalars), *text.hosts)

@@ -187,8 +187,20 @@ def test_tensors_that_are_not_what_they_hold(lab: Lab) -> None:
                     compiled(x=good.flagged(**flags), y=good, alpha=1)
     meta = Tensor(lab.torch, X, meta=True)             # which says of itself what one on the host does
     for _ in range(2):
-        with pytest.raises(lk.CallError, match="is on the device 'meta'"):
+        with pytest.raises(lk.CallError, match="'x' has a shape and no memory"):
             compiled(x=meta, y=good, alpha=1)
+    with pytest.raises(lk.CallError, match="is on the device 'meta'"):
+        lk.compile(saxpy(), target="cuda")(x=meta, y=good, alpha=1)
+
+
+def test_tensors_without_memory_do_not_reach_the_host(lab: Lab) -> None:
+    compiled = lk.compile(saxpy(), target="c")
+    x = make(lab, "torch_cpu", X)
+    for _ in range(2):
+        np.testing.assert_array_equal(read(lab, compiled(x=x, y=x, alpha=1).z), 2*X)
+    for _ in range(2):
+        with pytest.raises(lk.CallError, match="'x' has a shape and no memory"):
+            compiled(x=Tensor(lab.torch, X, meta=True), y=x, alpha=1)
 
 
 def test_conjugated_tensors(lab: Lab) -> None:
