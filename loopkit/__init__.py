@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from loopkit.target.host import CTarget
     from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
     from loopkit.transform.apply_schedule import apply_schedule
-    from loopkit.transform.atomics import make_atomic
     from loopkit.transform.buffering import buffer_array
     from loopkit.transform.data import (
         add_dtypes,
@@ -90,7 +89,7 @@ if TYPE_CHECKING:
     from loopkit.transform.scan import make_two_level_scan, realize_scan
     from loopkit.transform.step import replay
     from loopkit.transform.subst import expand_subst, extract_subst
-    from loopkit.transform.synchronization import add_barrier, add_block_flags
+    from loopkit.transform.synchronization import add_barrier, add_block_flags, make_atomic
     from loopkit.transform.tags import tag_inames, unroll, untag_inames
     from loopkit.transform.tensorize import tensorize
     from loopkit.verification.checks import (
@@ -136,7 +135,6 @@ _LATER = LazyTable[Any]({"library": "loopkit.library", **{name: f"loopkit.{modul
     "target.host": "CTarget",
     "transform.affine": "affine_map_inames reverse shift skew",
     "transform.apply_schedule": "apply_schedule",
-    "transform.atomics": "make_atomic",
     "transform.buffering": "buffer_array",
     "transform.data": "add_dtypes assume rename_argument set_accumulator_dtype set_cache_policy set_options "
                       "set_temporary_address_space",
@@ -153,7 +151,7 @@ _LATER = LazyTable[Any]({"library": "loopkit.library", **{name: f"loopkit.{modul
     "transform.scan": "make_two_level_scan realize_scan",
     "transform.step": "replay",
     "transform.subst": "expand_subst extract_subst",
-    "transform.synchronization": "add_barrier add_block_flags",
+    "transform.synchronization": "add_barrier add_block_flags make_atomic",
     "transform.tags": "tag_inames unroll untag_inames",
     "transform.tensorize": "tensorize",
     "verification.checks": "check_barriers check_bounds check_coverage check_legal check_races generate_code verify",
@@ -172,7 +170,7 @@ ENTRY_POINTS.addresses.update({
     "instructions": "loopkit.kernel.printing:instructions",
     "replay": "loopkit.interpreter.replay:replay_refusal",
     "statements": "loopkit.kernel.printing:statements_text",
-    "storage_hint": "loopkit.transform.hints:storage_hint",
+    "storage_hints": "loopkit.transform.hints:storage_hints",
     "str": "loopkit.kernel.printing:kernel_text",
 })
 

@@ -17,17 +17,28 @@ class LoopkitError(Exception):
     """Base of every error that loopkit raises on purpose.
 
     :ivar message: one sentence that names the thing in the user's terms.
-    :ivar hint: a way out, or ``None``.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         self.message = message
-        self._hint = hint
+        self._known: tuple[str, ...] = () if hint is None else (hint,)
+        self._tried: Callable[[Sequence[str]], Sequence[str]] = tuple
         super().__init__(message)
+
+    @cached_property
+    def hints(self) -> tuple[str, ...]:
+        """Ways out; those that must be tried are computed at the first access."""
+        return tuple(self._tried(self._known))
+
+    def try_hints(self, tried: Callable[[Sequence[str]], Sequence[str]]) -> None:
+        """Let *tried* compute the hints, from the hints known so far, at the first access to :attr:`hints`."""
+        self._tried = tried
+        self.__dict__.pop("hints", None)
 
     @property
     def hint(self) -> str | None:
-        return self._hint
+        """The hints as one text; ``None``: there are none."""
+        return "; ".join(self.hints) or None
 
     def details(self) -> Sequence[str]:
         """The lines between the sentence and the hint: a witness, a source line."""
@@ -110,19 +121,6 @@ class ScheduleError(PreconditionError):
 class StorageError(PreconditionError):
     """Raised if the address space, shape or layout of a temporary cannot hold its values until their readers run."""
 
-    _tried: Callable[[str | None], str | None] | None = None
-
-    @property
-    def hint(self) -> str | None:
-        """A way to make the storage large enough; computed at the first access."""
-        if self._tried is not None:
-            self._hint, self._tried = self._tried(self._hint), None
-        return self._hint
-
-    def try_hint(self, tried: Callable[[str | None], str | None]) -> None:
-        """Let *tried* compute the hint, from the hint known so far, at the first access to :attr:`hint`."""
-        self._tried = tried
-
 
 @dataclass(frozen=True)
 class Witness:
@@ -191,19 +189,8 @@ class IllegalTransformError(LoopkitError):
         self.witness = witness
         self.before = before
         self.after = after
-        self._known = tuple(hints)
-        self._tried: Callable[[Sequence[str]], Sequence[str]] | None = None
         super().__init__(message)
-
-    @cached_property
-    def hints(self) -> tuple[str, ...]:
-        """Ways to make the step legal; computed at the first access."""
-        return self._known if self._tried is None else tuple(self._tried(self._known))
-
-    def try_hints(self, tried: Callable[[Sequence[str]], Sequence[str]]) -> None:
-        """Let *tried* compute the hints, from the hints known so far, at the first access to :attr:`hints`."""
-        self._tried = tried
-        self.__dict__.pop("hints", None)
+        self._known = tuple(hints)
 
     def details(self) -> Sequence[str]:
         return (str(self.witness),)
@@ -235,10 +222,6 @@ class IllegalTransformError(LoopkitError):
         """
         return ENTRY_POINTS["replay"](self, seed=seed, **given)
 
-    @property
-    def hint(self) -> str | None:
-        return "; ".join(self.hints) or None
-
 
 class UndecidedError(LoopkitError):
     """Raised if the analysis cannot give an answer that a step needs, or not within its limits.
@@ -256,19 +239,22 @@ class UndecidedError(LoopkitError):
 
 @dataclass(frozen=True)
 class AccessWitness:
-    """The read that a :class:`VerificationError` names: a statement instance reads an element without a valid value.
+    """The access that a :class:`VerificationError` names: a statement instance reads an element without a valid value,
+    or accesses an element outside its array.
 
     :ivar parameters: values of the kernel's size parameters.
     :ivar instance: id and iname values of the instance.
+    :ivar how: its verb.
     """
 
     parameters: Mapping[str, int]
     instance: tuple[str, Mapping[str, int]]
     array: str
     element: tuple[int, ...]
+    how: str = "reads"
 
     def __str__(self) -> str:
-        return (f"{values_text(self.parameters, 'with {}: ')}{instance_text(*self.instance)} reads "
+        return (f"{values_text(self.parameters, 'with {}: ')}{instance_text(*self.instance)} {self.how} "
                 f"{cell_text(self.array, self.element)}")
 
 
@@ -289,26 +275,8 @@ class VerificationError(LoopkitError):
         return () if self.witness is None else (str(self.witness),)
 
 
-class BoundsError(LoopkitError):
-    """Raised by code generation and ``Report.raise_if_refuted`` if an access is outside its array.
-
-    :ivar parameters: values of the size parameters at which the access is outside.
-    :ivar instance: id and iname values of the statement instance.
-    :ivar element: the subscripts.
-    """
-
-    def __init__(self, message: str, *, array: str, parameters: Mapping[str, int],
-                 instance: tuple[str, Mapping[str, int]], element: tuple[int, ...],
-                 hint: str | None = None) -> None:
-        self.array = array
-        self.parameters = dict(parameters)
-        self.instance = instance
-        self.element = element
-        super().__init__(message, hint=hint)
-
-    def details(self) -> Sequence[str]:
-        return (f"{values_text(self.parameters, 'with {}: ')}{instance_text(*self.instance)} accesses "
-                f"{self.array}[{', '.join(map(str, self.element))}]",)
+class BoundsError(VerificationError):
+    """Raised by code generation and ``Report.raise_if_refuted`` if an access is outside its array."""
 
 
 class LimitError(LoopkitError):
@@ -337,10 +305,8 @@ class ReplayError(LoopkitError):
         self.step = step
         self.cause = cause
         super().__init__(message)
-
-    @property
-    def hint(self) -> str | None:
-        return None if self.cause is None else self.cause.hint
+        if cause is not None:
+            self.try_hints(lambda _known: cause.hints)
 
     def details(self) -> Sequence[str]:
         if self.cause is None:

@@ -141,7 +141,7 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
     if statement.subscripts:
         uses = replace(uses, assignee=p.Subscript(p.Variable(statement.written),
                                                   tuple(map(marked, statement.subscripts))))
-    for a in accesses_as(knl, uses):
+    for a in accesses_as(knl, uses) if found else ():
         match a.subscripts:
             case (int() as number,) if a.array == _USE:
                 yield found[number], a.domain

@@ -12,7 +12,7 @@ from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text, values_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.dependence import Dependence
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, leaves, nodes_in
 from loopkit.poly.affine import add
@@ -49,8 +49,7 @@ def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
                                 hint="make the scan before its inames are split or peeled")
     iname, = node.inames
     init, update = knl.statement_by_id[node.init], knl.statement_by_id[node.update]
-    if sweep not in init.inames:
-        raise unknown("iname", str(sweep), init.inames, where=f"'{node.final}'")
+    require_known("iname", [sweep], init.inames, where=f"'{node.final}'")
     if isinstance(init.assignee, p.Subscript):
         raise PreconditionError(f"The accumulator '{node.accumulator}' of '{node.final}' has a cell for each iteration "
                                 "of some loops, between which a scan carries it.", subject=node.accumulator,

@@ -8,6 +8,7 @@ import numpy as np
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Completion, Instruction, Swizzle
+from loopkit.errors import PreconditionError
 
 
 class _Named(Enum):
@@ -29,17 +30,19 @@ class AddressSpace(_Named):
     GLOBAL = "global"
 
 
-#: The names of address spaces, with synonyms.
-ADDRESS_SPACES = "the address spaces are private, shared (or local) and global"
+def named_space(space: object, temporary: str) -> AddressSpace:
+    """The address space of *temporary*, by its name (``"local"`` is ``"shared"``) or as it is.
 
-
-def address_space(space: object) -> AddressSpace | None:
-    """An address space from its name, or the given one; ``None``: there is none of this name that users may choose."""
+    :raises PreconditionError: there is none of this name that users may choose.
+    """
     try:
         found = AddressSpace("shared" if space == "local" else space)
     except ValueError:
-        return None
-    return None if found is AddressSpace.WARP else found
+        found = AddressSpace.WARP
+    if found is AddressSpace.WARP:
+        raise PreconditionError(f"'{temporary}' has the address space {space!r}.", subject=str(space),
+                                hint="the address spaces are private, shared (or local) and global")
+    return found
 
 
 class CachePolicy(_Named):

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain, count
@@ -161,8 +161,7 @@ class LoopKernel(KernelBody, KernelData):
 
     def statement(self, statement_id: str) -> Statement:
         """:raises UnknownNameError: there is no such statement."""
-        if statement_id not in self.statement_by_id:
-            raise unknown("statement", statement_id, self.statement_by_id)
+        require_known("statement", [statement_id], self.statement_by_id)
         return self.statement_by_id[statement_id]
 
     def operation(self, name: str) -> Operation:
@@ -284,6 +283,13 @@ class LoopKernel(KernelBody, KernelData):
         """The distinct instance sets of the statements, one a line, in isl's notation."""
         with bounded(f"printing kernel '{self.name}'"):
             return "\n".join(d.text for d in self.domains)
+
+
+def require_known(kind: str, names: Iterable[str], known: Collection[str], *, where: str = "the kernel") -> None:
+    """:raises UnknownNameError: one of *names* is not in *known*."""
+    for name in names:
+        if name not in known:
+            raise unknown(kind, name, known, where=where)
 
 
 def unknown(kind: str, name: object, known: Iterable[str], *, where: str = "the kernel") -> UnknownNameError:

@@ -15,7 +15,7 @@ from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import fits, require_kinds
-from loopkit.kernel.data import ADDRESS_SPACES, Argument, GlobalArg, TemporaryVariable, ValueArg, address_space
+from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg, named_space
 from loopkit.language import names
 from loopkit.language.domains import Domains
 from loopkit.language.names import name_list, require_free
@@ -63,10 +63,7 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     if not isinstance(datum, ValueArg):
         datum = replace(datum, shape=_shape(name, datum.shape))
     if isinstance(datum, TemporaryVariable):
-        space = None if datum.address_space is None else address_space(datum.address_space)
-        if space is None and datum.address_space is not None:
-            raise PreconditionError(f"'{name}' has the address space {datum.address_space!r}.", subject=name,
-                                    hint=ADDRESS_SPACES)
+        space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
     require_kinds(type(datum), (), vars(datum))
     return datum

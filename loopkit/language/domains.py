@@ -22,7 +22,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import ParseError, PreconditionError
 from loopkit.expr.tokens import Cursor, Source, Token
-from loopkit.kernel.kernel import unknown
+from loopkit.kernel.kernel import require_known
 from loopkit.language import names
 from loopkit.poly.domains import AnySet, restricted, unbounded_iname
 from loopkit.poly.piecewise import constrained
@@ -185,9 +185,7 @@ def read_assumptions(given: str | AnySet, values: Collection[str]) -> Set:
         result = parse_assumptions(text, names)
     except ValueError:
         raise _DomainParser(Source(text, "the assumptions"), text).assumption_fault() from None
-    for parameter in names:
-        if parameter not in values:
-            raise unknown("parameter", parameter, values)
+    require_known("parameter", names, values)
     if result.is_empty():
         raise PreconditionError("The assumptions contradict each other.", subject=text)
     return result

@@ -11,11 +11,14 @@ import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
 from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vector_of_rows
-from loopkit.library.tiles import H200, best_plan
+from loopkit.library.tiles import H200, Tile, best_plan
 from loopkit.transform.step import require_positive
 
 #: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
 LANES = (8, 4)
+
+#: Names and lengths of the levels of an iname, from the outermost.
+Levels = Mapping[str, int | None]
 
 #: Most rows of a product that batched_matmul computes by mma instructions. A larger one would need too many warps.
 MOST_BY_WARPS = 128
@@ -72,7 +75,12 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         min_blocks = plan.tile.min_blocks if min_blocks is None else min_blocks
     mma = known == np.float64 if mma is None else mma
     _require_float64(known, mma)
-    knl = _tiled(known, tile, warp, depth, bool(whole), group, min_blocks, shape, mma)
+    small = known.itemsize <= 4
+    warp = warp or ((64, 32) if small else (32, 32))
+    if min_blocks is None:
+        min_blocks = 2 if warp[0]*warp[1]*known.itemsize <= 256*LANES[0]*LANES[1] else 1
+    chosen = Tile(tile or (128, 128 if small else 64, 16 if small or mma else 8), warp, min_blocks)
+    knl = _tiled(known, shape, chosen, depth, bool(whole), group, mma)
     if stages:
         # one strip at a time is enough if two blocks share a multiprocessor: one computes while the other waits
         knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"])
@@ -80,16 +88,11 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     return knl if depth is None else _added_up(knl, vector_of_rows(shape[1], known) if shape else 1)
 
 
-def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, int] | None, depth: int | None,
-           whole: bool, group: int | None, min_blocks: int | None, shape: tuple[int, int, int] | None, mma: bool
-           ) -> lk.LoopKernel:
+def _tiled(dtype: np.dtype, shape: tuple[int, int, int] | None, tile: Tile, depth: int | None, whole: bool,
+           group: int | None, mma: bool) -> lk.LoopKernel:
     """The product in tiles, without the padding copies and the sum of the parts."""
-    small = dtype.itemsize <= 4
-    tile = tile or (128, 128 if small else 64, 16 if small or mma else 8)
-    warp = warp or ((64, 32) if small else (32, 32))
-    if min_blocks is None:
-        min_blocks = 2 if warp[0]*warp[1]*dtype.itemsize <= 256*LANES[0]*LANES[1] else 1
-    rows, columns, steps = tile
+    rows, columns, steps = tile.tile
+    warp = tile.warp
     if group is None:                       # at most 8 rows of blocks; groups of equal size if their number is known
         high = max(-(-shape[0]//rows), 1) if shape else 8
         group = -(-high//-(-high//8))
@@ -97,33 +100,30 @@ def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, 
     _require_strips(rows, columns, steps)
     items = items_a_thread(dtype)
     along_k, along_j = (vector_of_rows(length, dtype) for length in shape[:0:-1]) if shape and not whole else (items,)*2
-    knl = lk.add_dtypes(_product(tile, depth, whole, mma, lk.Options(min_blocks=min_blocks)), {"a,b,c": dtype})
+    knl = lk.add_dtypes(_product(tile, depth, whole, mma), {"a,b,c": dtype})
     # partial tiles have the text of full ones, with conditions at loads and stores and none at products
     knl = lk.pad_domain(knl, {"i": rows, "j": columns, "k": steps})
     # a block has a tile; consecutive blocks are in the rows of one group
-    outer: dict[str, dict[str, int | None]] = {
-        "i": {"i_group": None, "i_block": group, "i_warp": _parts(rows, warp[0], "rows")},
-        "j": {"j_block": None, "j_warp": _parts(columns, warp[1], "columns")}}
+    outer: tuple[Levels, Levels] = ({"i_group": None, "i_block": group, "i_warp": _parts(rows, warp[0], "rows")},
+                                    {"j_block": None, "j_warp": _parts(columns, warp[1], "columns")})
     blocks = ("part",)*(depth is not None) + ("i_group", "j_block", "i_block")
     tags = dict(zip(blocks[::-1], ("g.0", "g.0", "g.1", "g.2"), strict=False))
     if mma:
-        for x, part, box in zip("ij", warp, (16, 8), strict=True):
-            knl = _levels(knl, x, outer[x], part, {"box": box})
+        knl = _over_warps(knl, warp, {"box": 16}, {"box": 8}, outer=outer)
         return _by_warps(lk.tag_inames(knl, tags), blocks, steps)
-    knl = _levels(knl, "i", outer["i"], warp[0], {"lane": LANES[0], "item": items})
     # a vector store needs its sums in neighbouring registers. With more than 64 sums the compiler can still place the
     # operands of a product in several banks; rows of partial sums are always vectors
     stored = depth is not None or (not whole if shape is None else vector_of_rows(shape[1], dtype) == items)
-    knl = _levels(knl, "j", outer["j"], warp[1], {"lane": LANES[1], "item": items},
-                  "vec" if warp[0]*warp[1] > 64*WARP and stored else "unr")
+    knl = _over_warps(knl, warp, {"lane": LANES[0], "item": items}, {"lane": LANES[1], "item": items},
+                      "vec" if warp[0]*warp[1] > 64*WARP and stored else "unr", outer)
     return _in_registers(lk.tag_inames(knl, tags), blocks, steps, dtype,
                          vectors=(min(along_k, vector_of_rows(steps, dtype)), along_j))
 
 
-def _product(tile: tuple[int, int, int], depth: int | None, whole: bool, by_rows: bool, options: lk.Options
-             ) -> lk.LoopKernel:
+def _product(tile: Tile, depth: int | None, whole: bool, by_rows: bool) -> lk.LoopKernel:
     """The product; with *depth* its parts and their sum; if *whole*, from copies that are padded to full tiles."""
-    n, m, k = (f"{part}*floor(({x} + {part - 1})/{part})" for x, part in zip("nml", tile, strict=True))
+    options = lk.Options(min_blocks=tile.min_blocks)
+    n, m, k = (f"{part}*floor(({x} + {part - 1})/{part})" for x, part in zip("nml", tile.tile, strict=True))
     copies = "_whole" if whole else ""
     text, product = _rules(f"a{copies}[", f"b{copies}[", by_rows=by_rows)
     domains = []
@@ -214,7 +214,9 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     known = known_dtype(dtype)
     size = require_positive(size, "size")
     if mma is None:
-        mma = known == np.float64 and _in_boxes(size, steps, warp)
+        mma = (known == np.float64 and size <= MOST_BY_WARPS and size % 8 == 0
+               and (steps is None or steps % 4 == 0 == size % steps)
+               and (warp is None or all(n % 8 == 0 == size % n for n in warp)))
     _require_float64(known, mma)
     steps = steps or (8 if known.itemsize > 8 or (mma and size % 16) else 16)
     _require_strips(size, size, steps)
@@ -227,35 +229,21 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     knl = lk.make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", f"{text} c[e, i, j] = sum(k, {product})",
                          name="batched_matmul")
     knl = lk.tag_inames(lk.add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
-    knl = _in_parts_of_boxes(knl, size, steps, warp) if mma else _in_parts(knl, steps, warp, known, asynchronous)
+    if mma:
+        _parts(size, steps, "steps")
+        warp = warp or _largest_part(size)
+        for part, what in zip(warp, ("rows", "columns"), strict=True):
+            _parts(size, part, what)
+        # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
+        high = 16 if size > 64 and warp[0] % 16 == 0 else 8
+        knl = _by_warps(_over_warps(knl, warp, {"box": high}, {"box": 8}), ("e",), steps)
+    else:
+        warp, items = warp or ((64, 32) if known.itemsize <= 8 else (32, 16)), items_a_thread(known)
+        # the result is a third of the memory traffic: it is stored in vectors too
+        knl = _over_warps(knl, warp, {"lane": LANES[0], "item": 1 if asynchronous else items},
+                          {"lane": LANES[1], "item": items}, "vec")
+        knl = _in_registers(knl, ("e",), steps, known, by_rows=asynchronous)
     return lk.pipeline(knl, "k_outer", stages, asynchronous=asynchronous) if stages else knl
-
-
-def _in_parts(knl: lk.LoopKernel, steps: int, warp: tuple[int, int] | None, dtype: np.dtype, by_rows: bool
-              ) -> lk.LoopKernel:
-    warp = warp or ((64, 32) if dtype.itemsize <= 8 else (32, 16))
-    items = items_a_thread(dtype)
-    knl = _levels(knl, "i", {"i_warp": None}, warp[0], {"lane": LANES[0], "item": 1 if by_rows else items})
-    # the result is a third of the memory traffic: it is stored in vectors too
-    knl = _levels(knl, "j", {"j_warp": None}, warp[1], {"lane": LANES[1], "item": items}, "vec")
-    return _in_registers(knl, ("e",), steps, dtype, by_rows=by_rows)
-
-
-def _in_parts_of_boxes(knl: lk.LoopKernel, size: int, steps: int, warp: tuple[int, int] | None) -> lk.LoopKernel:
-    _parts(size, steps, "steps")
-    warp = warp or _largest_part(size)
-    _parts(size, warp[0], "rows")
-    _parts(size, warp[1], "columns")
-    # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
-    rows = 16 if size > 64 and warp[0] % 16 == 0 else 8
-    for x, part, box in zip("ij", warp, (rows, 8), strict=True):
-        knl = _levels(knl, x, {f"{x}_warp": None}, part, {"box": box})
-    return _by_warps(knl, ("e",), steps)
-
-
-def _in_boxes(size: int, steps: int | None, warp: tuple[int, int] | None) -> bool:
-    return (size <= MOST_BY_WARPS and size % 8 == 0 and (steps is None or steps % 4 == 0 == size % steps)
-            and (warp is None or all(n % 8 == 0 == size % n for n in warp)))
 
 
 def _require_float64(dtype: np.dtype, mma: bool) -> None:
@@ -301,15 +289,17 @@ def _by_warps(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int) -> lk.Loo
     return lk.add_padding(lk.add_padding(knl, "a_tile", 0, by=4), "b_tile", 0, by=4)
 
 
-def _levels(knl: lk.LoopKernel, x: str, outer: Mapping[str, int | None], warp: int, inner: Mapping[str, int],
-            along: str = "unr") -> lk.LoopKernel:
-    """Split *x* over *outer*, then over pieces of a warp's tile, each made of *inner*: an mma shape (``box``),
-    or lanes (``lane``) and the elements of one load of a lane (``item``), tagged *along*."""
-    inner = {level: length for level, length in inner.items() if length > 1}
-    pieces = {"reg": _parts(warp, prod(inner.values()), "rows or columns of a warp"), **inner}
-    levels = {**outer, **{f"{x}_{level}": length for level, length in pieces.items()}}
-    tags = {f"{x}_warp": "l.0", f"{x}_reg": "unr", f"{x}_lane": "l.0", f"{x}_item": along}
-    return lk.split_levels(knl, x, levels, tags={y: tag for y, tag in tags.items() if y in levels})
+def _over_warps(knl: lk.LoopKernel, warp: tuple[int, int], rows: Mapping[str, int], columns: Mapping[str, int],
+                along: str = "unr", outer: tuple[Levels, Levels] = ({"i_warp": None}, {"j_warp": None})
+                ) -> lk.LoopKernel:
+    """Split rows and columns over *outer*, then over pieces of a warp's tile. These are made of *rows* and *columns* of
+    an mma shape (``box``), or of lanes (``lane``) and the elements of one load of a lane (``item``, tagged *along*)."""
+    for x, above, length, inner in zip("ij", outer, warp, (rows, columns), strict=True):
+        own = {f"{x}_{level}": n for level, n in inner.items() if n > 1}
+        levels = {**above, f"{x}_reg": _parts(length, prod(own.values()), "rows or columns of a warp"), **own}
+        tags = {f"{x}_warp": "l.0", f"{x}_reg": "unr", f"{x}_lane": "l.0", f"{x}_item": along if x == "j" else "unr"}
+        knl = lk.split_levels(knl, x, levels, tags={y: tag for y, tag in tags.items() if y in levels})
+    return knl
 
 
 def _in_registers(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int, dtype: np.dtype, *, by_rows: bool = False,

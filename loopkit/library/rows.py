@@ -81,16 +81,17 @@ class Row:
     result: str
     weights: tuple[str, ...] = ()
 
-    def with_dtype(self, knl: lk.LoopKernel, dtype: np.dtype) -> lk.LoopKernel:
-        return lk.add_dtypes(knl, dict.fromkeys(("x", "y", *self.weights), dtype))
-
 
 def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None, rows: int | None) -> lk.LoopKernel:
     if columns is None:
-        return _read_again(row, dtype, threads or THREADS, rows or 1)
-    columns = require_positive(columns, "columns")
-    threads = threads or threads_for(row, columns, dtype)
-    return _kept(row, dtype, columns, threads, rows or (-(-SHORT//threads) if threads <= WARP else 1))
+        knl, rows = _read_again(row, threads or THREADS), rows or 1
+    else:
+        columns = require_positive(columns, "columns")
+        threads = threads or threads_for(row, columns, dtype)
+        knl, rows = _kept(row, dtype, columns, threads), rows or (-(-SHORT//threads) if threads <= WARP else 1)
+    knl = lk.add_dtypes(knl, dict.fromkeys(("x", "y", *row.weights), dtype))
+    return lk.tag_inames(knl, {"i": "g.0"}) if rows == 1 else lk.split_iname(
+        knl, "i", rows, outer_tag="g.0", inner_tag="l.1")
 
 
 def threads_for(row: Row, columns: int, dtype: np.dtype) -> int:
@@ -115,7 +116,7 @@ def threads_for(row: Row, columns: int, dtype: np.dtype) -> int:
     return threads
 
 
-def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> lk.LoopKernel:
+def _read_again(row: Row, threads: int) -> lk.LoopKernel:
     x = {"x": "x[i, j]", "j": "j", "over": "j"}
     x["e"] = row.term.format(**x)
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", f"""
@@ -127,11 +128,10 @@ def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> lk.LoopKe
             end
         end
         """, name=row.name, assumptions="m>=1")
-    knl = _over_blocks(row.with_dtype(knl, dtype), rows)
     return lk.split_iname(knl, "j", threads, inner_tag="l.0")
 
 
-def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> lk.LoopKernel:
+def _kept(row: Row, dtype: np.dtype, columns: int, threads: int) -> lk.LoopKernel:
     """Thread t keeps the vectors ``threads*u + t`` of the row; ``v`` counts the elements of a vector."""
     back = _back(columns, dtype, threads)
     column, items = back.column(threads), back.items
@@ -155,8 +155,7 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> l
         end
         """, [lk.GlobalArg("x,y", shape=(n, m)), *(lk.GlobalArg(w, shape=(m,)) for w in row.weights),
               lk.TemporaryVariable("kept,term", shape=own), "..."], name=row.name, assumptions="m>=1")
-    knl = lk.fix_parameters(row.with_dtype(knl, dtype), m=columns)
-    knl = lk.tag_inames(_over_blocks(knl, rows), {"u": "unr", "t": "l.0", "v": vector(items)})
+    knl = lk.tag_inames(lk.fix_parameters(knl, m=columns), {"u": "unr", "t": "l.0", "v": vector(items)})
     # no thread reads the elements of another
     knl = lk.contract(lk.contract(knl, "kept", "t"), "term", "t")
     if items > 1:
@@ -194,9 +193,3 @@ def _back(columns: int, dtype: np.dtype, threads: int) -> Back:
     items = items_a_thread(dtype)
     line, vector = (Back(columns, items, multiple) for multiple in (max(LINE // dtype.itemsize, items), items))
     return vector if line.vectors(threads) > vector.vectors(threads) else line
-
-
-def _over_blocks(knl: lk.LoopKernel, rows: int) -> lk.LoopKernel:
-    if rows == 1:
-        return lk.tag_inames(knl, {"i": "g.0"})
-    return lk.split_iname(knl, "i", rows, outer_tag="g.0", inner_tag="l.1")

@@ -5,7 +5,7 @@ The costs were measured on one device (``devices/h200.toml``, where they are exp
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -30,21 +30,14 @@ class Costs:
     partial: float
     launch: float
 
-    def cycles(self, depth: int, blocks: int, *, singly: bool, cut: bool, whole: bool, odd: bool) -> float:
-        """The cycles of a multiprocessor that runs *blocks* blocks of *depth* steps each."""
-        step = self.padded_step if whole else self.single_step if singly else self.step
-        latency = self.latency + self.partial*(cut and not singly and not whole)
-        return self.launch + depth*latency + blocks*(self.block + self.stores*odd + depth*step)
-
 
 @dataclass(frozen=True)
 class Tile:
-    """The part of a float32 product that one block computes, as the arguments of :func:`~loopkit.library.matmul`."""
+    """The part of a product that one block computes, as the arguments of :func:`~loopkit.library.matmul`."""
 
     tile: tuple[int, int, int]
     warp: tuple[int, int]
     min_blocks: int
-    costs: Costs
 
 
 @dataclass(frozen=True)
@@ -56,12 +49,12 @@ class Device:
     cache_bytes_per_cycle: int
     memory_bytes_per_cycle: int
     cache_bytes: int
-    tiles: tuple[Tile, ...]
+    tiles: Mapping[Tile, Costs]
 
 
 _DATA = tomllib.loads(files("loopkit.library").joinpath("devices/h200.toml").read_text(encoding="utf-8"))
-H200 = Device(tiles=tuple(Tile(tuple(t.pop("tile")), tuple(t.pop("warp")), t.pop("min_blocks"), Costs(**t))
-                          for t in _DATA.pop("tile")), **_DATA)
+H200 = Device(tiles={Tile(tuple(t.pop("tile")), tuple(t.pop("warp")), t.pop("min_blocks")): Costs(**t)
+                     for t in _DATA.pop("tile")}, **_DATA)
 
 
 @dataclass(frozen=True)
@@ -95,6 +88,7 @@ def best_plan(shape: tuple[int, int, int], multiprocessors: int = H200.multiproc
 
 def _plans(tile: Tile, shape: tuple[int, int, int], multiprocessors: int) -> Iterator[Plan]:
     n, m, steps = shape
+    costs = H200.tiles[tile]
     rows, columns, strip = tile.tile
     strips = _rounds(steps, strip)
     singly = steps % VECTOR > 0 or m % VECTOR > 0
@@ -111,9 +105,11 @@ def _plans(tile: Tile, shape: tuple[int, int, int], multiprocessors: int) -> Ite
             rate = H200.cache_bytes_per_cycle if in_cache else H200.memory_bytes_per_cycle
             sums = H200.launch + 4*(2*parts + 1)*n*m/(multiprocessors*rate)
         blocks = _rounds(tiles*parts, multiprocessors)
+        stores = costs.stores*(parts == 1 and m % VECTOR > 0)
         for whole in (False, True) if singly or cut else (False,):
-            cycles = tile.costs.cycles(depth, blocks, singly=singly, cut=cut, whole=whole,
-                                       odd=parts == 1 and m % VECTOR > 0)
+            step = costs.padded_step if whole else costs.single_step if singly else costs.step
+            latency = costs.latency + costs.partial*(cut and not singly and not whole)
+            cycles = costs.launch + depth*latency + blocks*(costs.block + stores + depth*step)
             yield Plan(tile, depth if parts > 1 else None, whole, cycles + sums + copies*whole)
 
 

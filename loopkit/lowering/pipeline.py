@@ -272,8 +272,8 @@ def lower_fully(knl: LoopKernel, machine: Machine = GPU, stop: str = STAGES[-1].
         refusal.before = refusal.after = knl            # no step: threads of the kernel itself conflict
         raise
     except StorageError as refusal:
-        refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], knl, refusal.subject,
-                                 partial(lower_fully, machine=machine)))
+        refusal.try_hints(partial(ENTRY_POINTS["storage_hints"], knl, refusal.subject,
+                                  partial(lower_fully, machine=machine)))
         raise
 
 

@@ -23,6 +23,7 @@ from loopkit.poly.affine import (
 )
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import piecewise, subscripts_on
+from loopkit.poly.relations import union_of_some
 from loopkit.poly.sets import InstanceSet, constant_range, has_unknowns
 
 
@@ -81,9 +82,7 @@ def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: 
         with suppress(NotAffineError):
             ends.append(_less_than(every, axis, extent))
     relation = relation.intersect_params(assumptions)
-    beyond = [relation.intersect_range(end.complement()).domain() for end in ends]
-    found = [points for points in beyond if not points.is_empty()]
-    return reduce(isl.Set.union, found) if found else None
+    return union_of_some([relation.intersect_range(end.complement()).domain() for end in ends])
 
 
 def read_beyond(relation: isl.Map, known: isl.Set) -> isl.Set:

@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, _aff, names_in, set_space, to_int
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
-from loopkit.poly.sets import InstanceSet, fix_params, points_in_order, to_param
+from loopkit.poly.sets import InstanceSet, T, fix_params, points_in_order, to_param
 
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
@@ -82,10 +82,10 @@ def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool
     return union_of_some([*later, *([] if before else [within])])
 
 
-def union_of_some(relations: Sequence[isl.Map]) -> isl.Map | None:
-    """The union of those *relations* that are not empty; ``None`` if all are."""
-    some = [relation for relation in relations if not relation.is_empty()]
-    return reduce(isl.Map.union, some) if some else None
+def union_of_some(parts: Sequence[T]) -> T | None:
+    """The union of those of *parts*, sets or relations, that are not empty; ``None`` if all are."""
+    some = [part for part in parts if not part.is_empty()]
+    return reduce(lambda whole, part: whole.union(part), some) if some else None
 
 
 def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:

@@ -28,7 +28,7 @@ from loopkit.runtime.processes import dump, version
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
 from loopkit.runtime.views import ArrayView, constant, picker
-from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
+from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer
 from loopkit.target.host import CTarget
 
 
@@ -67,7 +67,7 @@ class HostPlan:
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
         names = [*(x.name for x in checked.arrays), *shapes, *(x for x, _, _ in checked.scalars)]
         constants = {p.name: p for launch in text.code.kernels for p in launch.parameters
-                     if p.name not in names and p.kind is not ParameterKind.HOST}
+                     if p.name not in names and not isinstance(p, HostIname)}
         self._constants = [_passed_as(np.dtype(p.dtype))(constant(p, arrays, checked.values))
                            for p in constants.values()]
         places = {x: k for k, x in enumerate([*names, *constants, *text.hosts])}
@@ -193,7 +193,7 @@ def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
 
 
 def _ctype(parameter: Parameter) -> Any:
-    if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
+    if isinstance(parameter, Pointer):
         return ctypes.c_void_p
     dtype = np.dtype(parameter.dtype)
     return _CTYPES.get(dtype.name) or np.ctypeslib.as_ctypes_type(dtype)

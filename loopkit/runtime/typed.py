@@ -21,7 +21,7 @@ from loopkit.runtime import stages
 from loopkit.runtime.arguments import BoundArguments, CallPlan
 from loopkit.runtime.scalars import dtype_of, integer_range, out_of_range
 from loopkit.runtime.views import ArrayView
-from loopkit.target.code import GeneratedCode, Layout, ParameterKind, TextTarget
+from loopkit.target.code import GeneratedCode, HostIname, Layout, ScratchPointer, TextTarget, Value
 
 #: Least number of elements of temporaries with 64-bit indices; half the 32-bit range, since parts of an address may
 #: overshoot.
@@ -38,12 +38,10 @@ class Text:
 
     def __init__(self, code: GeneratedCode) -> None:
         self.code = code
-        parameters = {kind: {p.name: p for launch in code.kernels for p in launch.parameters if p.kind is kind}
-                      for kind in ParameterKind}
-        self.scratch = sorted(parameters[ParameterKind.SCRATCH].values(), key=lambda p: not p.cleared)
-        dtypes = {x: np.dtype(p.dtype) for x, p in parameters[ParameterKind.VALUE].items()}
-        self.integers = {x: dtype for x, dtype in dtypes.items() if dtype.kind in "iu"}
-        self.hosts = tuple(parameters[ParameterKind.HOST])
+        parameters = {p.name: p for launch in code.kernels for p in launch.parameters}.values()
+        self.scratch = sorted((p for p in parameters if isinstance(p, ScratchPointer)), key=lambda p: not p.cleared)
+        self.integers = {p.name: p.dtype for p in parameters if isinstance(p, Value) and p.dtype.kind in "iu"}
+        self.hosts = tuple(p.name for p in parameters if isinstance(p, HostIname))
 
     def scratch_shapes(self, values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """The shape of each temporary at the sizes *values*."""

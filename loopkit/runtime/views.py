@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from loopkit.target.code import Parameter, ParameterKind
+from loopkit.target.code import Parameter, Stride
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -84,7 +84,7 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 def constant(p: Parameter, arrays: Mapping[str, ArrayView], values: Mapping[str, Any]) -> Any:
     """The value of a parameter that is the same in each call of a signature: a stride in elements, or a scalar."""
-    if p.kind is not ParameterKind.STRIDE:
+    if not isinstance(p, Stride):
         return values[p.name]
     array = arrays[p.array]
     # numpy leaves the stride of one element open

@@ -3,10 +3,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, field, fields, replace
 from textwrap import wrap
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pymbolic.primitives as p
@@ -23,41 +22,58 @@ from loopkit.kernel.target import Target, resolve_target
 from loopkit.lowering.lowered import Lowered
 
 
-class ParameterKind(Enum):
-    """The meaning of a parameter of a generated function."""
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a generated function. Its class is its meaning."""
 
-    ARRAY = "array"          # pointer to the first element of an array argument
-    VALUE = "value"          # a scalar
-    HOST = "host"            # the iname of a loop that the host runs, with a launch in each iteration
-    STRIDE = "stride"        # a stride of an array argument, in elements
-    SCRATCH = "scratch"      # pointer to a temporary in global memory, allocated for each call
+    name: str
+    dtype: np.dtype
+
+
+class Value(Parameter):
+    """A scalar of the call."""
+
+
+class HostIname(Parameter):
+    """The iname of a loop that the host runs, with a launch in each iteration."""
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """One parameter of a generated function.
+class Stride(Parameter):
+    """The stride along one axis of an array argument, in elements."""
 
-    :ivar array: for ``STRIDE`` the array, else the same as *name*.
-    :ivar axis: for ``STRIDE`` the axis, else 0.
-    :ivar shape: for ``SCRATCH`` the extents in the kernel's parameters, else ``()``.
-    :ivar element: for a temporary, the form of its elements in memory; ``None``: that of *dtype*.
-    :ivar cleared: for ``SCRATCH``: it is zeroed before a call.
+    array: str
+    axis: int
+
+
+@dataclass(frozen=True)
+class Pointer(Parameter):
+    """A pointer to the first element of an array argument, whose elements have the dtype.
+
+    :ivar read: by loads of the language; those of values between blocks are no such loads.
     """
 
-    name: str
-    kind: ParameterKind
-    dtype: np.dtype
-    array: str
-    axis: int = 0
-    shape: tuple[Expression, ...] = ()
     written: bool = False
     read: bool = False
+
+
+@dataclass(frozen=True)
+class ScratchPointer(Pointer):
+    """A pointer to a temporary in global memory, allocated for each call.
+
+    :ivar shape: the extents in the kernel's parameters.
+    :ivar element: the form of its elements in memory; ``None``: that of *dtype*.
+    :ivar cleared: it is zeroed before a call.
+    """
+
+    shape: tuple[Expression, ...] = ()
     element: ElementText | None = None
     cleared: bool = False
 
     @property
-    def is_pointer(self) -> bool:
-        return self.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)
+    def counts_blocks(self) -> bool:
+        """Is it the counter of started blocks?"""
+        return self.cleared and self.element is None
 
     @property
     def element_bytes(self) -> int:
@@ -85,7 +101,7 @@ class GeneratedKernel:
     @property
     def ticketed(self) -> bool:
         """Do its blocks take tickets in start order?"""
-        return any(x.cleared and x.element is None for x in self.parameters)
+        return any(isinstance(x, ScratchPointer) and x.counts_blocks for x in self.parameters)
 
 
 def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:
@@ -147,13 +163,12 @@ def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
     """The assumptions of the instructions of *functions*: for each array the strongest, for each size once."""
     found = dict.fromkeys(a for f in functions for node in nodes_in(f.body) for i in own_instructions(node)
                           for a in i.assumed)
-    most: dict[AlignedArray, int] = {}
+    most: dict[AlignedArray, AlignedArray] = {}
     for a in found:
         if isinstance(a, AlignedArray):
             rows = replace(a, elements=1)
-            most[rows] = max(most.get(rows, 0), a.elements)
-    arrays = [replace(rows, elements=elements) for rows, elements in most.items()]
-    return (*arrays, *(a for a in found if isinstance(a, DivisibleSize)))
+            most[rows] = max(most.get(rows, a), a, key=lambda x: x.elements)
+    return (*most.values(), *(a for a in found if isinstance(a, DivisibleSize)))
 
 
 def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> Iterator[str]:
@@ -194,17 +209,19 @@ class TextTarget(Target, ABC):
         """
 
 
-def require_fields(target: TextTarget, right: Mapping[str, tuple[bool, str]]) -> None:
-    """:raises PreconditionError: a field of *target* is not right; with its hint."""
-    for name, (is_right, hint) in right.items():
-        if not is_right:
-            raise PreconditionError(f"'{name}' of a {type(target).__name__} cannot be {getattr(target, name)!r}.",
-                                    subject=name, hint=hint)
+def require_fields(target: Any, name: str, is_right: bool, hint: str) -> None:
+    """Check the flags and the options of *target*, and the field *name*, which *is_right* or gets the *hint*.
 
-
-def is_options(options: object) -> bool:
-    """Is *options* a tuple of strings?"""
-    return isinstance(options, tuple) and all(isinstance(option, str) for option in options)
+    :raises PreconditionError: a field has an illegal value.
+    """
+    flags = [f.name for f in fields(target) if isinstance(f.default, bool)]
+    is_options = isinstance(target.options, tuple) and all(isinstance(option, str) for option in target.options)
+    for x, right, way_out in (
+            (name, is_right, hint), *((x, isinstance(getattr(target, x), bool), "give True or False") for x in flags),
+            ("options", is_options, "give a tuple of strings, one an option: options=('-g',)")):
+        if not right:
+            raise PreconditionError(f"'{x}' of a {type(target).__name__} cannot be {getattr(target, x)!r}.", subject=x,
+                                    hint=way_out)
 
 
 def resolve_text_target(target: object) -> TextTarget:

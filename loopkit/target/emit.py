@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
 
 import numpy as np
 import pymbolic.primitives as p
@@ -23,9 +22,9 @@ from loopkit.instructions.base import InstructionText, if_else, indented
 from loopkit.kernel.data import CachePolicy
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, Launch
-from loopkit.target.addresses import Addresses, Flat, Nested
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
+from loopkit.target.memory import Addresses, Flat, Nested
 
 
 @dataclass(frozen=True)
@@ -226,10 +225,6 @@ def outer_signs(launch: Launch) -> Signs:
     return Signs({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
 
 
-#: The change of the nesting at each bracket, and at those of subscripts alone.
-_BRACKETS = {"[": 1, "]": -1}
-_DEPTH = {"(": 1, ")": -1, **_BRACKETS}
-
 #: Where a line may be broken, the best places first.
 _OPERATORS = re.compile(r"(?: (?:&&|\|\|)|,)(?= )|( [-+?:])(?= )|( [+*]?=)(?= )|(?<=[\])])(\*)")
 
@@ -240,32 +235,33 @@ def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
     The continuation of a subscript has a still deeper indent.
     """
     for line in lines:
-        indent = len(line) - len(line.lstrip())
-        depth = brackets = 0
+        indent, brackets = len(line) - len(line.lstrip()), 0
         while len(line) > width and not line.lstrip().startswith(("//", "#")):
-            depths = list(accumulate((_DEPTH.get(c, 0) for c in line), initial=depth))[1:]
-            inner = list(accumulate((_BRACKETS.get(c, 0) for c in line), initial=brackets))[1:]
-            at = _break(line, indent + 9, width - 1, depths, inner)
+            at = _break(line, indent + 9, width - 1, brackets)
             if at is None:
                 break
             yield line[:at]
-            depth, brackets = depths[at - 1], inner[at - 1]
+            brackets += line.count("[", 0, at) - line.count("]", 0, at)
             line = " "*(indent + 8 + 4*(brackets > 0)) + line[at:].lstrip()
         yield line
 
 
-def _break(line: str, low: int, high: int, depths: Sequence[int], brackets: Sequence[int]) -> int | None:
+def _break(line: str, low: int, high: int, brackets: int) -> int | None:
     """The place to break a line: after the operator or comma with the least nesting, else after ``=``.
 
     A break in a subscript, or behind the ``*`` of a product of elements, is the last resort.
+
+    :arg brackets: the number of brackets around the start of the line.
     """
     places: list[tuple[bool, int, int, int]] = []
     for found in _OPERATORS.finditer(line.split("  //")[0]):
         at, kind = found.end(), found.lastindex or 0
         if at >= high:
             break
-        inside = brackets[at] > 0
+        depth = line.count("[", 0, at + 1) - line.count("]", 0, at + 1)
+        inside = brackets + depth > 0
         # the continuation of a subscript is indented by four more columns
         if at >= low + 4*inside and not (inside and (kind == 3 or found[0] in (" -", " ?", " :"))):
-            places.append((inside or kind == 3, depths[at], kind, -at))
+            depth += line.count("(", 0, at + 1) - line.count(")", 0, at + 1)
+            places.append((inside or kind == 3, depth, kind, -at))
     return -min(places)[3] if places else None

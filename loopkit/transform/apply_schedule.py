@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import reduce
 
 import pymbolic.primitives as p
@@ -16,15 +15,15 @@ from loopkit.errors import PreconditionError, ScheduleError, instance_text, valu
 from loopkit.expr.mappers import substitute
 from loopkit.expr.parsing import ExpressionParser, parse_expression
 from loopkit.expr.tokens import Source, tokenize
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, loops_in, restricted, seq
 from loopkit.poly.affine import NotAffineError, add, names_in, subtract, to_aff
 from loopkit.poly.domains import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform.match import owner
-from loopkit.transform.reindex import Reindexing, reindex_each
+from loopkit.transform.match import matching, owner
+from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import transform, with_given_order
 
 #: The times of a statement's instances: constants, and affine forms of its inames and of value arguments.
@@ -48,8 +47,8 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
     A reduction runs at the time of its statement, with its loops inside. To schedule its parts one by one, name them
     all: ``"S.k.init"``, ``"S.k.update"`` and ``"S"``.
 
-    :arg schedules: by statement id or glob; a text ``"[t, 0, i]"`` or a list ``["t", 0, "i"]``. Each statement needs
-        exactly one.
+    :arg schedules: by match expression of statements, as for *within* elsewhere; a text ``"[t, 0, i]"`` or a list
+        ``["t", 0, "i"]``. Each statement needs exactly one.
     :raises ParseError: a schedule cannot be read.
     :raises UnknownNameError: a pattern matches no statement, or a form has an unknown name.
     :raises PreconditionError: a statement has no schedule or two, a form is not affine, or an iname with a tag is not
@@ -77,7 +76,8 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
     units = [*_units(kernel, _vectors(kernel, schedules))]
     order = _Order(kernel)
     tree = order.of(units, 0)
-    result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree, "apply_schedule")
+    result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree)
+    result = require_shared_inames(result, "apply_schedule")
     result = with_given_order(result, *map(loops_of, result.paths.values()))
     return require_legal(result, "apply_schedule", assume=assume, unsafe=unsafe)
 
@@ -91,23 +91,15 @@ def _vectors(kernel: LoopKernel, given: Given) -> dict[str, Vector]:
     named: dict[str, str] = {}
     for pattern, entry in given.items():
         vector = tuple(_entries(pattern, entry))
-        for s in _matching(kernel, pattern):
+        found = matching(kernel, pattern)
+        # parts of reductions are named one by one, with a dot
+        for s in [x for x in kernel.statement_by_id if x in found and (owner(x) == x or "." in pattern)]:
             if s in result:
                 raise PreconditionError(f"'{s}' has two schedules, of '{named[s]}' and of '{pattern}'.", subject=s,
                                         hint="let each statement be named by one pattern")
             result[s] = tuple(_affine(kernel, s, form) for form in vector)
             named[s] = pattern
     return result
-
-
-def _matching(kernel: LoopKernel, pattern: str) -> list[str]:
-    """The statements that *pattern* names; parts of reductions only where it has a dot."""
-    if pattern in kernel.statement_by_id:
-        return [pattern]
-    found = [s for s in kernel.statement_by_id if fnmatchcase(s, pattern) and (owner(s) == s or "." in pattern)]
-    if not found:
-        raise unknown("statement", pattern, kernel.statement_by_id)
-    return found
 
 
 def _entries(pattern: str, entry: str | Sequence[str | int]) -> Iterator[Expression]:
@@ -128,8 +120,7 @@ def _affine(kernel: LoopKernel, statement: str, form: Expression) -> Expression:
     """*form* with like terms collected: an ``int`` where it is constant."""
     inames = kernel.statement_by_id[statement].inames
     try:
-        for name in sorted(names_in(form).difference(inames, kernel.value_params)):
-            raise unknown("iname", name, inames, where=f"statement '{statement}'")
+        require_known("iname", sorted(names_in(form) - kernel.value_params), inames, where=f"statement '{statement}'")
         to_aff(form, inames)
     except NotAffineError:
         raise PreconditionError(f"'{form}' in the schedule of '{statement}' is no affine form of its inames.",
@@ -154,17 +145,14 @@ def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> Iterator[_Unit]
     groups: dict[str, list[str]] = {}
     for s in leaves(kernel.tree):
         groups.setdefault(owner(s), []).append(s)
-    missing = [s for s, parts in groups.items() if not any(x in vectors for x in parts)]
+    in_parts = {s for s, parts in groups.items() if any(x in vectors for x in parts if x != s)}
+    missing = [x for s, parts in groups.items() for x in (parts if s in in_parts else [s]) if x not in vectors]
     if missing:
         raise PreconditionError(f"The schedule does not say when '{missing[0]}' runs.", subject=missing[0],
                                 hint=f"give schedules for {', '.join(missing)} too")
     for s, parts in groups.items():
-        if [x for x in parts if x in vectors] != [s]:
-            for x in parts:
-                if x not in vectors:
-                    raise PreconditionError(f"The schedule does not say when '{x}' runs.", subject=x,
-                                            hint=f"give schedules for all parts of '{s}', or only for the statement")
-                yield _Unit(kernel.statement_by_id[x], (x,), vectors[x], Leaf(x), is_part=True)
+        if s in in_parts:
+            yield from (_Unit(kernel.statement_by_id[x], (x,), vectors[x], Leaf(x), is_part=True) for x in parts)
             continue
         own, body = kernel.statement_by_id[s], restricted(kernel.tree, parts)
         while isinstance(body, Loop) and body.iname in own.inames:

@@ -27,20 +27,19 @@ from loopkit.errors import PreconditionError, UndecidedError
 from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.nodes import Neutral
 from loopkit.expr.parsing import parse_expression
-from loopkit.expr.text import to_text
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.dependence import Dependence, Obligation
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.piecewise import cells, subscripts_on
-from loopkit.poly.relations import restrict, same_element
+from loopkit.poly.relations import restrict, same_element, union_of_some
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import Box, BoxRequest, Staged, StagingBuffer, require_inames, temporary_for
+from loopkit.transform.staging import Box, BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
 
 
@@ -95,14 +94,13 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
       y[y_store_0] = y_buf[y_store_0]  {id=store_y}
     end
     """
-    array = kernel.array_args.get(var_name) or kernel.temporaries.get(var_name)
-    if array is None:
-        raise unknown("array", str(var_name), [*kernel.array_args, *kernel.temporaries])
+    require_known("array", [var_name], [*kernel.array_args, *kernel.temporaries])
+    array = kernel.array_args.get(var_name) or kernel.temporaries[var_name]
     inames = name_list(buffer_inames)
     step = f"buffer_array({var_name!r}, {list(inames)})"
     users, operation = _users_of(kernel, step, var_name, within,
                                  bool(fetch_bounding_box or init_expression or store_expression))
-    require_inames(inames, {x for s in users for x in s.inames}, f"the users of '{var_name}'")
+    require_known("iname", inames, [x for s in users for x in s.inames], where=f"the users of '{var_name}'")
     load_id = new_id(kernel, init_insn_id, f"init_{var_name}")
     buffer = _spanning(Buffer(
         kernel, step, Staged.of_array(var_name),
@@ -210,9 +208,7 @@ class Buffer(StagingBuffer):
                      for a, move in self.moves.get(d.sink, ()) if not a.is_write
                      for w in accesses_to(kernel, d.source, self.name, is_write=True)]
             store += [pairs.apply_domain(move).domain() for a, move in self.moves.get(d.source, ()) if a.is_write]
-        first, last = (reduce(Set.union, found) if (found := [x for x in each if not x.is_empty()]) else None
-                       for each in (load, store))
-        return first, last
+        return union_of_some(load), union_of_some(store)
 
     def with_copies(self, load: Set | None, store: Set | None) -> LoopKernel:
         first, last = (None if points is None else self._copy(what, points)
@@ -307,18 +303,13 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
             raise PreconditionError(f"{step}: a bound of '{s.id}' is {origin(kernel, data)}.", subject=s.id,
                                     hint=leave_out)
         for a in own[s.id]:
-            if operation is None and not a.affine:
-                at = ", ".join(map(to_text, a.subscripts))
-                raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' accesses '{name}[{at}]'.",
-                                        subject=name, hint=leave_out)
             if of_value and a.is_write and not is_must_write(a):
                 raise PreconditionError(
                     f"{step}: whether '{s.id}' writes '{name}' depends on data, so that it is not known which values "
                     "are to be loaded.", subject=name,
                     hint=f"{leave_out}, or write the old value where the condition fails: if(condition, new, old)")
     if is_special and (operation is not None or of_value):
-        why = f"values, and of '{name}' a buffer collects what atomic updates add" if operation is not None else \
-            f"arguments, and '{name}' is a temporary, of which only what has a value is loaded"
+        why = "arguments, not for temporaries" if of_value else "values, not for atomic updates"
         raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for {why}.",
                                 subject=name, hint="leave them out")
     return users, operation

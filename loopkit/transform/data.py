@@ -16,8 +16,8 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import DTYPES, dtype_of, kind_of, promote
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.expr.nodes import TypeCast
-from loopkit.kernel.data import AddressSpace, Argument, CachePolicy, GlobalArg, TemporaryVariable, ValueArg
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.data import AddressSpace, Argument, CachePolicy, GlobalArg, TemporaryVariable, ValueArg, named_space
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.statement import ReductionNode
 from loopkit.language.domains import read_assumptions
 from loopkit.language.names import name_list
@@ -25,14 +25,7 @@ from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import rename_param
 from loopkit.transform.reindex import folded, substituted, substituted_rules, with_domains
-from loopkit.transform.step import (
-    as_address_space,
-    matching_statements,
-    require_dtype,
-    require_fresh,
-    temporary_list,
-    transform,
-)
+from loopkit.transform.step import matching_statements, require_dtype, require_fresh, temporary_list, transform
 
 
 @transform
@@ -49,10 +42,9 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
     dtype('float32')
     """
     wanted = {name: as_dtype(value, name) for key, value in dtype_dict.items() for name in name_list(key)}
+    require_known("argument or temporary", wanted, [*kernel.argument_by_name, *kernel.temporaries])
     for name, dtype in wanted.items():
-        known = kernel.argument_by_name.get(name) or kernel.temporaries.get(name)
-        if known is None:
-            raise unknown("argument or temporary", name, [*kernel.argument_by_name, *kernel.temporaries])
+        known = kernel.argument_by_name.get(name) or kernel.temporaries[name]
         if known.dtype is not None and np.dtype(known.dtype) != dtype:
             raise PreconditionError(f"'{name}' has the dtype {known.dtype} already, not {dtype}.", subject=name)
     return with_dtypes(kernel, wanted)
@@ -167,8 +159,7 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
     >>> [a.name for a in lk.rename_argument(knl, "x", "source").arguments]
     ['n', 'source', 'y']
     """
-    if old_name not in kernel.argument_by_name:
-        raise unknown("argument", old_name, kernel.argument_by_name)
+    require_known("argument", [old_name], kernel.argument_by_name)
     require_fresh(kernel, new_name)
     values = {old_name: p.Variable(new_name)}
 
@@ -202,9 +193,8 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
     <AddressSpace.SHARED: 'shared'>
     """
     names = temporary_list(kernel, temporary_names)
-    space = as_address_space(address_space)
-    moved = {x: replace(kernel.temporaries[x], address_space=space) for x in names}
-    return annotated(kernel, temporaries={**kernel.temporaries, **moved})
+    return annotated(kernel, temporaries={**kernel.temporaries, **{
+        x: replace(kernel.temporaries[x], address_space=named_space(address_space, x)) for x in names}})
 
 
 @transform
@@ -242,9 +232,7 @@ def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy:
     True
     """
     names = name_list(var_names)
-    for name in names:
-        if name not in kernel.array_args:
-            raise unknown("array argument", name, kernel.array_args)
+    require_known("array argument", names, kernel.array_args)
     try:
         chosen = None if policy is None else CachePolicy(policy)
     except ValueError:
@@ -303,10 +291,7 @@ def set_options(kernel: LoopKernel, /, **options: object) -> LoopKernel:
     >>> lk.set_options(knl, full_tiles=False).options.full_tiles
     False
     """
-    known = {f.name: f for f in fields(kernel.options)}
-    for name in options:
-        if name not in known:
-            raise unknown("option", name, known, where="a kernel")
+    require_known("option", options, [f.name for f in fields(kernel.options)], where="a kernel")
     return annotated(kernel, options=replace(kernel.options, **options))   # type: ignore[arg-type]
 
 

@@ -87,8 +87,8 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, t
         refusal = StorageError(
             f"'{temporary}' is declared {space}, but the number of its cells would depend on the sizes, as the range "
             f"of '{open_ended[0]}' does.", subject=temporary, hint="split_iname, and expand over the inner iname")
-        refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], kernel, temporary,
-                                 lambda other: expand(other, temporary, own)))
+        refusal.try_hints(partial(ENTRY_POINTS["storage_hints"], kernel, temporary,
+                                  lambda other: expand(other, temporary, own)))
         raise refusal
     step = f"expand({temporary!r}, {list(own)})"
     kernel = require_not_carried(kernel, own, names, step, assume, unsafe)

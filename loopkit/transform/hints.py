@@ -17,10 +17,10 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.literals import call_text
 from loopkit.poly.limits import bounded
 from loopkit.transform.affine import shift, skew
-from loopkit.transform.atomics import make_atomic
 from loopkit.transform.data import set_temporary_address_space
 from loopkit.transform.expansion import expand, privatize
 from loopkit.transform.order import distribute_loop, interchange
+from loopkit.transform.synchronization import make_atomic
 
 Step = Callable[[LoopKernel], LoopKernel]
 
@@ -74,12 +74,13 @@ def _first(ways: Iterator[Way], kernel: LoopKernel, step: Callable[[LoopKernel],
     return None
 
 
-def storage_hint(kernel: LoopKernel, temporary: str, lower: Callable[[LoopKernel], object], known: str | None
-                 ) -> str | None:
-    """A hint for a refused storage of *temporary*: the first one that makes *lower* succeed; else *known*."""
+def storage_hints(kernel: LoopKernel, temporary: str, lower: Callable[[LoopKernel], object], known: Sequence[str]
+                  ) -> Sequence[str]:
+    """Hints for a refused storage of *temporary*: the first one that makes *lower* succeed; else *known*."""
     if temporary in kernel.temporaries:
         with suppress(UndecidedError), bounded(f"looking for cells of '{temporary}' in kernel '{kernel.name}'", BUDGET):
-            return _first(_ways_to_cells(kernel, temporary), kernel, lower) or known
+            if found := _first(_ways_to_cells(kernel, temporary), kernel, lower):
+                return (found,)
     return known
 
 

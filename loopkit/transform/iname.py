@@ -12,7 +12,7 @@ from loopkit.analysis.legality import iname_range, iname_span, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range
 from loopkit.errors import PreconditionError
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Loop, Tree, leaves, restricted, rewrite_over, seq
 from loopkit.language.names import name_list
@@ -43,7 +43,7 @@ from loopkit.transform.step import (
     require_whole_reductions,
     transform,
 )
-from loopkit.transform.tags import tagged_if_given
+from loopkit.transform.tags import tagged
 
 
 @transform
@@ -75,7 +75,7 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     outer, inner = outer_and_inner(kernel, split_iname, outer_iname, inner_iname)
     chosen = matching_statements(kernel, within)
     result = split_into(kernel, split_iname, outer, {inner: length}, chosen)
-    return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, f"split_iname({split_iname!r}, {length})",
+    return tagged(result, {outer: outer_tag, inner: inner_tag}, f"split_iname({split_iname!r}, {length})",
                            assume=assume, unsafe=unsafe)
 
 
@@ -112,12 +112,10 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
     lengths = {x: require_positive(factors[x], f"the number of values of '{x}'") for x in names[1:]}
     for x in names:
         require_fresh(kernel, x)
-    for x in tags or {}:
-        if x not in names:
-            raise unknown("iname", str(x), names)
+    require_known("iname", tags or (), names)
     chosen = matching_statements(kernel, within)
     result = split_into(kernel, split_iname, names[0], lengths, chosen)
-    return tagged_if_given(result, tags or {}, f"split_levels({split_iname!r})", assume=assume, unsafe=unsafe)
+    return tagged(result, tags or {}, f"split_levels({split_iname!r})", assume=assume, unsafe=unsafe)
 
 
 def split_into(kernel: LoopKernel, iname: str, outer: str, lengths: Mapping[str, int], chosen: frozenset[str],
@@ -176,7 +174,7 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
     result = reindex_loops(kernel, _chunks(split_iname, outer, inner, ends, count), chosen)
     step = f"chunk_iname({split_iname!r}, {count})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
-    return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
+    return tagged(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
 
 
 def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expression], count: int) -> Reindexing:
@@ -240,7 +238,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
         rest = floor_div(rest, extent)
     values[inames[0]] = rest
     result = reindex_loops(kernel, Reindexing((new,), values), chosen)
-    return tagged_if_given(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe)
+    return tagged(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe)
 
 
 @transform
@@ -306,16 +304,14 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: st
     if not old or len(set(old)) != len(old):
         raise PreconditionError("duplicate_inames needs one or more different inames.", subject=", ".join(old))
     new = _new_names(kernel, old, new_inames, suffix)
-    for x in tags or {}:
-        if x not in old:
-            raise unknown("iname", x, old, where="those to duplicate")
+    require_known("iname", tags or (), old, where="those to duplicate")
     result = kernel
     for x, own in zip(old, new, strict=True):
         tree = _with_own_loops(result.tree, x, own, chosen)
         result = reindex(result, Reindexing((own,), {x: p.Variable(own)}), tree, chosen)
     step = f"duplicate_inames({', '.join(old)})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
-    return tagged_if_given(result, {own: (tags or {}).get(x) for x, own in zip(old, new, strict=True)}, step,
+    return tagged(result, {own: (tags or {}).get(x) for x, own in zip(old, new, strict=True)}, step,
                            assume=assume, unsafe=unsafe)
 
 

@@ -17,7 +17,7 @@ from loopkit.kernel.tree import Loop, Seq, Tree, leaves, loops_in, nest, parts_o
 from loopkit.poly.relations import in_one_iteration
 from loopkit.transform.iname import split_iname
 from loopkit.transform.match import owner
-from loopkit.transform.reindex import Reindexing, reindex_each
+from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import (
     iname_list,
     matching_statements,
@@ -232,21 +232,16 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
         raise PreconditionError("fuse_loops needs an iname.", subject="inames")
     tag = kernel.tags.get(names[0])
     if other := next((x for x in names if kernel.tags.get(x) != tag), None):
-        first, second = (f"'{x}' has {f'the tag {kernel.tags[x]}' if x in kernel.tags else 'no tag'}"
-                         for x in (names[0], other))
-        raise PreconditionError(f"Loops to be fused need the same tag, but {first} and {second}.", subject=other,
-                                hint="fuse first and tag the new iname, or give both the same tag")
+        raise PreconditionError(f"Loops to be fused need the same tag, which '{names[0]}' and '{other}' do not have.",
+                                subject=other, hint="fuse first and tag the new iname, or give both the same tag")
     new = new_iname if new_iname is not None else names[0]
     if new not in names:
         require_fresh(kernel, new)
     tree, owners = _fused(kernel, names, new, matching_statements(kernel, within))
     if tree is kernel.tree:
-        alone = len(names) == 1
         raise ScheduleError(
-            f"No two loops over '{names[0]}' stand side by side." if alone else
-            f"The loops over {', '.join(names)} do not stand side by side.", subject=names[0],
-            hint="name the inames of the loops to fuse; fuse the loops around them first" if alone else
-            "fuse the loops around them first, or distribute those that hold only some of them")
+            f"No two loops over {', '.join(names)} stand side by side.", subject=names[0],
+            hint="fuse the loops around them first, or distribute those that hold only some of them")
     steps: dict[str, Reindexing] = {}
     for old in [x for x in owners if x != new]:
         if taken := next((s for s in sorted(owners[old]) if new in kernel.statement_by_id[s].inames), None):
@@ -254,7 +249,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
                                     hint="give another name with new_iname=, or rename that loop first")
         steps |= dict.fromkeys(owners[old], Reindexing((new,), {old: p.Variable(new)}))
     step = f"fuse_loops({', '.join(names)})"
-    result = reindex_each(kernel, steps, tree, step)
+    result = require_shared_inames(reindex_each(kernel, steps, tree), step)
     result = result if tag is None else annotated(result, tags={**result.tags, new: tag})
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 

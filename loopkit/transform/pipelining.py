@@ -324,10 +324,6 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
     return with_other_axes(shaped, names, lambda _, own: (stage, *own), lambda _, own: (stages, *own))
 
 
-def _shifted(kernel: LoopKernel, iname: str, by: int, tree: Tree, statements: Collection[str]) -> LoopKernel:
-    return reindex(kernel, Reindexing((iname,), {iname: add(p.Variable(iname), by)}), tree, frozenset(statements))
-
-
 def _moved_ahead(kernel: LoopKernel, iname: str, copies: _Copies, ahead: int, *, last: bool) -> LoopKernel:
     """*kernel* with its copies *ahead* iterations earlier, at the start of the loop's body or as its *last* part."""
     ids = copies.keys()
@@ -336,7 +332,8 @@ def _moved_ahead(kernel: LoopKernel, iname: str, copies: _Copies, ahead: int, *,
         if not isinstance(node, Loop) or node.iname != iname or ids.isdisjoint(leaves(node)):
             return node
         return Loop(iname, seq(*sorted(parts_of(node.body), key=lambda part: last == (ids >= set(leaves(part))))))
-    result = _shifted(kernel, iname, ahead, rewrite(kernel.tree, body), ids)
+    step = Reindexing((iname,), {iname: add(p.Variable(iname), ahead)})
+    result = reindex(kernel, step, rewrite(kernel.tree, body), frozenset(ids))
     return rewritten(result, statements=in_order_of(result.tree, result.statements))
 
 
@@ -344,8 +341,8 @@ def _with_prologue(kernel: LoopKernel, iname: str, copies: _Copies, ahead: int) 
     """*kernel* with the first *ahead* iterations of its loop, counted from its former start, in a separate loop."""
     first = kernel.fresh_name(f"{iname}_first")
     result = peel(kernel, iname, first=ahead, within=list(leaves(_loop(kernel, iname, copies))))
-    own = [s.id for s in result.statements if first in s.inames]
-    result = _shifted(result, first, -ahead, result.tree, own)
+    own = frozenset(s.id for s in result.statements if first in s.inames)
+    result = reindex(result, Reindexing((first,), {first: add(p.Variable(first), -ahead)}), result.tree, own)
     return rewritten(result, statements=tuple(_in_plain_stage(s) if s.id in own else s for s in result.statements))
 
 

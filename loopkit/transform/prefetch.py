@@ -8,18 +8,17 @@ from functools import partial, reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, is_known, uses_at
+from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, uses_at
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import End, moved_dependences
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
-from loopkit.expr.mappers import children, subexpressions, substitute, variables
-from loopkit.expr.text import to_text
+from loopkit.expr.mappers import called, children, subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.dependence import Dependence
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
@@ -28,9 +27,9 @@ from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, require_inames, temporary_for
+from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
-from loopkit.transform.subst import require_rule, rules_using, without_rules
+from loopkit.transform.subst import rules_using, without_rules
 
 
 @transform
@@ -81,8 +80,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
       y[i] = sum(j, a_fetch[j]*x[i, j])  {id=insn}
     end
     """
-    if var_name not in kernel.array_args and var_name not in kernel.temporaries:
-        raise unknown("array", var_name, [*kernel.array_args, *kernel.temporaries])
+    require_known("array", [var_name], [*kernel.array_args, *kernel.temporaries])
     kernel = without_rules(kernel, rules_using(kernel, [var_name]))
     source, sweep = kernel.array_args.get(var_name) or kernel.temporaries[var_name], name_list(sweep_inames)
     return _staged(StagingBuffer(
@@ -128,7 +126,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
       y[i, j] = f_0[i]*z[j]  {id=insn}
     end
     """
-    rule = require_rule(kernel, subst_use)
+    require_known("substitution rule", [subst_use], kernel.substitutions)
+    rule = kernel.substitutions[subst_use]
     kernel = without_rules(kernel, rules_using(kernel, [subst_use]))
     value = _own_value(kernel, rule, within)
 
@@ -149,7 +148,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
-    return result if any(map(staged.uses_in, result.statements)) else rewritten(
+    is_used = any(True for s in result.statements for _ in uses_at(result, s, is_use))
+    return result if is_used else rewritten(
         result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
 
@@ -202,17 +202,14 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
     """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy."""
     kernel, name = buffer.kernel, buffer.name
     chosen = matching_statements(kernel, within)
-    readers = {s.id: uses for s in kernel.statements if s.id in chosen and (uses := buffer.staged.uses_in(s))}
+    found = {s.id: [args for args, _ in uses_at(kernel, s, buffer.staged.is_use)]
+             for s in kernel.statements if s.id in chosen}
+    readers = {s: tuple(dict.fromkeys(uses)) for s, uses in found.items() if uses}
     if not readers:
         raise _no_reader(buffer, chosen)
     own_id = new_id(kernel, copy_id, f"{buffer.temporary.name}_rule")
-    require_inames(buffer.request.sweep, {x for s in readers for x in kernel.statement_by_id[s].inames},
-                   f"the readers of '{name}'")
-    for s, a in ((s, a) for s, uses in readers.items() for args in uses for a in args):
-        if not is_known(analysis_domain(kernel, kernel.statement_by_id[s]), kernel.value_params, a):
-            raise PreconditionError(
-                f"{buffer.step} needs affine subscripts, but '{s}' reads '{name}' at '{to_text(a)}'.", subject=name,
-                hint="leave this statement out with within=")
+    require_known("iname", buffer.request.sweep, [x for s in readers for x in kernel.statement_by_id[s].inames],
+                  where=f"the readers of '{name}'")
     place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
     return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id),
                                                                   fixed=outer is not None)
@@ -221,7 +218,7 @@ def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: s
 def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionError:
     kernel, name = buffer.kernel, buffer.name
     for s in kernel.statements:
-        if s.id in chosen and buffer.staged.uses_of(s.predicates):
+        if s.id in chosen and any(name in variables(e) | called(e) for e in s.predicates):
             return PreconditionError(f"Only conditions read '{name}', among them that of '{s.id}': a copy serves "
                                      "expressions and subscripts.", subject=name,
                                      hint="assign what the condition reads to a temporary, and test that")
@@ -237,7 +234,7 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
     kernel, sweep, others = buffer.kernel, buffer.request.sweep, ", or give fetch_outer_inames"
     if given is not None:
         for s in readers:
-            require_inames(given, kernel.statement_by_id[s].inames, f"'{s}'")
+            require_known("iname", given, kernel.statement_by_id[s].inames, where=f"'{s}'")
         return buffer.loops_around(dict.fromkeys(readers, given), set(kernel.inames).difference(given), others)
     # an array written in the kernel has another value in each iteration of its writers' loops
     sources = variables(buffer.staged.value(next(args for uses in readers.values() for args in uses)))
@@ -250,8 +247,13 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
 def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
     kernel, allowed = buffer.kernel, buffer.allowed
     moves = {s: list(_moves(buffer, kernel.statement_by_id[s])) for s in buffer.uses}
-    if buffer.request.whole:
-        _require_not_written(buffer)
+    if buffer.request.whole:        # it may have an element without a value, which no statement reads
+        value = expand_rules(buffer.staged.value(buffer.box.arguments()), kernel.substitutions)
+        if written := variables(value) & (kernel.temporaries.keys() | kernel.written_names):
+            raise PreconditionError(
+                f"{buffer.step}: what is not read of the box around '{buffer.name}' is computed from '{min(written)}', "
+                "which the kernel writes: there may be no value yet.", subject=min(written),
+                hint="leave fetch_bounding_box out")
     images = [kernel.statement_by_id[s].domain.apply(move, buffer.inames) for s, own in moves.items() for move in own]
     points = reduce(InstanceSet.union, images).with_quotients()
     if len(images) > 1 and buffer.name not in kernel.substitutions.keys() | kernel.written_names:
@@ -279,20 +281,8 @@ def _moves(buffer: StagingBuffer, s: Statement) -> Iterator[Map]:
     """For each use in *s*, from the instances that evaluate it to their cells: a branch of an ``if`` excludes some."""
     evaluated = list(uses_at(buffer.kernel, s, buffer.staged.is_use))
     for args in buffer.uses[s.id]:
-        move = buffer.cell_of(analysis_domain(buffer.kernel, s), args)
-        found = [at for own, at in evaluated if own == args]
-        yield restrict(move, reduce(InstanceSet.union, found)) if found else move
-
-
-def _require_not_written(buffer: StagingBuffer) -> None:
-    """:raises PreconditionError: the box may have an element without a value, which no statement reads."""
-    kernel = buffer.kernel
-    value = expand_rules(buffer.staged.value(buffer.box.arguments()), kernel.substitutions)
-    if written := variables(value) & (kernel.temporaries.keys() | kernel.written_names):
-        raise PreconditionError(
-            f"{buffer.step}: what is not read of the box around '{buffer.name}' is computed from '{min(written)}', "
-            "which the kernel writes: there may be no value yet.", subject=min(written),
-            hint="leave fetch_bounding_box out")
+        where = reduce(InstanceSet.union, (at for own, at in evaluated if own == args))
+        yield restrict(buffer.cell_of(analysis_domain(buffer.kernel, s), args), where)
 
 
 def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]],

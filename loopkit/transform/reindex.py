@@ -1,14 +1,14 @@
 """Reindexing, the one way to change inames: an instance relation, applied to statements, domains and dependences."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.constructors import Image, annotated, reindexed, rewritten
+from loopkit.analysis.constructors import Image, reindexed, rewritten
 from loopkit.analysis.order import loops_of
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import map_subscripts, substitute, variables
@@ -88,12 +88,8 @@ class Reindexing:
 
 def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str]) -> LoopKernel:
     """*kernel* with *step* applied to the statements *within*, domains and dependences; *tree* is the new order."""
-    steps = {s.id: step for s in kernel.statements if s.id in within and not step.old.isdisjoint(s.inames)}
-    left = {x for s in kernel.statements if s.id not in steps for x in s.inames}
-    used = frozenset().union(*(variables(value) for value in step.values.values()))
-    kernel = _rules_written_out(kernel, step.old, used if step.old.isdisjoint(left) else None)
-    return rewritten(_moved(kernel, steps, tree), substitutions=substituted_rules(kernel.substitutions, step.values),
-                     tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
+    return reindex_each(kernel, {s.id: step for s in kernel.statements
+                                 if s.id in within and not step.old.isdisjoint(s.inames)}, tree)
 
 
 def reindex_loops(kernel: LoopKernel, step: Reindexing, within: frozenset[str]) -> LoopKernel:
@@ -113,21 +109,34 @@ def reindex_loops(kernel: LoopKernel, step: Reindexing, within: frozenset[str]) 
     return reindex(kernel, step, rewrite_loops(kernel, old, within, replaced), within)
 
 
-def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree, name: str) -> LoopKernel:
+def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
     """*kernel* with one step of *steps* for each statement; inames without statements lose their tags.
 
-    :raises ScheduleError: the parts of a reduction would no longer share the inames around it; with the step's *name*.
+    Rules that mention an old iname freely get its new form if it is one for all of their uses; else they are expanded.
     """
-    kernel = _rules_written_out(kernel, {x for step in steps.values() for x in step.old}, None)
+    old = frozenset().union(*(step.old for step in steps.values()))
+    left = {x for s in kernel.statements if s.id not in steps for x in s.inames}
+    values = next(iter(steps.values())).values if len(set(steps.values())) == 1 and old.isdisjoint(left) else {}
+    used = frozenset().union(*map(variables, values.values()))
+    # an argument may share the name of a new iname
+    expanded = {r.name for r in kernel.substitutions.values() if not variables(r.expr).isdisjoint(old - {*r.arguments})
+                and (not values or not used.isdisjoint(r.arguments))}
+    kernel = without_rules(kernel, rules_using(kernel, expanded) | expanded)
     result = _moved(kernel, steps, tree)
-    for node in result.reductions.values():
-        inames = result.statement_by_id[node.init].inames
+    return rewritten(result, substitutions=substituted_rules(kernel.substitutions, values),
+                     tags={x: t for x, t in kernel.tags.items() if x in result.inames})
+
+
+def require_shared_inames(kernel: LoopKernel, step: str) -> LoopKernel:
+    """*kernel*; :raises ScheduleError: after *step* the parts of a reduction do not share the inames around it."""
+    for node in kernel.reductions.values():
+        inames = kernel.statement_by_id[node.init].inames
         for part in (*node.updates, node.final):
-            if missing := [x for x in inames if x not in result.statement_by_id[part].inames]:
-                raise ScheduleError(f"{name} would give the parts of the reduction '{node.name}' different inames: "
+            if missing := [x for x in inames if x not in kernel.statement_by_id[part].inames]:
+                raise ScheduleError(f"{step} would give the parts of the reduction '{node.name}' different inames: "
                                     f"'{node.init}' has '{missing[0]}', '{part}' has not.", subject=node.name,
                                     hint="let all of its parts have the same iname, under a name of their own")
-    return annotated(result, tags={x: t for x, t in kernel.tags.items() if x in result.inames})
+    return kernel
 
 
 def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
@@ -167,8 +176,7 @@ def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reinde
     """*node* with its new inames, and the sweep of a scan under its new name; lowering detects that a sweep is gone."""
     result: dict[str, None] = {}
     for update in node.updates:
-        own = node.inames if not node.others else tuple(
-            x for x in node.inames if x in kernel.statement_by_id[update].inames)
+        own = tuple(x for x in node.inames if x in kernel.statement_by_id[update].inames)
         if update in steps and not steps[update].old.isdisjoint(own):
             own = steps[update].inames(own)
         result.update(dict.fromkeys(own))
@@ -236,14 +244,3 @@ def not_nested(inames: Sequence[str], subject: str) -> ScheduleError:
     """The error for loops that are not perfectly nested."""
     return ScheduleError(f"The loops over {', '.join(inames)} are not nested directly in one another.",
                          subject=subject, hint="bring them together with prioritize_loops first")
-
-
-def _rules_written_out(kernel: LoopKernel, old: Collection[str], used: Collection[str] | None) -> LoopKernel:
-    """Expand the rules that mention an iname of *old* freely and cannot express its new form.
-
-    :arg used: the inames that replace the old ones; an argument may share the name of one of them. ``None``: the old
-        inames change in some statements only, or in several ways.
-    """
-    ending = {r.name for r in kernel.substitutions.values() if not variables(r.expr).isdisjoint(
-        set(old).difference(r.arguments)) and (used is None or not set(used).isdisjoint(r.arguments))}
-    return without_rules(kernel, rules_using(kernel, ending) | ending)

@@ -19,7 +19,7 @@ from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedEr
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.dependence import Dependence
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, rewrite, rewrite_over, seq
@@ -30,7 +30,7 @@ from loopkit.transform.expansion import contracted
 from loopkit.transform.iname import split_iname
 from loopkit.transform.reindex import bounded_by, element, substituted
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
-from loopkit.transform.tags import tagged_if_given
+from loopkit.transform.tags import tagged
 
 
 @transform
@@ -67,10 +67,9 @@ def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = 
     end
     """
     chosen = matching_statements(kernel, within)
-    found = [node for node in kernel.reductions.values() if scan_iname in node.inames]
-    if not found:
-        raise unknown("reduction iname", str(scan_iname), [x for r in kernel.reductions.values() for x in r.inames])
-    nodes = [node for node in found if not chosen.isdisjoint((node.final, node.update))]
+    every = kernel.reductions.values()
+    require_known("reduction iname", [scan_iname], [x for node in every for x in node.inames])
+    nodes = [node for node in every if scan_iname in node.inames and not chosen.isdisjoint((node.final, node.update))]
     if not nodes:
         raise PreconditionError(f"No statement that within= names has a reduction over '{scan_iname}'.",
                                 subject=scan_iname)
@@ -234,9 +233,8 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
     """
     kernel.statement(insn_id)
     own = [r for r in kernel.reductions.values() if r.final == insn_id]
-    node = next((r for r in own if scan_iname in r.inames), None)
-    if node is None:
-        raise unknown("reduction iname", str(scan_iname), [x for r in own for x in r.inames], where=f"'{insn_id}'")
+    require_known("reduction iname", [scan_iname], [x for r in own for x in r.inames], where=f"'{insn_id}'")
+    node = next(r for r in own if scan_iname in r.inames)
     require_iname(kernel, sweep_iname)
     length = require_positive(inner_length, "inner_length")
     if not kernel.operation(node.operation).reorderable:
@@ -250,7 +248,7 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
     result = _Levels(split, scan, length, outer, inner).kernel()
     step = f"make_two_level_scan({insn_id!r}, {scan_iname!r}, {sweep_iname!r}, {length})"
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
-    return tagged_if_given(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
+    return tagged(result, {outer: outer_tag, inner: inner_tag}, step, assume=assume, unsafe=unsafe)
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,16 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_as
+from loopkit.analysis.accesses import accesses_as, analysis_domain, is_known
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import LoopkitError, PreconditionError, ScheduleError
-from loopkit.expr.mappers import children, map_children, variables
-from loopkit.kernel.data import AddressSpace, TemporaryVariable
-from loopkit.kernel.kernel import Derive, LoopKernel, unknown
+from loopkit.expr.mappers import map_children, variables
+from loopkit.expr.text import to_text
+from loopkit.kernel.data import AddressSpace, TemporaryVariable, named_space
+from loopkit.kernel.kernel import Derive, LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, parts_of, rewrite_over, seq, without
@@ -36,7 +37,7 @@ from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
 from loopkit.transform.order import with_loop_sunk
 from loopkit.transform.reindex import Condition, bounded_by, element
 from loopkit.transform.side_effects import Allowed, side_effect
-from loopkit.transform.step import as_address_space, as_tag, new_name, require_fresh, require_positive
+from loopkit.transform.step import as_tag, new_name, require_fresh, require_positive
 
 Arguments = tuple[Expression, ...]
 
@@ -59,17 +60,6 @@ class Staged:
                 return expr.index_tuple
             return () if expr == p.Variable(name) else None
         return cls(name, is_use, partial(element, name))
-
-    def uses_of(self, expressions: Iterable[Expression]) -> tuple[Arguments, ...]:
-        def walk(expr: Expression) -> Iterator[Arguments]:
-            args = self.is_use(expr)
-            yield from () if args is None else (args,)
-            for child in expr.index_tuple if isinstance(expr, p.Subscript) else children(expr):
-                yield from walk(child)
-        return tuple(dict.fromkeys(args for e in expressions for args in walk(e)))
-
-    def uses_in(self, s: Statement) -> tuple[Arguments, ...]:
-        return self.uses_of((s.expression, *s.subscripts))
 
 
 @dataclass(frozen=True)
@@ -229,26 +219,25 @@ class StagingBuffer:
         """All of the box wherever some of it is used, except where *copy* would read outside of an array."""
         every = copy.domain.onto(self.outer).onto(copy.inames).where(*box.conditions)
         names = self.kernel.value_params.union(copy.inames)
-        inside, ends = every, dict[Expression, None]()
-        for a in (a for a in accesses_as(self.kernel, replace(copy, domain=every)) if not a.is_write):
+        inside = every
+        *reads, write = accesses_as(self.kernel, replace(copy, domain=every))
+        for a in reads:
             along = [(i, extent) for i, extent in zip(a.subscripts, array_shapes(self.kernel)[a.array], strict=True)
                      if not variables(i).isdisjoint(box.dims)]
             if not along:
                 continue
             own = tuple(p.Comparison(*end) for i, extent in along if extent is not None
                         for end in ((i, ">=", 0), (i, "<", extent)))
-            there = where_holds(a.domain, p.LogicalAnd(own), names) if len(own) == 2*len(along) else None
+            in_all = a.domain is write.domain       # isl would give the difference in pieces
+            there = where_holds(inside if in_all else a.domain, p.LogicalAnd(own), names) \
+                if len(own) == 2*len(along) else None
             if there is None:
                 raise PreconditionError(
                     f"{self.step}: it is not known where '{a.array}' ends for all of the box around '{self.name}'.",
                     subject=a.array, hint="leave fetch_bounding_box out, or declare its shape: "
                                           f"GlobalArg('{a.array}', shape=...)")
-            inside, ends = inside.subtract(a.domain.subtract(there)), ends | dict.fromkeys(own)
-        # isl gives a difference in pieces; it is one polyhedron where these conditions alone make it
-        kept = tuple(end for end in ends if (holds := where_holds(inside, end, names)) is not None
-                     and inside.is_subset(holds))
-        plain = where_holds(every, p.LogicalAnd(kept), names) if kept else every
-        return plain if plain is not None and plain.is_equal(inside) else inside
+            inside = there if in_all else inside.subtract(a.domain.subtract(there))
+        return inside
 
     def in_one_piece(self, copy: Statement) -> InstanceSet:
         """The domain of *copy*, or one polyhedron around its pieces if its operands lie inside of their arrays there.
@@ -331,25 +320,30 @@ def _ahead(tree: Tree, readers: frozenset[str], writers: frozenset[str]) -> list
 def temporary_for(kernel: LoopKernel, name: str | None, like: str, dtype: np.dtype | None,
                   space: str | AddressSpace | None) -> TemporaryVariable:
     """The temporary of a buffer, called *name* or *like* this one; :raises NameConflictError: the name is taken."""
-    return TemporaryVariable(new_name(kernel, name, like), dtype, None,
-                             None if space is None else as_address_space(space))
-
-
-def require_inames(inames: Sequence[str], known: Collection[str], where: str) -> None:
-    """:raises UnknownNameError: one of *inames* is not in *known*."""
-    if strange := [x for x in inames if x not in known]:
-        raise unknown("iname", strange[0], known, where=where)
+    own = new_name(kernel, name, like)
+    return TemporaryVariable(own, dtype, None, None if space is None else named_space(space, own))
 
 
 def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
     """The bounding box of all uses while the swept inames vary and the outer inames are fixed."""
-    rows: list[list[BoxAxis | None]] = []
+    kernel, rows = buffer.kernel, list[list[BoxAxis | None]]()
     for statement, arguments in buffer.uses.items():
-        domain = buffer.kernel.statement_by_id[statement].domain
+        s = kernel.statement_by_id[statement]
+        for args in arguments:
+            if not is_known(analysis_domain(kernel, s), kernel.value_params, *args):
+                raise PreconditionError(
+                    f"{buffer.step} needs affine subscripts, but '{s.id}' uses '{buffer.name}' at "
+                    f"'{', '.join(map(to_text, args))}'.", subject=buffer.name,
+                    hint="leave this statement out with within=")
         mentioned = {y for args in arguments for a in args for y in variables(a)}
-        ranges = {x: _constant_range(buffer, domain, x) for x in buffer.request.sweep
-                  if x in mentioned.intersection(domain.inames)}
-        rows += [[swept_interval(domain, a, buffer.outer, ranges, known_sizes(buffer.kernel)) for a in args]
+        ranges: dict[str, tuple[int, int]] = {}
+        for x in (x for x in buffer.request.sweep if x in mentioned.intersection(s.inames)):
+            low, high = constant_range(kernel, s.domain, x)
+            if low is None or high is None:
+                raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
+                                        hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
+            ranges[x] = low, high
+        rows += [[swept_interval(s.domain, a, buffer.outer, ranges, known_sizes(kernel)) for a in args]
                  for args in arguments]
     for axis, (whole, *others) in enumerate(zip(*rows, strict=True)):
         for other in others:
@@ -360,11 +354,3 @@ def _intervals(buffer: StagingBuffer) -> Iterator[BoxAxis]:
                 subject=buffer.name,
                 hint="sweep inames of constant range only (split_iname), or name fewer statements with within=")
         yield whole
-
-
-def _constant_range(buffer: StagingBuffer, domain: InstanceSet, x: str) -> tuple[int, int]:
-    low, high = constant_range(buffer.kernel, domain, x)
-    if low is None or high is None:
-        raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
-                                hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
-    return low, high

@@ -14,10 +14,10 @@ from loopkit.errors import ENTRY_POINTS, IllegalTransformError, NameConflictErro
 from loopkit.expr.mappers import variables
 from loopkit.kernel.annotations import checked, require_kinds
 from loopkit.kernel.cost import CostChange
-from loopkit.kernel.data import ADDRESS_SPACES, AddressSpace, TemporaryVariable, address_space
+from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.given_order import given, given_anew, ordered_pairs, still_given
 from loopkit.kernel.history import TRANSFORMATIONS, History, HistoryStep
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.language.names import fault, is_id, name_list
@@ -112,27 +112,26 @@ def replay(kernel: LoopKernel, history: History | LoopKernel) -> LoopKernel:
 
 def require_iname(kernel: LoopKernel, iname: str) -> None:
     """:raises UnknownNameError: *iname* is not an iname of *kernel*."""
-    if iname not in kernel.inames:
-        raise unknown("iname", str(iname), kernel.inames)
+    require_known("iname", [iname], kernel.inames)
 
 
 def iname_list(kernel: LoopKernel, inames: str | Iterable[str]) -> tuple[str, ...]:
     """*inames*, each an iname of *kernel*."""
     names = name_list(inames)
-    for x in names:
-        require_iname(kernel, x)
+    require_known("iname", names, kernel.inames)
     return names
 
 
 def temporary_list(kernel: LoopKernel, names: str | Iterable[str]) -> tuple[str, ...]:
     """*names*; :raises UnknownNameError: one is no temporary of *kernel*."""
-    return tuple(require_temporary(kernel, name).name for name in name_list(names))
+    found = name_list(names)
+    require_known("temporary", found, kernel.temporaries)
+    return found
 
 
 def require_temporary(kernel: LoopKernel, name: str) -> TemporaryVariable:
     """:raises UnknownNameError: *name* is no temporary of *kernel*."""
-    if name not in kernel.temporaries:
-        raise unknown("temporary", name, kernel.temporaries)
+    require_known("temporary", [name], kernel.temporaries)
     return kernel.temporaries[name]
 
 
@@ -229,14 +228,6 @@ def require_positive(value: object, what: str) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
         raise PreconditionError(f"{what} must be a positive integer, not {value!r}.", subject=what)
     return int(value)
-
-
-def as_address_space(space: str | AddressSpace) -> AddressSpace:
-    """An address space from its name (``"local"`` is ``"shared"``); :raises PreconditionError: there is none."""
-    found = address_space(space)
-    if found is None:
-        raise PreconditionError(f"'{space}' is no address space.", subject=str(space), hint=ADDRESS_SPACES)
-    return found
 
 
 def as_tag(tag: str | InameTag) -> InameTag:

@@ -13,7 +13,7 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import alike, called, children, map_children, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel, require_known
 from loopkit.language.names import name_list
 from loopkit.transform.step import matching_statements, require_fresh, transform
 
@@ -76,16 +76,8 @@ def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = N
     end
     """
     names = name_list(subst_names) if subst_names is not None else tuple(kernel.substitutions)
-    for name in names:
-        require_rule(kernel, name)
+    require_known("substitution rule", names, kernel.substitutions)
     return without_rules(kernel, names, within)
-
-
-def require_rule(kernel: LoopKernel, name: str) -> SubstitutionRule:
-    """:raises UnknownNameError: *kernel* has no substitution rule *name*."""
-    if name not in kernel.substitutions:
-        raise unknown("substitution rule", name, kernel.substitutions)
-    return kernel.substitutions[name]
 
 
 def rules_using(kernel: LoopKernel, names: Collection[str]) -> frozenset[str]:

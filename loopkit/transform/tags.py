@@ -71,10 +71,12 @@ def unroll(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str | Non
     return tagged(kernel, dict.fromkeys(name_list(inames), UnrollTag()), "unroll", assume=assume, unsafe=unsafe)
 
 
-def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *, force: bool = False,
+def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag | None], step: str, *, force: bool = False,
            assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """*kernel* with *tags* added, checked; *step* names the transformation in messages."""
-    new = {x: as_tag(t) for x, t in tags.items()}
+    """*kernel* with those of *tags* that are given, checked; *step* names the transformation in messages."""
+    new = {x: as_tag(t) for x, t in tags.items() if t is not None}
+    if not new:
+        return kernel
     for x, tag in new.items():
         require_iname(kernel, x)
         old = kernel.tags.get(x)
@@ -86,13 +88,6 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *,
     shown = ", ".join(f"{x}: {t}" for x, t in new.items())
     return require_legal(result, f"{step} ({shown})" if step != "tag_inames" else f"tag_inames({shown})",
                          assume=assume, unsafe=unsafe)
-
-
-def tagged_if_given(kernel: LoopKernel, tags: Mapping[str, str | InameTag | None], step: str, *,
-                    assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """*kernel* with those *tags* that are given; itself if none is."""
-    given = {x: t for x, t in tags.items() if t is not None}
-    return tagged(kernel, given, step, assume=assume, unsafe=unsafe) if given else kernel
 
 
 def _pairs(tags: TagMap) -> dict[str, str | InameTag]:

@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, integer_names, is_known, why_inexact
 from loopkit.analysis.shapes import Shape
-from loopkit.errors import BoundsError
+from loopkit.errors import AccessWitness, BoundsError
 from loopkit.expr.mappers import children, replaced, subexpressions, variables
 from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.data import GlobalArg, TemporaryVariable
@@ -69,8 +69,8 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     params, values = smallest_instance(knl, a.domain.named(bad))
     element = element_at(a.subscript_relation, params, tuple(values.values()))
     yield refuted(BoundsError(
-        f"'{a.statement}' accesses '{a.array}' outside its shape.", array=a.array, parameters=params,
-        instance=(a.statement, values), element=element,
+        f"'{a.statement}' accesses '{a.array}' outside its shape.", check="bounds",
+        witness=AccessWitness(params, (a.statement, values), a.array, element, "accesses"),
         hint="restrict the domain, guard the statement with if=, declare a larger shape" + (
             ", or assume sizes at which it stays inside" if params else "")))
 

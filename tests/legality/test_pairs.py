@@ -124,19 +124,20 @@ def test_out_of_bounds(name: str) -> None:
     knl = illegal.kernel()
     with pytest.raises(lk.BoundsError) as caught:
         lk.generate_code(knl)
-    error = caught.value
-    values = [error.parameters[a.name] for a in knl.arguments if a.name in error.parameters]
+    witness = caught.value.witness
+    assert isinstance(witness, lk.AccessWitness)
+    values = [witness.parameters[a.name] for a in knl.arguments if a.name in witness.parameters]
     for sizes in [*smaller(values, 1), tuple(values)]:
-        at = dict(zip((a.name for a in knl.arguments if a.name in error.parameters), sizes, strict=True))
-        shape = [evaluate(e, at) for e in knl.array_args[error.array].shape or ()]
-        outside = [t for t in Judged((knl,), at).touches.get(error.array, ())
+        at = dict(zip((a.name for a in knl.arguments if a.name in witness.parameters), sizes, strict=True))
+        shape = [evaluate(e, at) for e in knl.array_args[witness.array].shape or ()]
+        outside = [t for t in Judged((knl,), at).touches.get(witness.array, ())
                    if not all(0 <= k < extent for k, extent in zip(t.element, shape, strict=True))]
         if sizes == tuple(values):
             first = min(outside, key=lambda t: t.instance.values)
-            assert (first.instance.statement, first.instance.point) == error.instance
-            assert error.element in [t.element for t in outside if t.instance == first.instance]
+            assert (first.instance.statement, first.instance.point) == witness.instance
+            assert witness.element in [t.element for t in outside if t.instance == first.instance]
         else:
-            assert not outside, f"{outside[0]} with {at} is smaller than {error}"
+            assert not outside, f"{outside[0]} with {at} is smaller than {caught.value}"
     require_proven_and_right(legal, ())
 
 

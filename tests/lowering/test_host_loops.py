@@ -11,7 +11,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
 from loopkit.runtime.views import ArrayView
-from loopkit.target.code import ParameterKind
+from loopkit.target.code import HostIname, Pointer, Value
 from tests.lowering.host_loops import HOSTED, before_and_behind, elimination, one_statement, over_blocks
 from tests.lowering.kernels import F32, make, time_loop
 from tests.lowering.shown import lowered, storages
@@ -106,8 +106,7 @@ def test_a_launch_takes_the_inames_that_it_needs() -> None:
     first, second = lk.generate_code(over_blocks("i", "j")(time_loop())).kernels
     assert [p.name for p in first.parameters] == [p.name for p in second.parameters] == ["u", "v", "n"]
     launch, = lk.generate_code(over_blocks("i")(one_statement())).kernels
-    assert [(p.name, p.kind) for p in launch.parameters] == [
-        ("u", ParameterKind.ARRAY), ("n", ParameterKind.VALUE), ("t", ParameterKind.HOST)]
+    assert [(p.name, type(p)) for p in launch.parameters] == [("u", Pointer), ("n", Value), ("t", HostIname)]
 
 
 def test_no_blocks_for_what_the_loop_has_left_behind() -> None:

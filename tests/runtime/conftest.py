@@ -16,7 +16,7 @@ from loopkit.kernel.tree import Leaf, seq
 from loopkit.poly.sets import InstanceSet, parse_assumptions
 from loopkit.runtime import stages
 from loopkit.runtime.compiled import CompiledKernel
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Parameter, ParameterKind
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Parameter, Pointer, Stride, Value
 
 n, m = p.Variable("n"), p.Variable("m")
 
@@ -33,11 +33,11 @@ def parameters_of(knl: LoopKernel, layout: Layout, shapes: Mapping[str, tuple[An
     """Arrays, then values, then strides: the convention of these tests' C."""
     found: list[Parameter] = []
     for a in knl.arguments:
-        kind = ParameterKind.ARRAY if isinstance(a, GlobalArg) else ParameterKind.VALUE
         assert a.dtype is not None
-        found.append(Parameter(a.name, kind, a.dtype, a.name, written=a.name in knl.written_names))
+        found.append(Pointer(a.name, a.dtype, a.name in knl.written_names) if isinstance(a, GlobalArg) else
+                     Value(a.name, a.dtype))
     index = np.dtype(f"int{layout.index_bits}")
-    found += [Parameter(f"{name}_s{i}", ParameterKind.STRIDE, index, name, i)
+    found += [Stride(f"{name}_s{i}", index, name, i)
               for name in sorted(layout.strided) for i in range(len(shapes[name]))]
     return tuple(found)
 
@@ -84,7 +84,7 @@ def c_code(knl: LoopKernel, layout: Layout, shapes: Mapping[str, tuple[Any, ...]
     """*body* as a function; where an array is strided, ``a_s0`` is its stride, else the C-order stride."""
     parameters = parameters_of(knl, layout, shapes)
     c_type = {q.name: _C.get(q.dtype.name, f"{q.dtype.name}_t") for q in parameters}
-    listed = ", ".join(f"{c_type[q.name]} {'*' if q.kind is ParameterKind.ARRAY else ''}{q.name}" for q in parameters)
+    listed = ", ".join(f"{c_type[q.name]} {'*' if isinstance(q, Pointer) else ''}{q.name}" for q in parameters)
     strides = "".join(f"  const long {name}_s{i} = {' * '.join(['1', *(f'({e})' for e in shape[i + 1:])])};\n"
                       for name, shape in shapes.items() if name not in layout.strided and None not in shape
                       for i in range(len(shape)))

@@ -15,7 +15,7 @@ from loopkit.errors import CallError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime import stages
 from loopkit.runtime.compiled import CompiledKernel, call
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Parameter, ParameterKind
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Pointer, ScratchPointer, Value
 from tests.runtime.conftest import Workshop, array, n, value
 
 F, INT = np.dtype(np.float32), np.dtype(np.int32)
@@ -23,10 +23,8 @@ F, INT = np.dtype(np.float32), np.dtype(np.int32)
 
 def two_launches(knl: LoopKernel, layout: Layout) -> GeneratedCode:
     """``t = 2*a`` in one launch, ``y = t reversed`` in the next; blocks of 16."""
-    a, t, y = (Parameter(x, k, F, x, shape=s, written=w) for x, k, s, w in (
-        ("a", ParameterKind.ARRAY, (), False), ("t", ParameterKind.SCRATCH, (n,), True),
-        ("y", ParameterKind.ARRAY, (), True)))
-    size = Parameter("n", ParameterKind.VALUE, INT, "n")
+    a, t, y = Pointer("a", F), ScratchPointer("t", F, written=True, shape=(n,)), Pointer("y", F, written=True)
+    size = Value("n", INT)
     grid = (p.FloorDiv(n + 15, 16), 1, 1)
     loop = ("  #pragma omp parallel for\n  for (int b = 0; b < (n + 15) / 16; ++b)\n"
             "    for (int i = 16 * b; i < 16 * b + 16 && i < n; ++i)\n      ")
@@ -58,9 +56,9 @@ def test_calls_from_many_threads(reverse: CompiledKernel) -> None:
 
 def test_large_scratch_memory_takes_the_wide_text(workshop: Workshop) -> None:
     def body(knl: LoopKernel, layout: Layout) -> GeneratedCode:
-        scratch = Parameter("t", ParameterKind.SCRATCH, np.dtype(np.int8), "t", shape=(2**31,))
+        scratch = ScratchPointer("t", np.dtype(np.int8), shape=(2**31,))
         return GeneratedCode("c", "void k(float *y, signed char *t) { y[0] = t != 0; }",
-                             (GeneratedKernel("k", (Parameter("y", ParameterKind.ARRAY, F, "y"), scratch)),),
+                             (GeneratedKernel("k", (Pointer("y", F), scratch)),),
                              layout=layout)
     knl = workshop.compiled((array("y"),), ("y",), shapes={"y": (1,)}, body=body)
     assert knl().y[0] == 1                                  # the pages are never touched

@@ -9,7 +9,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.kernel.target import DEVICE_LIMITS
-from loopkit.target.code import Layout, ParameterKind
+from loopkit.target.code import Layout, Pointer, ScratchPointer, Stride, Value
 from tests.cases import CASES, Case
 from tests.language.outline import text
 from tests.lowering.kernels import F32, across_blocks, exchange, make
@@ -64,10 +64,10 @@ def test_pointers_are_restrict_and_const_where_only_read(case: Case) -> None:
     heads = re.findall(r"__launch_bounds__\(\d+\)\n(\w+)\(([^)]*)\)", code.source)
     assert [name for name, _ in heads] == [launch.name for launch in code.kernels]
     for (_, head), launch in zip(heads, code.kernels, strict=True):
-        updates = any(x.read and x.written and not x.cleared for x in launch.parameters)
+        updates = any(x.read and x.written for x in launch.parameters if isinstance(x, Pointer))
         for item, parameter in zip(map(str.strip, head.split(",")), launch.parameters, strict=True):
             assert item.split()[-1].lstrip("*") == parameter.name
-            if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
+            if isinstance(parameter, Pointer):
                 assert ("*__restrict__ " in item) is (parameter.written or not updates)
                 assert item.startswith("const ") is not parameter.written
             else:
@@ -81,8 +81,8 @@ def test_arguments_come_in_the_kernel_s_order() -> None:
 def test_what_a_launch_does_not_touch_it_does_not_take() -> None:
     code = lk.generate_code(lk.tag_inames(across_blocks(), "i:g.0, j:g.0"))
     assert [[p.name for p in launch.parameters] for launch in code.kernels] == [["x", "t", "n"], ["y", "t", "n"]]
-    assert [p.written for p in code.kernels[0].parameters] == [False, True, False]
-    assert code.kernels[1].parameters[1].kind is ParameterKind.SCRATCH
+    assert [p.written for p in code.kernels[0].parameters if isinstance(p, Pointer)] == [False, True]
+    assert isinstance(code.kernels[1].parameters[1], ScratchPointer)
 
 
 # The body
@@ -171,7 +171,7 @@ def test_64_bit_indices() -> None:
     assert "const long long m" in code.source
     assert "const long long i_outer = " in code.source
     assert not re.search(r"\bint (?!\w*stride)\w", code.source)
-    assert {p.dtype for p in code.kernels[0].parameters if p.kind is ParameterKind.VALUE and p.name != "a"} == {
+    assert {p.dtype for p in code.kernels[0].parameters if isinstance(p, Value) and p.name != "a"} == {
         np.dtype(np.int64)}
     assert compile_cuda(code.source).spills == 0
 
@@ -200,7 +200,7 @@ def test_64_bit_indices_below_zero() -> None:
 @pytest.mark.parametrize("bits", [32, 64])
 def test_strides_as_parameters(bits: int) -> None:
     code = lk.generate_code(affine(), layout=Layout(bits, frozenset({"x"})))
-    strides = [p for p in code.kernels[0].parameters if p.kind is ParameterKind.STRIDE]
+    strides = [p for p in code.kernels[0].parameters if isinstance(p, Stride)]
     assert [(p.name, p.array, p.axis, p.dtype.itemsize*8) for p in strides] == [
         ("x_stride_0", "x", 0, bits), ("x_stride_1", "x", 1, bits)]
     assert "x_stride_0 + " in re.sub(r"\s+", " ", code.source)

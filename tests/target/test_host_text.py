@@ -17,7 +17,7 @@ from loopkit.ast.walk import calls
 from loopkit.expr.evaluate import evaluate
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.poly.points import holds
-from loopkit.target.code import GeneratedCode, Layout, ParameterKind
+from loopkit.target.code import GeneratedCode, Layout, ScratchPointer
 from loopkit.target.cuda.dialect import CUDA
 from tests.cases import CASES
 from tests.compilers import cpp_compiler
@@ -102,7 +102,7 @@ def built(code: GeneratedCode, place: Path) -> Callable[..., list[tuple[int, ...
 
 def expected(code: GeneratedCode, values: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
     """What the runtime does."""
-    scratch = {x.name: x for k in code.kernels for x in k.parameters if x.kind is ParameterKind.SCRATCH}
+    scratch = {x.name: x for k in code.kernels for x in k.parameters if isinstance(x, ScratchPointer)}
     for x in scratch.values():
         size = 8*-(-x.dtype.itemsize//4) if x.element is not None else x.dtype.itemsize
         size *= prod(max(0, evaluate(e, values)) for e in x.shape)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.target.code import Pointer
 from tests.cases import CASES, Case
 from tests.nvrtc import nvrtc
 
@@ -40,7 +41,7 @@ def incoherent(code: lk.GeneratedCode) -> list[tuple[str, set[str], set[str]]]:
                 if not new <= roots.setdefault(target, set()):
                     roots[target] |= new
                     changed = True
-        written = {x.name for x in function.parameters if x.written}
+        written = {x.name for x in function.parameters if isinstance(x, Pointer) and x.written}
         for line in body.splitlines():
             if "ld.global.nc" in line:
                 address = re.search(r"\[(%rd\d+)", line)

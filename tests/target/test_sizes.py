@@ -47,6 +47,15 @@ def test_beyond_all_indices() -> None:
         lk.compile(knl, target="c")(x=x, n=2**63, seed=0)
 
 
+def test_a_cast_to_fewer_bits_may_be_negative() -> None:
+    """Its operand is an iname, which is not."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = cast(int8, i)//3\nz[i] = cast(int8, i) % 3 + x[i]")
+    x, i = np.zeros(300, np.int8), np.arange(300).astype(np.int8)
+    out = lk.compile(lk.add_dtypes(knl, {"y": np.int8}), target="c")(x=x)
+    np.testing.assert_array_equal(out.y, i//3)
+    np.testing.assert_array_equal(out.z, i % 3)
+
+
 def test_unsigned_sizes_are_not_negative() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n-m}", "y[i] = x[i + m]", [lk.GlobalArg("x", np.float32, shape="n"), "..."])
     with pytest.raises(lk.BoundsError, match="accesses x"):

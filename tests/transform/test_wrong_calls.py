@@ -115,16 +115,15 @@ CALLS: Mapping[str, tuple[Callable[[], object], type[lk.LoopkitError], Fields]] 
                             lk.TypeInferenceError, {"subject": "y"}),
     "read behind the end": (lambda: lk.generate_code(lk.make_kernel(
         LINE, "y[i] = x[i+1]", [lk.GlobalArg("x", F32, shape="n"), "..."])), lk.BoundsError,
-        {"array": "x", "parameters": {"n": 1}, "instance": ("insn", {"i": 0}), "element": (1,)}),
+        {"witness": lk.AccessWitness({"n": 1}, ("insn", {"i": 0}), "x", (1,), "accesses")}),
     "read before the start": (lambda: lk.generate_code(kernel("y[i] = x[i-1]", x=F32)), lk.BoundsError,
-                              {"array": "x", "parameters": {"n": 1}, "instance": ("insn", {"i": 0}), "element": (-1,)}),
+                              {"witness": lk.AccessWitness({"n": 1}, ("insn", {"i": 0}), "x", (-1,), "accesses")}),
     "write before the start": (lambda: lk.generate_code(kernel("y[i-3] = x[i]", x=F32)), lk.BoundsError,
-                               {"array": "y", "parameters": {"n": 1}, "instance": ("insn", {"i": 0}),
-                                "element": (-3,)}),
+                               {"witness": lk.AccessWitness({"n": 1}, ("insn", {"i": 0}), "y", (-3,), "accesses")}),
     "read behind a temporary's end": (lambda: lk.generate_code(kernel(
         "<> t[i] = x[i]\ny[i] = t[i+1]", "{[i]: 0<=i<4}",
         [lk.TemporaryVariable("t", F32, (4,)), "..."], x=F32)), lk.BoundsError,
-        {"array": "t", "parameters": {}, "instance": ("insn_0", {"i": 3}), "element": (4,)}),
+        {"witness": lk.AccessWitness({}, ("insn_0", {"i": 3}), "t", (4,), "accesses")}),
     "too many threads": (lambda: lk.generate_code(mapped(2048, outer_tag="g.0", inner_tag="l.0")), lk.LimitError,
                          {"what": "threads per block", "limit": 1024, "required": 2048}),
     "too many threads along z": (lambda: lk.generate_code(mapped(128, outer_tag="g.0", inner_tag="l.2")),
@@ -166,7 +165,7 @@ def test_refused(name: str) -> None:
     assert {f: getattr(caught.value, f) for f in fields} == fields
     assert caught.value.message.endswith(".")
     assert "%s" not in str(caught.value)
-    subject = fields.get("argument") or fields.get("array") or fields.get("subject")
+    subject = fields.get("argument") or fields.get("witness") or fields.get("subject")
     if subject:
         assert str(subject) in str(caught.value)
 

@@ -24,7 +24,7 @@ from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayView, constant, picker
-from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
+from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer, ScratchPointer, Value
 
 #: Bytes of each parameter in the buffer; every type is then aligned.
 _SLOT = 16
@@ -139,7 +139,7 @@ def _packing(p: Parameter) -> tuple[str, Callable[[Any], Any]]:
     """The format of struct for a parameter in a slot of its own, and its value as struct takes it."""
     dtype, code = np.dtype(p.dtype), "P"
     item: Callable[[Any], Any] = _itself
-    if not p.is_pointer:
+    if not isinstance(p, Pointer):
         code = dtype.char
         if dtype.kind in "cV":                         # struct lacks complex dtypes and bfloat16: they are bytes
             code, pair = f"{dtype.itemsize}s", struct.Struct("2f" if dtype.itemsize == 8 else "2d").pack
@@ -274,14 +274,14 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
 def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.kernel.parameters:
-        match p.kind:
-            case ParameterKind.ARRAY:
-                array = arrays[p.array]
+        match p:
+            case ScratchPointer():
+                yield f"{p.name}: {p.dtype}, a temporary, at {operands[p.name]:#x}"
+            case Pointer():
+                array = arrays[p.name]
                 yield (f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes, at "
-                       f"{operands[p.array]:#x}")
-            case ParameterKind.SCRATCH:
-                yield f"{p.name}: {p.dtype}, a temporary, at {operands[p.array]:#x}"
-            case ParameterKind.VALUE | ParameterKind.HOST:
+                       f"{operands[p.name]:#x}")
+            case Value() | HostIname():
                 yield f"{p.name} = {operands[p.name]}"
-            case ParameterKind.STRIDE:
-                pass                                   # listed with its array
+            case _:
+                pass                                   # a stride is listed with its array

@@ -40,7 +40,7 @@ from loopkit.runtime.cuda.resources import Binary, Resources, kernel_resources
 from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
+from loopkit.target.code import GeneratedKernel, Value
 from loopkit.target.cuda import CudaTarget
 
 _MOST_STREAMS = 64
@@ -309,7 +309,7 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingR
 
 
 def _delay(gpu: Gpu) -> PreparedLaunch:
-    launch = GeneratedKernel("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
+    launch = GeneratedKernel("delay", (Value("cycles", np.dtype(np.int64)),))
     binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
     functions = loaded_functions(gpu, binary.cubin, (launch,))
     return PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), {"cycles": 0}, {}, {})

@@ -125,11 +125,8 @@ def integer_literal(value: int, dtype: np.dtype, *, typed: bool) -> Piece:
 
 def _shortest(value: np.generic) -> np.float64:
     """The number with the fewest decimal digits that rounds to the bfloat16 *value*."""
-    for digits in range(1, 9):
-        found = np.float64(f"{float(value):.{digits - 1}e}")
-        if value.dtype.type(found) == value:
-            return found
-    return np.float64(value)
+    rounded = (np.float64(f"{float(value):.{digits}e}") for digits in range(9))
+    return next(found for found in rounded if value.dtype.type(found) == value)
 
 
 #: Functions of halves whose result is a half again.
@@ -193,7 +190,8 @@ class CBase:
             child = self._type(expr.child)
             if inner.inside(resolve(given)) and (isinstance(child, Weak) or inner.inside(child)):
                 return inner
-            expr = expr.child if isinstance(child, Weak) else expr
+            # a cast of an index to 64 bits keeps its sign; one to fewer bits may not
+            expr = expr.child if isinstance(child, Weak) and given == INT64 else expr
         return replace(own, low=0) if self.nonnegative(expr) else own
 
     def of_sizes(self, expr: Expression) -> bool:

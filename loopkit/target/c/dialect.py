@@ -24,14 +24,9 @@ COMPLEX_FUNCTIONS = {"conj": "conj", **{name: f"c{name}" for name in (
     "abs", "real", "imag", "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "pow")}}
 
 
-def suffix(dtype: np.dtype) -> str:
-    """``f32`` for float32, ``i64`` for int64, ``bf16`` for bfloat16: the suffix of helper functions."""
-    return "bf16" if is_bfloat16(dtype) else f"{dtype.kind}{8 * dtype.itemsize}"
-
-
 def helper(name: str, dtype: np.dtype) -> str:
-    """The name of the helper function *name* of operands of *dtype*."""
-    return f"{name}_{suffix(dtype)}"
+    """The name of the helper function *name* of operands of *dtype*: it ends in ``_f32``, ``_i64``, ``_bf16``, ..."""
+    return f"{name}_{'bf16' if is_bfloat16(dtype) else f'{dtype.kind}{8 * dtype.itemsize}'}"
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,6 @@ class Syntax:
     :ivar truth: false and true.
     :ivar restrict: the qualifier of a pointer without aliases.
     :ivar constant_by_restrict: the compiler treats memory behind a const pointer with *restrict* as constant.
-    :ivar no_parameters: the parameter list of a function without parameters.
     :ivar unroll: lines before a loop that is to be unrolled.
     """
 
@@ -67,7 +61,6 @@ class Syntax:
     truth: tuple[str, str] = ("0", "1")
     restrict: str = "restrict"
     constant_by_restrict: bool = False
-    no_parameters: str = ""
     unroll: tuple[str, ...] = ()
 
 

@@ -23,12 +23,9 @@ from loopkit.expr.dtypes import (
     INT32,
     INT64,
     UINT32,
-    Type,
     Weak,
-    arithmetic,
     as_float,
     comparison,
-    division,
     join,
     literal_type,
     rank_of,
@@ -100,7 +97,7 @@ class CText(CBase):
             case p.Product():
                 return self._product(expr.children, own)
             case p.Quotient():
-                return self._folded(children(expr), own, division, lambda left, right, dtype: self._binary(
+                return self._folded(children(expr), own, lambda _: expr, lambda left, right, dtype: self._binary(
                     " / ", PRODUCT, left, self._operand(right, dtype), dtype, modular=False))
             case p.FloorDiv() | p.Remainder():
                 return self._division(expr, own)
@@ -141,19 +138,16 @@ class CText(CBase):
         assert wanted is not None
         return self._convert(piece, resolve(wanted))
 
-    def _folded(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type],
-                step: Callable[[Piece, Expression, np.dtype], Piece],
-                made: Callable[[tuple[Any, ...]], Expression] | None = None) -> Piece:
-        """*operands* combined by *step* from the left, each time in the dtype of the result.
-
-        :arg f: the type of a result; *made*: the operation of some operands, if its result may be larger than they are.
-        """
-        found, dtypes = self._type(operands[0]), list[np.dtype]()
-        for number, operand in enumerate(operands[1:], 2):
-            found = f(found, self._type(operand))
+    def _folded(self, operands: Sequence[Expression], own: np.dtype, made: Callable[[tuple[Any, ...]], Expression],
+                step: Callable[[Piece, Expression, np.dtype], Piece]) -> Piece:
+        """*operands* combined by *step* from the left, each time in the dtype of *made* of the operands so far."""
+        dtypes = list[np.dtype]()
+        for number in range(2, len(operands) + 1):
+            part = made(tuple(operands[:number]))
+            found = self._type(part)
             dtype = self._own(found, own) if found != BOOL else BOOL
-            if made is not None and isinstance(found, Weak) and found.rank == 1:
-                dtype = self._long_enough(made(tuple(operands[:number])), dtype, own)
+            if isinstance(part, p.Sum | p.Product) and self.of_sizes(part):
+                dtype = self._long_enough(part, dtype, own)         # it may be larger than its operands
             dtypes.append(dtype)
         piece = self._operand(operands[0], dtypes[0] if dtypes else own)
         for operand, dtype in zip(operands[1:], dtypes, strict=True):
@@ -169,7 +163,7 @@ class CText(CBase):
                 # i + (j + k) of one integer type is i + j + k
                 right = replace(right, precedence=PRODUCT if right.precedence == SUM else right.precedence)
             return self._binary(f" {operator} ", SUM, piece, right, dtype)
-        return self._folded(terms, own, arithmetic, added, p.Sum)
+        return self._folded(terms, own, p.Sum, added)
 
     def _product(self, factors: Sequence[Expression], own: np.dtype) -> Piece:
         if len(factors) > 1 and isinstance(factors[0], int) and factors[0] == -1:
@@ -179,8 +173,8 @@ class CText(CBase):
             elif inner.dtype.kind == "u" and own.kind == "i":
                 inner = self._convert(inner, own)
             return self._negated(inner)
-        return self._folded(factors, own, arithmetic, lambda piece, factor, dtype: self._binary(
-            "*", PRODUCT, piece, self._operand(factor, dtype), dtype), p.Product)
+        return self._folded(factors, own, p.Product, lambda piece, factor, dtype: self._binary(
+            "*", PRODUCT, piece, self._operand(factor, dtype), dtype))
 
     def _negated(self, piece: Piece) -> Piece:
         if is_half(piece.dtype) and not piece.unrounded:
@@ -296,16 +290,14 @@ class CText(CBase):
             operator, precedence = (" && ", AND) if which == "min" else (" || ", OR)
             exact = self._binary(operator, precedence, self._exact(left), self._exact(right), dtype)
             return replace(exact, c_dtype=BOOL)
-        return self._folded(operands, own, join, joined)
+        return self._folded(operands, own, p.Min, joined)
 
     def compared(self, expr: p.Comparison) -> Piece:
         """A comparison; sizes and inames are compared as integers, like in the analyses."""
         as_sizes = self if self.sizes else replace(self, sizes=True)
-        if as_sizes.of_sizes(expr.left) and as_sizes.of_sizes(expr.right):
-            if not self.sizes:
-                return as_sizes.compared(expr)
-        elif self.sizes:
-            return replace(self, sizes=False).compared(expr)
+        are_sizes = as_sizes.of_sizes(expr.left) and as_sizes.of_sizes(expr.right)
+        if are_sizes != self.sizes:
+            return replace(self, sizes=are_sizes).compared(expr)
         given = comparison(self._type(expr.left), self._type(expr.right),
                            [e for e in (expr.left, expr.right) if isinstance(e, int)])
         dtype = INT64 if self.sizes and not is_linear(expr) else resolve(given)

@@ -1,8 +1,8 @@
 """The launch sequence as C++ for readers, in one file with the kernels for nvcc."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,22 +17,30 @@ from loopkit.expr.mappers import variables
 from loopkit.instructions.base import if_else
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.types import index_types
-from loopkit.poly.affine import NotAffineError
+from loopkit.poly.affine import if_affine
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable
-from loopkit.poly.piecewise import at_least, params_where
+from loopkit.poly.piecewise import params_where
 from loopkit.poly.sets import Set
-from loopkit.target.addresses import Addresses
-from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
+from loopkit.target.code import (
+    GeneratedKernel,
+    HostIname,
+    Layout,
+    Parameter,
+    Pointer,
+    ScratchPointer,
+    Value,
+    split_condition,
+)
 from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.emit import Emitter, Hooks, wrapped
-from loopkit.target.signature import function_lines, type_of
+from loopkit.target.memory import Addresses, function_lines, type_of
 
 
 def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout) -> str:
     """The runtime's work as a C++ function on device pointers: allocations and launches in order."""
-    scratch = {x.name: x for launch in launches for x in launch.parameters if x.kind is ParameterKind.SCRATCH}
+    scratch = {x.name: x for launch in launches for x in launch.parameters if isinstance(x, ScratchPointer)}
     known = _Known(points=lowered.kernel.assumptions)
     writer = _Writer(lowered, {launch.name: launch for launch in launches}, layout.index)
     body: list[str] = []
@@ -42,7 +50,7 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
              f"{launch.dynamic_shared_bytes});" for launch in launches if launch.dynamic_shared_bytes]
     body += writer.emitter.lines(lowered.program.order, known)
     body += [f"cudaFree({name});" for name in scratch]
-    lines = function_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, layout),
+    lines = function_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, scratch.values(), layout),
                            [*_helpers(body), *wrapped(body)], CUDA, passes_on=True)
     includes = ["#include <algorithm>", ""] if any("std::" in line for line in body) else []
     return "\n".join([*includes, *lines]) + "\n"
@@ -66,10 +74,8 @@ class _Known(Signs):
 
     def where(self, condition: Expression) -> _Known:
         """The points at which *condition* holds; a superset if isl cannot express it."""
-        try:
-            return _Known(points=self.points.intersect(params_where(condition)))
-        except NotAffineError:
-            return self
+        points = if_affine(lambda: params_where(condition))
+        return self if points is None else _Known(points=self.points.intersect(points))
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class _Writer:
         return Emitter(kernel, HOST, Addresses({}), self.index, index_types(kernel, self.index),
                        Hooks(call=self._launch))
 
-    def allocation(self, scratch: Parameter, known: _Known, before: Sequence[str]) -> Iterator[str]:
+    def allocation(self, scratch: ScratchPointer, known: _Known, before: Sequence[str]) -> Iterator[str]:
         """The allocation of a temporary; a negative extent allocates nothing.
 
         If memory is exhausted, nothing is launched: the text frees *before*, and CUDA's last error reports it.
@@ -111,14 +117,13 @@ class _Writer:
         assert isinstance(known, _Known)
         launch = self.launches[call.name]
         condition, grid = split_condition(launch.grid)
-        some = (known if condition is None else known.where(condition)).points
+        inside = known if condition is None else known.where(condition)
         for extent in grid:
-            has_blocks = at_least(extent, 1)
-            some = some if has_blocks is None else some.intersect(has_blocks)
-        unclear = [p.Comparison(extent, ">", 0) for extent in grid if not _positive(extent, some)]
-        if affordable(some.is_empty, otherwise=False):
+            inside = inside.where(p.Comparison(extent, ">=", 1))
+        if affordable(inside.points.is_empty, otherwise=False):
             return
-        clear, inside = condition_expression(some, known.points), _Known(points=some)
+        clear = condition_expression(inside.points, known.points)
+        unclear = [p.Comparison(extent, ">", 0) for extent in grid if not _positive(extent, inside.points)]
         extents = ", ".join(self.emitter.text(extent, inside) for extent in grid)
         shape = [f"dim3({extents})", f"dim3({', '.join(map(str, launch.block))})"]
         if launch.dynamic_shared_bytes:
@@ -150,17 +155,18 @@ def _helpers(lines: Sequence[str]) -> Iterator[str]:
         yield "};"
 
 
-def _taken(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout) -> tuple[Parameter, ...]:
+def _taken(lowered: Lowered, launches: Sequence[GeneratedKernel], scratch: Collection[ScratchPointer], layout: Layout
+           ) -> tuple[Parameter, ...]:
     """The parameters of the host's function: those of the launches, and the sizes of its loops."""
     result: dict[str, Parameter] = {}
     for x in (x for launch in launches for x in launch.parameters):
-        if x.kind not in (ParameterKind.SCRATCH, ParameterKind.HOST):
-            known = result.get(x.name)
-            result[x.name] = replace(x, written=x.written or (known is not None and known.written))
-    extents = [e for launch in launches for e in (*launch.grid, *(e for x in launch.parameters for e in x.shape))]
+        known = result.get(x.name)
+        if not (isinstance(x, ScratchPointer | HostIname) or (isinstance(known, Pointer) and known.written)):
+            result[x.name] = x
+    extents = [*(e for launch in launches for e in launch.grid), *(e for x in scratch for e in x.shape)]
     names = mentioned(lowered.program.order).union(*map(variables, extents))
     for a in lowered.kernel.arguments:
         if a.name in names:
             dtype = layout.index if a.dtype is None else np.dtype(a.dtype)
-            result.setdefault(a.name, Parameter(a.name, ParameterKind.VALUE, dtype, a.name))
+            result.setdefault(a.name, Value(a.name, dtype))
     return tuple(result.values())

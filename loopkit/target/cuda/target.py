@@ -19,7 +19,6 @@ from loopkit.instructions.shuffle import lanes_of
 from loopkit.kernel.target import DEVICE_LIMITS, DeviceLimits
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import Addresses, Nested, array_declaration, extents_text, note_of
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import (
     GeneratedCode,
@@ -28,13 +27,20 @@ from loopkit.target.code import (
     TextTarget,
     assumed_by,
     assumption_lines,
-    is_options,
     require_fields,
 )
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
-from loopkit.target.signature import FunctionText, count_of, function_lines
+from loopkit.target.memory import (
+    Addresses,
+    FunctionText,
+    Nested,
+    array_declaration,
+    count_of,
+    extents_text,
+    function_lines,
+)
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
@@ -87,13 +93,10 @@ class CudaTarget(TextTarget):
         _require_known("CUDA architecture", self.architecture, DEVICE_LIMITS)
         _require_known("dialect of C++ for CUDA", self.std, STANDARDS)
         most = self.limits.thread_registers
-        require_fields(self, {
-            "fast_math": (isinstance(self.fast_math, bool), "give True or False"),
-            "line_info": (isinstance(self.line_info, bool), "give True or False"),
-            "max_registers": (self.max_registers is None or (
-                type(self.max_registers) is int and _FEWEST_REGISTERS <= self.max_registers <= most),
-                f"give a number from {_FEWEST_REGISTERS} to {most}, or None for no limit"),
-            "options": (is_options(self.options), "give a tuple of strings, one an option: options=('-fmad=false',)")})
+        is_number = self.max_registers is None or (
+            type(self.max_registers) is int and _FEWEST_REGISTERS <= self.max_registers <= most)
+        require_fields(self, "max_registers", is_number,
+                       f"give a number from {_FEWEST_REGISTERS} to {most}, or None for no limit")
 
     @property
     def architecture(self) -> str:
@@ -116,7 +119,7 @@ class CudaTarget(TextTarget):
             x.require_within()
             x.require_capability()
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
-        launches = tuple(GeneratedKernel(x.launch.name, x.signature.parameters, x.launch.grid, x.launch.block,
+        launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block,
                                          x.shared.total, x.shared.dynamic_bytes) for x in functions)
         assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
@@ -197,7 +200,7 @@ class _Function(FunctionText):
         blocks = self._blocks()
         bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
         yield f'extern "C" __global__ void __launch_bounds__({bounds})'
-        yield from function_lines(launch.name, self.signature.parameters, self._body(), CUDA)
+        yield from function_lines(launch.name, self.parameters, self._body(), CUDA)
 
     def _body(self) -> list[str]:
         launch, function = self.launch, self.function
@@ -206,7 +209,7 @@ class _Function(FunctionText):
         places = {a.name: Nested("", a, a.thread_axes) for a in function.arrays if a.shape}
         texts = {i: text for i, text in CUDA.instructions.items() if self.layout.vectors or not text.assumes_layout}
         emitter = Emitter(
-            self.lowered.kernel, replace(CUDA, instructions=texts), Addresses({**self.signature.places, **places}),
+            self.lowered.kernel, replace(CUDA, instructions=texts), Addresses({**self.places, **places}),
             self.layout.index, {**index_types(launch.kernel, self.layout.index), **lanes.types},
             Hooks(list, self._sync_lines, lanes.shuffle),
             {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)
@@ -260,7 +263,7 @@ class _SharedMemory:
             elif not array.thread_axes:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
                 shared = f"__shared__ {align}" if array.shared else ""
-                yield f"{shared}{array_declaration(array, CUDA)};{note_of(array)}"
+                yield shared + array_declaration(array, CUDA)
 
 
 def _reference(array: Array, offset: int) -> str:

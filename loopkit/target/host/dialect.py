@@ -99,7 +99,7 @@ C = Dialect(
     {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16", "complex64": "float _Complex",
      "complex128": "double _Complex"},
     Functions("static inline", helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"})),
-    Syntax("#include <math.h>", no_parameters="void"),
+    Syntax("#include <math.h>"),
     {"float16": "typedef unsigned short float16;   // 1 bit of sign, 5 of exponent, 10 of fraction",
      "bfloat16": "typedef unsigned short bfloat16;  // the upper half of a float",
      "_Complex": "#include <complex.h>\n#undef I",

@@ -22,20 +22,11 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import Addresses, Nested, array_declaration, note_of
 from loopkit.target.c.dialect import Dialect
-from loopkit.target.code import (
-    GeneratedCode,
-    GeneratedKernel,
-    Layout,
-    TextTarget,
-    is_options,
-    require_fields,
-    split_condition,
-)
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, TextTarget, require_fields, split_condition
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.host.dialect import C
-from loopkit.target.signature import FunctionText, function_lines
+from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
@@ -62,18 +53,14 @@ class CTarget(TextTarget):
 
     def __post_init__(self) -> None:
         """:raises PreconditionError: a field has an illegal value."""
-        require_fields(self, {
-            "compiler": (self.compiler is None or (isinstance(self.compiler, str) and bool(self.compiler.strip())),
-                         "give a command, such as 'gcc-13', or None to have one found"),
-            "fast": (isinstance(self.fast, bool), "give True or False"),
-            "options": (is_options(self.options),
-                        "give a tuple of strings, one an option: options=('-funroll-loops',)")})
+        is_command = self.compiler is None or (isinstance(self.compiler, str) and bool(self.compiler.strip()))
+        require_fields(self, "compiler", is_command, "give a command, such as 'gcc-13', or None to have one found")
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
         functions = [_Function(lowered, launch, function, layout)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
-        launches = tuple(GeneratedKernel(x.launch.name, x.signature.parameters, x.launch.grid, x.launch.block)
+        launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block)
                          for x in functions)
         source = "\n\n".join([C.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
@@ -112,12 +99,12 @@ class _Function(FunctionText):
                   if a.shape or _is_kept(a)}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
         dialect = C if self.blocks and not self.in_order else replace(C, instructions={})
-        return Emitter(self.lowered.kernel, dialect, Addresses({**self.signature.places, **places}, _AXES),
+        return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
                        Hooks(self._thread_loops, self._sync_lines))
 
     def lines(self) -> Iterator[str]:
-        return function_lines(f"void {self.launch.name}", self.signature.parameters, self._block_loops(), C)
+        return function_lines(f"void {self.launch.name}", self.parameters, self._block_loops(), C)
 
     def _block_loops(self) -> Iterator[str]:
         """Loops over the blocks around the body of one block."""
@@ -128,7 +115,7 @@ class _Function(FunctionText):
                 body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
                 signs = signs.defining(x, value)
         threads = "".join(f"[{launch.mapping.extents[axis]}]" for axis in self.threads)
-        body += [f"{array_declaration(a, C, threads)};" if _is_kept(a) else f"{array_declaration(a, C)};{note_of(a)}"
+        body += [array_declaration(a, C, threads if _is_kept(a) else "")
                  for a in self.function.arrays if _is_kept(a) or a.shared or a.thread_axes]
         for x, value in launch.mapping.coordinates.items():
             signs = signs.defining(x, value)
@@ -148,7 +135,7 @@ class _Function(FunctionText):
     def _thread_loops(self, lines: list[str]) -> list[str]:
         """Loops over the threads of a block around a region."""
         mentioned = set(re.findall(r"\w+", "\n".join(lines)))
-        own = [f"{array_declaration(a, C)};" for a in self.function.arrays
+        own = [array_declaration(a, C) for a in self.function.arrays
                if not (a.shared or a.thread_axes or a.across_regions) and a.name in mentioned]
         signs, mapping = outer_signs(self.launch), self.launch.mapping
         heads = [f"const {self.emitter.index} {x} = {self.emitter.text(value, signs)};"

@@ -14,7 +14,17 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.compiler import OPENMP, HostCompiler, find_compiler
 from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.host import _ctype, _function, load_library
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Parameter, ParameterKind
+from loopkit.target.code import (
+    GeneratedCode,
+    GeneratedKernel,
+    HostIname,
+    Layout,
+    Parameter,
+    Pointer,
+    ScratchPointer,
+    Stride,
+    Value,
+)
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
 from tests.runtime.cuda.fake_gpu import Function, Machine
@@ -106,18 +116,17 @@ class _Reader:
             arguments.append(kind.from_buffer_copy(ctypes.string_at(slot, ctypes.sizeof(kind))))
         values = {p.name: _plain(a) for p, a in zip(launch.parameters, arguments, strict=True)}
         sizes = {p.name: values[p.name] for p in launch.parameters
-                 if p.kind in (ParameterKind.VALUE, ParameterKind.HOST)}
+                 if isinstance(p, Value | HostIname)}
         assert tuple(int(evaluate(e, sizes)) for e in launch.grid) == grid, f"{launch.name} with {values} and {grid}"
         assert tuple(launch.block) == block
         assert launch.dynamic_shared_bytes == shared
-        pointers = [values[p.name] or 0 for p in launch.parameters
-                    if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)]
+        pointers = [values[p.name] or 0 for p in launch.parameters if isinstance(p, Pointer)]
         for p in launch.parameters:
-            if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
+            if isinstance(p, Pointer):
                 assert (values[p.name] or 0) % np.dtype(p.dtype).itemsize == 0, f"{p.name} is not aligned"
         def run() -> None:
             for p in launch.parameters:
-                if p.cleared:
+                if isinstance(p, ScratchPointer) and p.cleared:
                     # one element at least; what lies behind is not this one's
                     assert not any(ctypes.string_at(values[p.name], p.element_bytes)), f"{p.name} is not cleared"
             self._function(*(a for a, p in zip(arguments, launch.parameters, strict=True) if not _counts(p)))
@@ -130,12 +139,13 @@ def _plain(argument: Any) -> Any:
 
 def _signature(launch: GeneratedKernel) -> tuple[Any, ...]:
     return (launch.name, launch.block, [str(e) for e in launch.grid],
-            [(p.name, p.kind, p.dtype, p.array, p.axis) for p in launch.parameters if not _counts(p)])
+            [(type(p), p.name, p.dtype, (p.array, p.axis) if isinstance(p, Stride) else None)
+             for p in launch.parameters if not _counts(p)])
 
 
 def _counts(p: Parameter) -> bool:
     """Is it the count of blocks that have started? On the host they run in order."""
-    return p.cleared and p.element is None
+    return isinstance(p, ScratchPointer) and p.counts_blocks
 
 
 def _delay(machine: Machine, table: int) -> tuple[dict[str, Any], list[int], Callable[[], None]]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from loopkit.runtime.cuda.driver import LaunchConfig
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.views import ArrayView
-from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
+from loopkit.target.code import GeneratedKernel, Parameter, Pointer, ScratchPointer, Stride, Value
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = [np.dtype(x) for x in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
@@ -55,18 +55,17 @@ def number(dtype: np.dtype) -> st.SearchStrategy[Any]:
 @st.composite
 def launches(draw: st.DrawFn) -> tuple[list[Parameter], dict[str, Any], set[str]]:
     """Parameters in any order, a value for each, and which of them differ from call to call."""
-    kinds = draw(st.lists(st.sampled_from([ParameterKind.ARRAY, ParameterKind.SCRATCH, ParameterKind.VALUE,
-                                           ParameterKind.VALUE, ParameterKind.STRIDE]), max_size=9))
-    parameters, values, varying = [], {}, set()
+    kinds = draw(st.lists(st.sampled_from([Pointer, ScratchPointer, Value, Value, Stride]), max_size=9))
+    parameters, values, varying = list[Parameter](), {}, set()
     for i, kind in enumerate(kinds):
-        dtype = draw(st.sampled_from(DTYPES)) if kind is ParameterKind.VALUE else np.dtype(np.int64)
+        dtype = draw(st.sampled_from(DTYPES)) if kind is Value else np.dtype(np.int64)
         name = f"p{i}"
-        parameters.append(Parameter(name, kind, dtype, "strided" if kind is ParameterKind.STRIDE else name))
-        if kind is ParameterKind.VALUE:
+        parameters.append(Stride(name, dtype, "strided", 0) if kind is Stride else kind(name, dtype))
+        if kind is Value:
             values[name] = draw(number(dtype))
             if draw(st.booleans()):
                 varying.add(name)
-        elif kind is not ParameterKind.STRIDE:
+        elif kind is not Stride:
             values[name] = draw(st.integers(0, 2**63 - 1))
     return parameters, values, varying
 
@@ -76,10 +75,9 @@ def test_every_parameter_arrives(made: tuple[list[Parameter], dict[str, Any], se
                                  data: st.DataObject) -> None:
     parameters, values, varying = made
     driver = Reader()
-    driver.sizes = [8 if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH) else p.dtype.itemsize
-                    for p in parameters]
+    driver.sizes = [8 if isinstance(p, Pointer) else p.dtype.itemsize for p in parameters]
     # a call has other arrays and scalars, too, and in an order of its own
-    pointers = [p.name for p in parameters if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)]
+    pointers = [p.name for p in parameters if isinstance(p, Pointer)]
     others = data.draw(st.sampled_from([[], ["elsewhere"]]))
     places = [*pointers, *others]
     order = sorted(varying)
@@ -97,7 +95,7 @@ def test_every_parameter_arrives(made: tuple[list[Parameter], dict[str, Any], se
         assert driver.grid == (5, 4, 3, 32, 2, 1, 77)
         assert (driver.stream or 0) == stream
         for p, found in zip(parameters, driver.read, strict=True):
-            expected = 3 if p.kind is ParameterKind.STRIDE else scalars[p.name]
+            expected = 3 if isinstance(p, Stride) else scalars[p.name]
             assert found == np.array(expected, np.uint64 if p.name in pointers else p.dtype).tobytes(), p.name
     launch.fixed([*(values.get(x, 99) for x in places), *(values[x] for x in order)])(3)
     assert driver.stream == 3

@@ -1,0 +1,218 @@
+"""Parameters of a generated function, the memory of its arrays, and addresses of elements as text."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from textwrap import wrap
+from typing import ClassVar
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import accesses_of
+from loopkit.ast.nodes import Array, Function, Swizzle
+from loopkit.ast.walk import mentioned
+from loopkit.expr.mappers import variables
+from loopkit.instructions.base import indented
+from loopkit.kernel.data import AddressSpace, GlobalArg
+from loopkit.lowering.lowered import Launch, Lowered
+from loopkit.poly.affine import add, arithmetic, integer_factor, multiply
+from loopkit.target.c.dialect import Dialect
+from loopkit.target.code import HostIname, Layout, Parameter, Pointer, ScratchPointer, Stride, Value
+
+Print = Callable[[Expression], str]
+
+
+@dataclass(frozen=True)
+class Flat:
+    """An array in one piece of memory: in C order, or with *strides*, the names of parameters."""
+
+    shape: tuple[Expression | None, ...]
+    strides: tuple[str, ...] = ()
+
+    def offset(self, indices: tuple[Expression, ...]) -> Expression:
+        if self.strides:
+            return _sum(multiply(add(i), p.Variable(s)) for i, s in zip(indices, self.strides, strict=True))
+        result: Expression = 0
+        for axis, index in enumerate(indices):
+            if axis:
+                extent = self.shape[axis]
+                assert extent is not None
+                result = p.Product((result, arithmetic(add(extent)))) if isinstance(result, p.Sum) \
+                    and not isinstance(extent, int) else multiply(result, add(extent))
+            result = _sum((result, add(index)))
+        return result
+
+
+@dataclass(frozen=True)
+class Nested:
+    """An array declared in the function: ``name[i][j]``.
+
+    :ivar lead: text of subscripts before the array's own (the thread, on the host).
+    :ivar array: it, if its columns may be permuted.
+    :ivar thread_axes: of an array in warp registers: a thread names its own element, without this many last subscripts.
+    """
+
+    lead: str = ""
+    array: Array | None = None
+    thread_axes: int = 0
+
+
+def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
+    """``float acc[4][4];``, with a comment for readers."""
+    note = f"  // {array.note}" if array.note else ""
+    return f"{dialect.type_name(array.dtype)} {array.name}{lead}{extents_text(array)};{note}"
+
+
+def extents_text(array: Array) -> str:
+    """``[4][4]``."""
+    return "".join(f"[{extent}]" for extent in array.shape)
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The memory of every array that a function accesses.
+
+    :ivar spelled: text for names with another spelling (``l0_`` for the axis ``l.0``).
+    :ivar loaders: the helper functions that load from some arrays.
+    """
+
+    arrays: Mapping[str, Flat | Nested]
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    loaders: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, indices: tuple[Expression, ...], expr: Print) -> str:
+        """An element as text; *expr* prints an integer expression."""
+        place = self.arrays.get(name)
+        if place is None:
+            return self.spelled.get(name, name)         # a value, or a scalar of the function
+        if isinstance(place, Flat):
+            return f"{name}[{expr(place.offset(indices)) if indices else 0}]"
+        own = [expr(add(i)) for i in indices[:len(indices) - place.thread_axes]]
+        if place.array is not None and place.array.swizzle is not None:
+            own[-1] = _swizzled(indices, place.array, place.array.swizzle, expr)
+        return f"{name}{place.lead}{''.join(f'[{i}]' for i in own)}"
+
+
+def _swizzled(indices: tuple[Expression, ...], array: Array, swizzle: Swizzle, expr: Print) -> str:
+    """The column of the element with *indices*, as text."""
+    row, column = add(indices[swizzle.axis]), add(indices[-1])
+    if isinstance(row, int):
+        row %= swizzle.period
+    elif array.shape[swizzle.axis] > swizzle.period:
+        row = p.Remainder(arithmetic(row), swizzle.period)
+    mask = multiply(swizzle.chunk, row)
+    if isinstance(column, int) and isinstance(mask, int):
+        return str(column ^ mask)
+    # compilers warn about sums and products beside "^" without parentheses
+    left, right = (f"({text})" if " " in text or "*" in text or "%" in text else text
+                   for text in (expr(column), expr(mask)))
+    return f"{left} ^ {right}"
+
+
+def _sum(terms: Iterable[Expression]) -> Expression:
+    """The terms in order, subtracted ones last, products unchanged."""
+    parts = [part for t in terms for part in (t.children if isinstance(t, p.Sum) else (t,))]
+    constant = sum(part for part in parts if isinstance(part, int))
+    others = sorted((part for part in parts if not isinstance(part, int)), key=lambda part: integer_factor(part) < 0)
+    if constant > 0 and others and integer_factor(others[0]) < 0:
+        others.insert(0, constant)
+    elif constant or not others:
+        others.append(constant)
+    return others[0] if len(others) == 1 else p.Sum(tuple(arithmetic(e) for e in others))
+
+
+# Functions and their parameters
+
+@dataclass(frozen=True)
+class FunctionText:
+    """The text of one launch."""
+
+    lowered: Lowered
+    launch: Launch
+    function: Function
+    layout: Layout
+
+    dialect: ClassVar[Dialect]
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Arrays in the kernel's order, global temporaries, values, strides."""
+        launch, layout, knl = self.launch, self.layout, self.launch.kernel
+        accesses = [a for s in launch.statements.values() for a in accesses_of(knl, s.statement)]
+        written, read = ({a.array for a in accesses if a.is_write is kind} for kind in (True, False))
+        arrays, strides, values = list[Pointer](), list[Stride](), list[Parameter]()
+        extents = [*launch.mapping.extents.values(), *launch.mapping.coordinates.values()]
+        for a in knl.arguments:
+            if not isinstance(a, GlobalArg):
+                # a size without a declared dtype is as wide as the text's indices
+                meaning = HostIname if a.name in launch.hosts else Value
+                values.append(meaning(a.name, layout.index if a.dtype is None else np.dtype(a.dtype)))
+            elif a.name in written | read:
+                assert a.dtype is not None
+                arrays.append(Pointer(a.name, np.dtype(a.dtype), a.name in written, a.name in read))
+                shape = self.lowered.shapes[a.name]
+                axes = range(len(shape)) if a.name in layout.strided or any(e is None for e in shape[1:]) else ()
+                names = tuple(knl.fresh_name(f"{a.name}_stride_{k}") for k in axes)
+                strides += [Stride(x, layout.index, a.name, k) for k, x in enumerate(names)]
+                extents += [e for e in shape[1:] if e is not None and not names]
+        for storage in self.lowered.storages.values():
+            if storage.space is AddressSpace.GLOBAL and storage.name in written | read:
+                instruction = storage.temporary.instruction
+                text = None if instruction is None else self.dialect.instructions.get(type(instruction))
+                arrays.append(ScratchPointer(
+                    storage.name, storage.dtype, storage.name in written, storage.name in read and text is None,
+                    storage.in_memory, None if text is None else text.element, text is not None))
+                extents += storage.in_memory[1:]
+        if self.function.ticketed and any(isinstance(x, ScratchPointer) and x.cleared for x in arrays):
+            arrays.append(ScratchPointer(count_of(launch), np.dtype(np.uint32), written=True, shape=(1,), cleared=True))
+        needed = mentioned(self.function.body).union(*map(variables, extents))
+        return (*arrays, *(v for v in values if v.name in needed), *strides)
+
+    @property
+    def places(self) -> dict[str, Flat | Nested]:
+        """The memory of arguments and global temporaries."""
+        return {x.name: Flat(x.shape if isinstance(x, ScratchPointer) else self.lowered.shapes[x.name], tuple(
+            s.name for s in self.parameters if isinstance(s, Stride) and s.array == x.name))
+            for x in self.parameters if isinstance(x, Pointer)}
+
+
+def count_of(launch: Launch) -> str:
+    """The name of the counter of started blocks."""
+    return launch.kernel.fresh_name(f"{launch.name}_started")
+
+
+def type_of(parameter: Parameter, dialect: Dialect) -> str:
+    """The type of *parameter*, or of its elements."""
+    name = dialect.type_name(parameter.dtype)
+    element = parameter.element if isinstance(parameter, ScratchPointer) else None
+    return name if element is None else element.type_name(name)
+
+
+def function_lines(start: str, parameters: tuple[Parameter, ...], body: Iterable[str], dialect: Dialect, *,
+                   passes_on: bool = False) -> Iterator[str]:
+    """``start(parameters)``, wrapped, and *body*.
+
+    :arg passes_on: the function passes its pointers on and reads nothing itself.
+    """
+    # NVIDIA's compiler treats memory behind a const and __restrict__ pointer as constant. It turns "c ? x[i] : a[i]"
+    # into one load from either address, and treats that load as constant too, even if a is written between two such
+    # loads (observed with NVRTC 13.0 and 13.5). In a function that reads an array it writes, the other pointers are
+    # therefore declared without it: the declaration of a alone separates loads from stores.
+    safe = passes_on or not dialect.syntax.constant_by_restrict or not any(
+        isinstance(x, Pointer) and x.read and x.written for x in parameters)
+    items: list[str] = []
+    for x in parameters:
+        written = isinstance(x, Pointer) and x.written
+        pointer = f"*{f'{dialect.syntax.restrict} ' if safe or written else ''}" if isinstance(x, Pointer) else ""
+        items.append(f"{'' if written else 'const '}{type_of(x, dialect)} {pointer}{x.name}")
+    # a line is broken between parameters only
+    first, *others = (text.replace(" ", "\0") for text in (start, *items))
+    lines = wrap(f"{first}({', '.join(others)})", 110, subsequent_indent="    ",
+                 break_long_words=False, break_on_hyphens=False)
+    yield from (line.replace("\0", " ") for line in lines)
+    yield "{"
+    yield from indented(body)
+    yield "}"
