@@ -198,14 +198,14 @@ INSTRUCTIONS = {
         "transform.synchronization", "target.cuda.target")),
     "mma": (r"\b[Mm]ma\b|MmaTag|with_mma|mma_inames", (
         "kernel.tags", "transform.tags", "transform.tensorize", "lowering.mma", "lowering.program",
-        "lowering.pipeline", "verification.validation_warps", "verification.validation")),
+        "lowering.pipeline", "verification.validation_instructions", "verification.validation")),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
         "transform.scan", "transform.tensorize", "lowering.shuffles", "lowering.reductions",
-        "verification.validation_warps", "target.cuda.target", "instructions.mma")),
+        "verification.validation_instructions", "target.cuda.target", "instructions.mma")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
         "kernel.tags", "transform.tags", "transform.tensorize", "analysis.legality", "analysis.order",
         "lowering.code", "lowering.vectors", "lowering.vector_elements", "interpreter.instances",
-        "verification.validation_vectors", "verification.validation", "instructions.asynchronous_copy")),
+        "verification.validation_instructions", "verification.validation", "instructions.asynchronous_copy")),
 }
 
 

@@ -14,7 +14,7 @@ from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 #: Parameter values in, the expression's value out.
 Evaluator = Callable[[Mapping[str, int]], int]
 
-_COMPARE: Mapping[str, Callable[[int, int], bool]] = {
+COMPARE: Mapping[str, Callable[[int, int], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 #: The functions of the language that give an integer for an integer.
@@ -70,7 +70,7 @@ def evaluator(expr: Expression) -> Evaluator:
         case p.FloorDiv() | p.Remainder():
             return _binary(_DIVISIONS[type(expr)], expr.numerator, expr.denominator)
         case p.Comparison(left=left, operator=op, right=right):
-            return _binary(_COMPARE[str(op)], left, right)
+            return _binary(COMPARE[str(op)], left, right)
         case p.If():
             test, yes, no = map(evaluator, (expr.condition, expr.then, expr.else_))
             return lambda values: yes(values) if test(values) else no(values)

@@ -16,8 +16,7 @@ from loopkit.interpreter.interpreter import Element, InitialData, Interpreter, L
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
-from loopkit.poly.points import least_params
-from loopkit.poly.sets import fix_params, range_from
+from loopkit.poly.sets import fix_params, lexmin_point, range_from
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import require_known
 from loopkit.runtime.scalars import converter
@@ -152,7 +151,9 @@ def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, A
     for name in open_sizes:
         usual = allowed.intersect(range_from(name, _USUAL_SIZE))
         allowed = allowed if usual.is_empty() else usual
-    return {**values, **least_params(allowed, _USUAL_SIZE, open_sizes)}
+    point = lexmin_point(allowed.from_params(), ())
+    assert point is not None
+    return {**values, **{name: point[0].get(name, _USUAL_SIZE) for name in open_sizes}}
 
 
 def _refused(knl: LoopKernel, witness: Witness, reference: Interpreter) -> tuple[str, Interpreter]:

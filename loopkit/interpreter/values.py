@@ -27,7 +27,7 @@ from loopkit.expr.dtypes import (
     rank_of,
     type_of_node,
 )
-from loopkit.expr.evaluate import truncated_quotient, truncated_remainder
+from loopkit.expr.evaluate import COMPARE, truncated_quotient, truncated_remainder
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import FUNCTIONS, is_half
 from loopkit.expr.mappers import children
@@ -36,9 +36,6 @@ from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 
 #: The value of a scalar or an element: its name and its subscripts.
 Read = Callable[[str, tuple[int, ...]], Any]
-
-_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ class Evaluator:
             a, b = (converted(v, _computed_in(common)) for v in (a, b))
         else:
             a, b = int(a), int(b)                      # Python's integers do not wrap around
-        return np.bool_(_COMPARE[op](a, b))
+        return np.bool_(COMPARE[op](a, b))
 
     def _called(self, expr: Expression, name: str, parameters: tuple[Expression, ...], names: Mapping[str, Any]
                 ) -> Any:

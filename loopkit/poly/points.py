@@ -10,7 +10,7 @@ import islpy as isl
 from loopkit.poly.affine import DIM, to_int
 from loopkit.poly.limits import bounded, coalesced
 from loopkit.poly.relations import at_point
-from loopkit.poly.sets import InstanceSet, constant_range, fix_params, lexmin_point, params_of, params_text
+from loopkit.poly.sets import InstanceSet, constant_range, fix_params, params_of, params_text
 
 
 def _test_of(constraint: isl.Constraint) -> tuple[Callable[[Mapping[str, int]], bool], str]:
@@ -27,13 +27,6 @@ def _test_of(constraint: isl.Constraint) -> tuple[Callable[[Mapping[str, int]], 
 def holds(params: isl.Set, values: Mapping[str, int]) -> bool:
     """Are the parameter *values* a point of the parameter set *params*? Absent parameters may be anything."""
     return not fix_params(params, values).is_empty()
-
-
-def least_params(params: isl.Set, usual: int, names: Sequence[str]) -> dict[str, int]:
-    """The least values of the parameters *names* in *params*; *usual* for unconstrained ones."""
-    point = lexmin_point(params.from_params(), ())
-    assert point is not None
-    return {x: point[0].get(x, usual) for x in names}
 
 
 def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:

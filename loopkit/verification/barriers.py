@@ -40,22 +40,16 @@ class PlacedBarrier:
         such a barrier must run because the source, or the sink, is in the same body.
         """
         a, b = self.sides[source], self.sides[sink]
-        if not self._must_run(a, b, level):
-            return False
-        if self._loops == len(a.loops) and a.before and (level < len(b.loops) or not b.before):
-            return True
-        return self._loops == len(b.loops) and not b.before and (level < len(a.loops) or a.before)
+        return self.may_separate(source, sink, level) and (
+            (self._loops == len(a.loops) and a.before) or (self._loops == len(b.loops) and not b.before))
 
     def may_separate(self, source: str, sink: str, level: int) -> bool:
         """Can it run between some of these pairs, in any iteration?"""
         a, b = self.sides[source], self.sides[sink]
-        return self._must_run(a, b, level) and (level < len(a.loops) or a.before) \
-            and (level < len(b.loops) or not b.before)
-
-    def _must_run(self, a: Meeting, b: Meeting, level: int) -> bool:
-        """Must it run in each iteration that ends between such pairs? The last iteration of a loop omits a barrier that
-        only separates iterations, so this one separates pairs carried by its own loop."""
-        return not self.barrier.left_out_last or (len(a.loops) == len(b.loops) == self._loops == level + 1)
+        # one that only separates iterations of its loop is left out of the last one
+        if self.barrier.left_out_last and not len(a.loops) == len(b.loops) == self._loops == level + 1:
+            return False
+        return (level < len(a.loops) or a.before) and (level < len(b.loops) or not b.before)
 
     def runs_only_between(self, source: str, sink: str, level: int) -> bool:
         """Can it run between such pairs only in iterations of the loop *level* between those of the two?"""

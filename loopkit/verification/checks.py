@@ -24,9 +24,8 @@ from loopkit.poly.limits import bounded, kept
 from loopkit.poly.relations import out_of_time_order
 from loopkit.poly.sets import Map
 from loopkit.target.code import GeneratedCode, Layout, resolve_text_target, write_code
-from loopkit.verification.bounds import bounds
+from loopkit.verification.accesses import bounds, coverage
 from loopkit.verification.conflicts import Conflicts
-from loopkit.verification.coverage import coverage
 from loopkit.verification.races import barriers, races
 from loopkit.verification.report import Check, Finding, Report, Verdict, refuted, undecided
 from loopkit.verification.validation import validate

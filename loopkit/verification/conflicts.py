@@ -20,7 +20,7 @@ from loopkit.kernel.dependence import kind_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.lowered import BoundStatement, Launch, Storage
-from loopkit.poly.limits import affordable, kept
+from loopkit.poly.limits import affordable, kept, kept_by_kernel
 from loopkit.poly.relations import (
     SharedLoop,
     differing_first_at,
@@ -63,11 +63,6 @@ class Candidate:
     def at_once(self) -> bool:
         """Are both one statement in one iteration, so that no barrier can run between?"""
         return self.source.statement == self.sink.statement and self.level == len(self.loops)
-
-    @property
-    def exact(self) -> bool:
-        """Are both accesses exact: the cells are known, and the accesses must happen?"""
-        return self.source.exact and self.sink.exact
 
     @property
     def what(self) -> str:
@@ -131,9 +126,9 @@ class Conflicts:
 
     def _levels(self, a: Access, b: Access, pattern: tuple[object, ...], explicit: Map | None = None
                 ) -> Iterator[Candidate]:
-        way, others = self.relative_way(a.statement, b.statement), self._no_barriers_for(a.array)
-        for level, (block, warp) in way.between.items():
-            yield Candidate(a, b, way.loops, level, block, warp - others, pattern, explicit)
+        loops, others = self.loops(a.statement, b.statement), self._no_barriers_for(a.array)
+        for level, (block, warp) in self.levels(a.statement, b.statement).items():
+            yield Candidate(a, b, loops, level, block, warp - others, pattern, explicit)
 
     def _no_barriers_for(self, array: str) -> frozenset[int]:
         """Places that do not order accesses to *array*: warp instructions, unless the array is in warp registers."""
@@ -144,20 +139,26 @@ class Conflicts:
         storage = self.storages.get(array)
         return storage is not None and storage.space is AddressSpace.WARP
 
-    def relative_way(self, first: str, second: str) -> Relative:
-        """The levels at which the first may run before the second, or at once, and the barriers between."""
-        def way() -> Relative:
-            where = meeting(self.ways.statements[first], self.ways.statements[second])
-            a, b = (self.launch.statements[s].statement.inames for s in (first, second))
-            between = {}
-            for level in range(len(where.loops) + (where.before or first == second)):
-                at_once = first == second and level == len(where.loops)
-                must = {i: b.barrier.scope for i, b in enumerate(self.ways.barriers)
-                        if not at_once and b.must_separate(first, second, level)}
-                warp = frozenset(i for i, scope in must.items() if scope is Scope.WARP)
-                between[level] = frozenset(must) - warp, warp
-            return Relative(tuple(shared_dims(a, b, where.loops)), between)
-        return kept(self.memo, ("way", first, second), way)
+    @kept_by_kernel
+    def loops(self, first: str, second: str) -> tuple[SharedLoop, ...]:
+        """The loops that two statements share, as dimensions of the first and of the second."""
+        a, b = (self.launch.statements[s].statement.inames for s in (first, second))
+        return tuple(shared_dims(a, b, meeting(self.ways.statements[first], self.ways.statements[second]).loops))
+
+    @kept_by_kernel
+    def levels(self, first: str, second: str) -> Mapping[int, tuple[frozenset[int], frozenset[int]]]:
+        """For each level at which the first may run before the second, or at once: the block's barriers that must run
+        between, and those of each warp.
+        """
+        where = meeting(self.ways.statements[first], self.ways.statements[second])
+        between = {}
+        for level in range(len(where.loops) + (where.before or first == second)):
+            at_once = first == second and level == len(where.loops)
+            must = {i: b.barrier.scope for i, b in enumerate(self.ways.barriers)
+                    if not at_once and b.must_separate(first, second, level)}
+            warp = frozenset(i for i, scope in must.items() if scope is Scope.WARP)
+            between[level] = frozenset(must) - warp, warp
+        return between
 
     def pairs(self, c: Candidate, *, beyond_warps: bool = False) -> Map | None:
         """The pairs of instances of *c* that conflict; ``None`` if there are none.
@@ -341,16 +342,3 @@ _ROUGH = 10_000
 def _clash(a: Access, b: Access) -> bool:
     """Does the order of two accesses to one cell matter?"""
     return (a.is_write or b.is_write) and not commute(a, b)
-
-
-@dataclass(frozen=True)
-class Relative:
-    """The place of two statements relative to each other in the tree.
-
-    :ivar loops: their shared loops, as dimensions of the first and of the second.
-    :ivar between: for each level at which the first may run before the second: the block's barriers that must run
-        between, and those of each warp.
-    """
-
-    loops: tuple[SharedLoop, ...]
-    between: Mapping[int, tuple[frozenset[int], frozenset[int]]]

@@ -21,7 +21,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.groups import Waits
 from loopkit.lowering.hazards import Hazard, unfinished
 from loopkit.lowering.lowered import Launch
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
 from loopkit.poly.sets import Map
 from loopkit.verification.barriers import TOGETHER, PlacedBarrier
@@ -43,10 +43,10 @@ def races(launches: Iterable[Conflicts]) -> Check:
     return Check("races", summary, tuple(findings), claim="no races")
 
 
+@kept_by_kernel
 def _unordered(conflicts: Conflicts) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The conflicts that lack a barrier, and those that lack a wait."""
-    return kept(conflicts.memo, "unordered", lambda: (
-        tuple(_missing_barriers(conflicts)), tuple(_early_accesses(conflicts))))
+    return tuple(_missing_barriers(conflicts)), tuple(_early_accesses(conflicts))
 
 
 def _missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ def _race(knl: LoopKernel, c: Candidate, pairs: Map, how: str, hint: str, *, ord
     if not ways:
         return Finding(Verdict.ASSUMED, f"that threads may access one element of '{a.array}' {how} ({a.statement}, "
                                         f"{b.statement}) is an obligation of the kernel.")
-    if not c.exact:
+    if not (a.exact and b.exact):
         return undecided(f"whether two threads access one element of '{a.array}' {how} ({a.statement}, "
                          f"{b.statement}): {why_undecided(knl, a.array, a.statement, b.statement)}.")
     witness = min((smallest_witness(knl, x.array, kind_between(x, y), x.statement, y.statement, some)
@@ -114,13 +114,12 @@ def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
 
 def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
     """Conflicts with asynchronous accesses without a wait between that covers the asynchronous access."""
-    knl, launch = conflicts.kernel, conflicts.launch
-    waits = Waits(launch, launch.tree)
+    knl = conflicts.kernel
     narrow = any(b.barrier.scope is not Scope.BLOCK and pending(b.barrier.instructions) is not None
                  for b in conflicts.ways.places)
-    for u in unfinished(launch, conflicts.storages):
+    for u in _unfinished(conflicts):
         pairs = next((left for scope, some in ((Scope.THREAD, u), *(_of_others(conflicts, u) if narrow else ()))
-                      if (left := _left(conflicts, waits, some, scope)) is not None), None)
+                      if (left := _left(conflicts, some, scope)) is not None), None)
         if pairs is not None:
             does = f"access an element of '{u.array}'" if u.array else "start"
             noun = next(i.noun for i in knl.statement_by_id[u.source].instructions if i.completion is u.completion)
@@ -134,10 +133,18 @@ def _is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
     """Does *place* make the completion of asynchronous accesses visible to other threads?"""
     if pending(place.barrier.instructions) is None:
         return False
-    waits = Waits(conflicts.launch, conflicts.launch.tree)
-    return any(_left(conflicts, waits, some, scope, place) is not None
-               for u in unfinished(conflicts.launch, conflicts.storages)
-               for scope, some in _of_others(conflicts, u))
+    return any(_left(conflicts, some, scope, place) is not None
+               for u in _unfinished(conflicts) for scope, some in _of_others(conflicts, u))
+
+
+@kept_by_kernel
+def _unfinished(conflicts: Conflicts) -> tuple[Hazard, ...]:
+    return tuple(unfinished(conflicts.launch, conflicts.storages))
+
+
+@kept_by_kernel
+def _waits(conflicts: Conflicts) -> Waits:
+    return Waits(conflicts.launch, conflicts.launch.tree)
 
 
 def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]]:
@@ -149,9 +156,9 @@ def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]
             yield scope, replace(u, pairs=pairs)
 
 
-def _left(conflicts: Conflicts, waits: Waits, u: Hazard, scope: Scope, but: PlacedBarrier | None = None
-          ) -> Map | None:
+def _left(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None = None) -> Map | None:
     """The pairs of *u* without a covering wait of *scope* between, ignoring the wait *but*; ``None``: none."""
+    waits = _waits(conflicts)
     if waits.places is None:
         return _not_surely_waited_for(conflicts, u, scope, but)
     left = waits.left(u, scope, [None if but is not None and place.way == but.way else pending(place.node.instructions)
@@ -166,10 +173,10 @@ def _left(conflicts: Conflicts, waits: Waits, u: Hazard, scope: Scope, but: Plac
 
 def _not_surely_waited_for(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None) -> Map | None:
     """For groups that cannot be counted: the pairs of *u* without a must-run wait for all groups between."""
-    way = conflicts.relative_way(u.source, u.sink)
     waits = [b for b in conflicts.ways.places
              if b is not but and pending(b.barrier.instructions) == 0 and b.barrier.scope >= scope]
-    return union_of_some([differing_first_at(u.pairs, way.loops, level) for level in way.between
+    loops = conflicts.loops(u.source, u.sink)
+    return union_of_some([differing_first_at(u.pairs, loops, level) for level in conflicts.levels(u.source, u.sink)
                           if not any(b.must_separate(u.source, u.sink, level) for b in waits)])
 
 

@@ -5,10 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import ENTRY_POINTS, LoopkitError, values_text
-from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.sets import InstanceSet, lexmin_point
 
 
 class Verdict(Enum):
@@ -56,13 +53,6 @@ def refuted(error: LoopkitError) -> Finding:
 def undecided(text: str) -> Finding:
     """The finding for a question that the analysis cannot decide."""
     return Finding(Verdict.UNDECIDED, text)
-
-
-def smallest_instance(knl: LoopKernel, points: InstanceSet) -> tuple[dict[str, int], dict[str, int]]:
-    """The parameters and the inames of the smallest of *points*, which are not empty."""
-    point = lexmin_point(points.set, points.inames, parameters_of(knl))
-    assert point is not None
-    return point
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,9 @@ from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import grid_of
 from loopkit.verification.validation_instances import InstanceCheck
+from loopkit.verification.validation_instructions import ProductCheck, VectorCheck, WarpRegisterCheck
 from loopkit.verification.validation_order import OrderCheck, required_order
-from loopkit.verification.validation_vectors import VectorCheck
 from loopkit.verification.validation_walk import Execution, executions, host_executions
-from loopkit.verification.validation_warps import ProductCheck, WarpRegisterCheck
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
 

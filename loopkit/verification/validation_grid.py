@@ -24,7 +24,7 @@ from loopkit.expr.mappers import replaced, subexpressions, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.lowering.lowered import BLOCK
-from loopkit.poly.affine import NotAffineError, add, floor_div, multiply, remainder, subtract
+from loopkit.poly.affine import NotAffineError, add, multiply, subtract
 from loopkit.poly.piecewise import is_piecewise, params_where, projected
 from loopkit.poly.sets import InstanceSet, Set, conjunction, lexmin_point, range_from, universe_params
 
@@ -41,28 +41,20 @@ class AxisPart:
     stride: Expression
     length: Expression | None
 
-    @property
-    def value(self) -> Expression:
-        """The iname as a function of the axis."""
-        place = p.Variable(self.axis) if self.stride == 1 else floor_div(p.Variable(self.axis), self.stride)
-        return add(place if self.length is None else remainder(place, self.length), self.low)
-
 
 @dataclass(frozen=True, eq=False)
 class Grid:
     """Blocks and threads of a launch.
 
     :ivar on_axis: the coordinates of each axis, the axis first.
-    :ivar values: the other hardware inames in terms of the coordinates.
     :ivar parts: the part of its axis of each hardware iname.
     :ivar points: a superset of the places of the launch, as a condition on parameters; exact if all hardware inames are
         affine.
     """
 
     kernel: LoopKernel
-    extents: Mapping[str, Expression]
+    function: Function
     on_axis: Mapping[str, tuple[str, ...]]
-    values: Mapping[str, Expression]
     parts: Mapping[str, AxisPart]
     points: Set
 
@@ -76,6 +68,11 @@ class Grid:
         return tuple(c for axis, cs in self.on_axis.items() if axis.startswith(kind) for c in cs)
 
     @cached_property
+    def values(self) -> Mapping[str, Expression]:
+        """The other hardware inames in terms of the coordinates."""
+        return {x: value for x, value in self.function.coordinates.items() if x not in self.by_sizes}
+
+    @cached_property
     def by_sizes(self) -> tuple[str, ...]:
         """The inames whose parts of an axis depend on sizes: coordinates of their own."""
         return tuple(x for x in self.coordinates if x in self.parts)
@@ -83,7 +80,7 @@ class Grid:
     @cached_property
     def exact(self) -> bool:
         """Are :attr:`points` exactly the places of the launch?"""
-        return not self.by_sizes and all(map(is_piecewise, self.extents.values()))
+        return not self.by_sizes and all(map(is_piecewise, self.function.extents.values()))
 
     def onto(self, dims: Sequence[str], points: Set) -> Set:
         """Coordinates that are a condition on parameters, as a set of the dimensions *dims*."""
@@ -124,7 +121,7 @@ class Grid:
         The result is a condition on parameters.
         """
         result = self.points
-        for axis, extent in self.extents.items():
+        for axis, extent in self.function.extents.items():
             parts = [x for x in self.by_sizes if x in hardware and self.parts[x].axis == axis]
             if not parts and is_piecewise(extent):
                 continue                                 # the points are exact along this axis
@@ -142,7 +139,7 @@ class Grid:
         if share is None:
             return Set.empty(universe_params().get_space())
         below, positive = share
-        return reduce(Set.intersect, positive, below)
+        return below.intersect(positive)
 
     # Places at given sizes
 
@@ -167,14 +164,14 @@ class Grid:
 
     def at(self, sizes: Mapping[str, int]) -> Set:
         """The blocks and threads at the given *sizes*, as a condition on parameters; a size without a value is 1."""
-        values = (*self.extents.values(), *(part.value for part in self.parts.values()))
-        used = frozenset[str]().union(*map(variables, values))
+        own = self.function.coordinates
+        used = frozenset[str]().union(*map(variables, (*self.function.extents.values(), *own.values())))
         known = {**dict.fromkeys(used & self.kernel.value_params, 1), **sizes}
         conditions = [conjunction(known)]
-        for axis, extent in self.extents.items():
+        for axis, extent in self.function.extents.items():
             place = p.Variable(axis)
             conditions += [_condition(place, ">=", 0), _condition(place, "<", evaluate(extent, known))]
-        conditions += [_condition(p.Variable(x), "==", substitute(self.parts[x].value, known)) for x in self.by_sizes]
+        conditions += [_condition(p.Variable(x), "==", substitute(own[x], known)) for x in self.by_sizes]
         return reduce(Set.intersect, conditions)
 
 
@@ -192,11 +189,8 @@ def grid_of(knl: LoopKernel, function: Function) -> Grid:
         points = points.intersect(_along(knl, parts[x], p.Variable(x)))
     for axis, extent in sorted(function.extents.items()):
         shares = {x: parts[x] for x in on_axis[axis][1:] if parts[x].length is None}
-        points = points.intersect(_condition(p.Variable(axis), ">=", 0)).intersect(
-            _places(knl, axis, extent, shares) if shares or not is_piecewise(extent) else
-            _condition(p.Variable(axis), "<", extent))
-    values = {x: value for x, value in function.coordinates.items() if x not in own}
-    return Grid(knl, function.extents, on_axis, values, parts, points)
+        points = points.intersect(_condition(p.Variable(axis), ">=", 0)).intersect(_places(knl, axis, extent, shares))
+    return Grid(knl, function, on_axis, parts, points)
 
 
 def some_sizes(points: Set, names: Sequence[str]) -> Iterator[dict[str, int]]:
@@ -247,7 +241,7 @@ def _along(knl: LoopKernel, part: AxisPart, iname: p.Variable) -> Set:
     if part.length is None:
         return points
     if not knl.assumptions.is_subset(_condition(part.length, ">=", 1)):
-        raise NotAffineError(str(part.value))
+        raise NotAffineError(str(part.length))
     return points.intersect(_condition(place, "<", part.length))
 
 
@@ -262,12 +256,12 @@ def _places(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[s
             share = _share_of(knl, x, part, length)
             if share is not None:
                 below, positive = share
-                points = points.intersect(reduce(Set.union, (some.complement() for some in positive), below))
+                points = points.intersect(below.union(positive.complement()))
         result = result.union(points)
     return result
 
 
-def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -> tuple[Set, list[Set]] | None:
+def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -> tuple[Set, Set] | None:
     """The values of *iname*, outermost on its axis, in *length* places, and the conditions for that; ``None``: unknown.
     """
     count = iname_extent(knl, iname)
@@ -278,7 +272,7 @@ def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -
     if not is_piecewise(count) or _expanded(replaced(rest, sizes)) != 0:
         return None
     return (_condition(subtract(p.Variable(iname), part.low), "<", count),
-            [_condition(size, ">=", 1) for size in sizes.values()])
+            reduce(Set.intersect, [_condition(size, ">=", 1) for size in sizes.values()], universe_params()))
 
 
 def _lengths(extent: Expression) -> Iterator[tuple[Set, Expression]]:

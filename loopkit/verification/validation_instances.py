@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -18,13 +17,13 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BoundStatement, in_storage, instructions_of
 from loopkit.lowering.types import index_types
-from loopkit.poly.affine import NotAffineError
-from loopkit.poly.limits import kept
+from loopkit.poly.affine import NotAffineError, if_affine
+from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import points_where, projected, where_holds
 from loopkit.poly.relations import other_instance, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set, as_points, universe_params
+from loopkit.poly.sets import InstanceSet, Set, as_points, universe_params
 from loopkit.verification.report import Mismatch
-from loopkit.verification.validation_walk import Execution, Facts, LaunchCheck
+from loopkit.verification.validation_walk import Execution, LaunchCheck
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +55,7 @@ class InstanceCheck(LaunchCheck):
         own = _own_names(s)
         names, wanted = (*axes, *own), self._wanted(bound, axes)
         existing = wanted.intersect(self.grid.onto(names, self.grid.must_exist(bound.hardware)))
-        unplaced = self._domain(s).subtract(projected(existing, names, own))
+        unplaced = self._domain(s.id).subtract(projected(existing, names, own))
         if not unplaced.is_empty():
             real = self.grid.without_place(unplaced, own, wanted, names)
             if real is None:
@@ -78,7 +77,7 @@ class InstanceCheck(LaunchCheck):
                                     f"'{min(unknown)}', and its instances do not")
                 continue
             relation = execution.relation([*map(p.Variable, axes), *execution.instance.values()])
-            if not self._once(bound, execution, relation):
+            if not relation.is_injective():
                 pairs = other_instance(relation.apply_range(relation.reverse()))
                 yield from self.mismatch("twice", s.id, f"'{s.id}' executes an instance twice", pairs.domain(),
                                     execution.coordinates)
@@ -95,28 +94,27 @@ class InstanceCheck(LaunchCheck):
         """*points* without those at which a condition fails that is affine there, e.g. at one value of an iname."""
         found = InstanceSet(names, points)
         own = {x: p.Variable(_own_name(x)) for x in s.inames}
-        for condition, holds in self._own_facts(s).conditions:
+        for condition, holds in self._conditioned(s).conditions:
             condition = substitute(condition if holds else p.LogicalNot(condition), own)
             held = where_holds(found, condition, self.kernel.value_params.union(names))
             found = found if held is None else held
         return as_points(found.set)
 
-    def _domain(self, s: Statement) -> Set:
+    @kept_by_kernel
+    def _domain(self, statement: str) -> Set:
         """The instances at which the affine conditions of the statement hold."""
-        return kept(self.memo, s.id, lambda: as_points(s.domain.intersect_params(self.kernel.assumptions).set)
-                    .intersect(projected(self._own_facts(s).points, (), s.inames)))
+        s = self.kernel.statement_by_id[statement]
+        return as_points(s.domain.intersect_params(self.kernel.assumptions).set).intersect(self._conditioned(s).points)
 
-    def _own_facts(self, s: Statement) -> Facts:
-        """The conditions for an instance of *s* to run: the points at which the affine ones hold, and the others."""
-        facts = Facts(self.kernel, (), universe_params(), self.kernel.value_params.union(s.inames), {})
-        return reduce(Facts.where, (expand_rules(e, self.kernel.substitutions) for e in s.predicates), facts)
+    def _conditioned(self, s: Statement) -> Execution:
+        """The instances of *s* at which its affine conditions hold, and its other conditions."""
+        instances = Execution(s.inames, universe_params(), self.kernel.value_params.union(s.inames), {})
+        return reduce(Execution.under, (expand_rules(e, self.kernel.substitutions) for e in s.predicates), instances)
 
     def _where(self, condition: Expression, dims: tuple[str, ...]) -> Set | None:
         """The points at which *condition* holds; ``None``: it is not affine in *dims* and sizes."""
-        if variables(condition) <= self.kernel.value_params.union(dims):
-            with suppress(NotAffineError):
-                return points_where(condition, dims)
-        return None
+        known = variables(condition) <= self.kernel.value_params.union(dims)
+        return if_affine(lambda: points_where(condition, dims)) if known else None
 
     def _axes(self, bound: BoundStatement) -> tuple[str, ...]:
         """The coordinates that distinguish executions of one instance: all that the box is not distributed over."""
@@ -128,7 +126,7 @@ class InstanceCheck(LaunchCheck):
         """The required places of each instance: *axes*, then inames."""
         s = bound.statement
         dims = (*axes, *_own_names(s))
-        result = projected(self._domain(s), _own_names(s), dims)
+        result = projected(self._domain(s.id), _own_names(s), dims)
         result = result.intersect(self.grid.onto(dims, self.grid.points))
         for x in bound.hardware:
             value = p.Variable(x) if x in axes else self.grid.values[x]
@@ -136,11 +134,6 @@ class InstanceCheck(LaunchCheck):
         for axis in bound.alone_on:
             result = result.intersect(points_where(p.Comparison(p.Variable(axis), "==", 0), dims))
         return result
-
-    def _once(self, bound: BoundStatement, execution: Execution, relation: Map) -> bool:
-        """Is each instance executed at most once here?"""
-        identified = {e.name for e in execution.instance.values() if isinstance(e, p.Variable)}
-        return (not bound.auto and identified.issuperset(execution.loops)) or bool(relation.is_injective())
 
     # Places of values
 
@@ -160,7 +153,7 @@ class InstanceCheck(LaunchCheck):
                 subscript_relation(copies, tuple(map(p.Variable, copies))).flat_product(d.relation.reverse()))
             # bounds read from memory may have widened the domain
             own = _own_names(ends[0].statement)
-            needed = needed.intersect(projected(self._domain(ends[0].statement), own, (*copies, *own)))
+            needed = needed.intersect(projected(self._domain(ends[0].statement.id), own, (*copies, *own)))
             yield from self.mismatch(
                 "value", d.source, f"'{d.sink}' reads '{d.array}' where '{d.source}' does not run",
                 needed.subtract(self._there(ends[0], copies)), (*copies, *own))
@@ -180,22 +173,17 @@ class InstanceCheck(LaunchCheck):
     def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         """The conditions on data around it are the statement's own."""
         s = bound.statement
-        own = [(self._own(execution, c), h) for c, h in self._own_facts(s).conditions]
+        own = [(self._own(execution, c), h) for c, h in self._conditioned(s).conditions]
         for condition, holds in execution.conditions:
             if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
                 yield from self.mismatch("missing", s.id, f"'{s.id}' runs only where {condition} "
                                     f"{'holds' if holds else 'does not hold'}, which is no condition of its own")
         for c, h in own:
-            if not (self._holds(execution, c, h) or any(holds == h and self._difference(execution, condition, c) is None
-                                                        for condition, holds in execution.conditions)):
+            # it has this truth at all of these instances, or the program asks for it
+            around = (h, *(condition for condition, holds in execution.conditions if holds == h))
+            if not any(self._difference(execution, c, other) is None for other in around):
                 text = f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not"
                 yield from self.mismatch("outside", s.id, text)
-
-    def _holds(self, execution: Execution, condition: Expression, holds: bool) -> bool:
-        """Is *condition* affine at *execution*, with the instances being exactly those at which it has this truth?"""
-        points = self._where(condition, execution.coordinates)
-        return points is not None and bool(
-            execution.points.is_subset(points) if holds else execution.points.is_disjoint(points))
 
     def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         s, node = bound.statement, execution.assign
@@ -209,40 +197,45 @@ class InstanceCheck(LaunchCheck):
                           for own in (node.instructions, expected))
             yield from self.mismatch("value", s.id, f"'{s.id}' is {has} instead of {needs}")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
-            if substitute(in_storage(own, self.storages), dict(node.instance)) == expr:
-                continue
             found = self._difference(execution, substitute(expr, execution.names), self._own(execution, own))
             if found is not None:
                 here, wanted, points = found
                 yield from self.mismatch(kind, s.id, f"'{s.id}' has {here} where {wanted} is meant", points,
                                     execution.coordinates)
 
-    def _difference(self, execution: Execution, a: Expression, b: Expression, points: Set | None = None
-                    ) -> tuple[Expression, Expression, Set] | None:
+    def _difference(self, execution: Execution, a: Expression, b: Expression, points: Set | None = None,
+                    types: tuple[Type | None, Type | None] | None = None) -> tuple[Expression, Expression, Set] | None:
         """The first parts in which two expressions differ, and the points; ``None`` if they are equal.
 
+        The program may have the branch alone that is taken, or a choice by another condition that is decided alike.
+
         :arg points: the points to compare at; default: all of *execution*.
+        :arg types: those of the choices of which *a* and *b* are branches; default: their own.
         """
         points = execution.points if points is None else points
-        # the program may have a branch alone, or a choice by another condition that is decided alike
-        a, b = (self._taken(execution, e, points) for e in (a, b))
-        if a == b:
+        if a == b or points.is_empty():
             return None
         apart = self._apart(execution, a, b)
         if apart is not None:
             apart = points.intersect(apart)
             return None if apart.is_empty() else (a, b, apart)
-        if not alike(a, b):
-            return a, b, points
-        places = self._branches(execution, b.condition, points) if isinstance(b, p.If) else None
-        for k, (x, y) in enumerate(zip(children(a), children(b), strict=True)):
-            where = points if places is None else places[k]
-            if where.is_empty() and self._of_one_type(x, y):
-                continue                                    # a branch that is never taken
-            found = self._difference(execution, x, y, where)
-            if found is not None:
-                return found
-        return None
+        whole = (self._type(a), self._type(b)) if types is None else types
+        parts: list[tuple[Expression, Expression, Set]] = []
+        for choice, in_a in ((a, True), (b, False)):
+            holds = self._where(choice.condition, execution.coordinates) if isinstance(choice, p.If) else None
+            if isinstance(choice, p.If) and holds is not None:
+                if whole[0] is None or whole[1] is None or whole[0] != whole[1]:
+                    return a, b, points             # a branch would be converted in one of them alone
+                parts = [(branch, b, where) if in_a else (a, branch, where) for branch, where in (
+                    (choice.then, points.intersect(holds)), (choice.else_, points.subtract(holds)))]
+                types = whole
+                break
+        else:
+            if not alike(a, b):
+                return a, b, points
+            parts, types = [(x, y, points) for x, y in zip(children(a), children(b), strict=True)], None
+        found = (self._difference(execution, *part, types) for part in parts)
+        return next((f for f in found if f is not None), None)
 
     def _apart(self, execution: Execution, a: Expression, b: Expression) -> Set | None:
         """The points at which two forms, or two conditions, differ; ``None``: they are not affine."""
@@ -250,26 +243,6 @@ class InstanceCheck(LaunchCheck):
             return self._where(p.Comparison(a, "!=", b), execution.coordinates)
         first, second = (self._where(e, execution.coordinates) for e in (a, b))
         return None if first is None or second is None else first.subtract(second).union(second.subtract(first))
-
-    def _taken(self, execution: Execution, expr: Expression, points: Set) -> Expression:
-        """*expr*, or in the place of a choice the one branch that is taken at all of *points*, if it has its type."""
-        while isinstance(expr, p.If):
-            _, then, other = self._branches(execution, expr.condition, points)
-            branch = expr.else_ if then.is_empty() else expr.then
-            if not (then.is_empty() or other.is_empty()) or not self._of_one_type(branch, expr):
-                break
-            expr = branch
-        return expr
-
-    def _branches(self, execution: Execution, condition: Expression, points: Set) -> tuple[Set, Set, Set]:
-        """The points of a condition and of its branches, as far as they can be separated."""
-        holds = self._where(condition, execution.coordinates)
-        return (points, points, points) if holds is None else (points, points.intersect(holds), points.subtract(holds))
-
-    def _of_one_type(self, branch: Expression, choice: Expression) -> bool:
-        """Does the expression around *choice* have the same type with *branch* in its place?"""
-        whole = self._type(choice)
-        return whole is not None and self._type(branch) == whole
 
     def _type(self, expr: Expression) -> Type | None:
         types = index_types(self.kernel)

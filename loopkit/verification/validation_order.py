@@ -11,6 +11,7 @@ import pymbolic.primitives as p
 from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
 from loopkit.ast.nodes import Completion, For, Scope, completion_of
+from loopkit.errors import values_text
 from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
 from loopkit.kernel.data import AddressSpace
@@ -18,19 +19,16 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting, paths
 from loopkit.lowering.lowered import Storage
 from loopkit.poly.affine import floor_div
-from loopkit.poly.limits import kept
+from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, projected
 from loopkit.poly.relations import (
-    SharedLoop,
     apart_along,
     in_one_iteration,
     in_time_order,
     only_dims,
-    out_of_time_order,
     same_element,
     shared_dims,
     smallest_pair,
-    subscript_relation,
 )
 from loopkit.poly.sets import Map, Set
 from loopkit.verification.report import Mismatch
@@ -89,158 +87,123 @@ class OrderCheck(LaunchCheck):
 
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
         storage = self.storages.get(array)
-        shared = self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE)
-        warp = storage is not None and storage.space is AddressSpace.WARP
-        kinds = {"order": True, "lanes": shared and warp, "barrier": shared and not warp,
-                 "group": completion_of(first.assign.instructions) is Completion.GROUP}
+        between: dict[str, Sequence[Execution]] = {"order": ()}
+        if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
+            # warp instructions order arrays in warp registers only
+            in_warp = storage is not None and storage.space is AddressSpace.WARP
+            between["barrier"] = [b for b in self.places if b.sync.scope is not Scope.THREAD
+                                  and (in_warp or b.node is not TOGETHER)]
+        if completion_of(first.assign.instructions) is Completion.GROUP:
+            between["group"] = [b for b in self.places if pending(b.sync.instructions) is not None]
         # at first without the coordinates of threads, in small sets: most pairs are not broken there
-        where = meeting(first.path, second.path)
-        x, y = (self._uniform(e, where.loops) for e in (first, second))
+        rough = self._run(first, second, pairs, meeting(first.path, second.path).loops)
+        widest = Scope.WARP if self.launch.threads <= self.launch.machine.warp else Scope.BLOCK
+        for kind, places in between.items():
+            if self._left(*rough, kind, places, widest) is not None:
+                x, y, run = self._run(first, second, pairs, (*first.coordinates, *second.coordinates))
+                wide = all(place.sync.scope >= widest for place in places)
+                for scope, some in self._by_scope(kind, first, second, run, wide=wide):
+                    left = self._left(x, y, some, kind, places, scope)
+                    if left is not None:
+                        yield from self._finding(kind, array, first, second, left)
+                        return
+
+    def _run(self, first: Execution, second: Execution, pairs: Map, names: tuple[str, ...]
+             ) -> tuple[_Coordinates, _Coordinates, Map]:
+        """The *pairs* as executions of one block, by the coordinates that order them among barriers, and *names*."""
+        x, y = (self._coordinates(e, names) for e in (first, second))
         (source, own), (sink, others) = x.instances, y.instances
-        rough = source.apply_range(only_dims(pairs, own, others)).apply_range(sink.reverse()).intersect(
-            x.equal(y, self.grid.along("g")))
-        for kind in (kind for kind, applies in kinds.items() if applies and not rough.is_empty()):
-            left = self._left(rough, x, y, kind, self._widest) if kind != "order" else \
-                out_of_time_order(rough, shared_dims(x.names, y.names, where.loops), where.before)
-            broken = None if left is None else self._broken(kind, first, second, pairs)
-            if broken is not None:
-                yield from self._finding(kind, array, first, second, broken)
-                return
+        run = source.apply_range(only_dims(pairs, own, others)).apply_range(sink.reverse())
+        return x, y, run.intersect(x.equal(y, self.grid.along("g")))
 
-    def _broken(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Map | None:
-        """Some of *pairs*, as executions of one block, that run in the wrong order or without a barrier between."""
-        run = in_one_iteration(first.relation(first.instance.values()).apply_range(pairs).apply_range(
-            second.relation(second.instance.values()).reverse()), self._same("g"))
+    def _by_scope(self, kind: str, first: Execution, second: Execution, pairs: Map, *, wide: bool
+                  ) -> Iterator[tuple[Scope, Map]]:
+        """The *pairs* of one block with the scope of the places that order them: those of one thread, or of a group,
+        for which the first one's thread waits; those of two threads, and those of two warps.
+
+        :arg wide: every place is one of all threads of the block.
+        """
+        threads = [*map(self.grid.coordinates.index, self.grid.along("l"))]
         if kind == "order":
-            where = meeting(first.path, second.path)
-            shared = shared_dims(first.coordinates, second.coordinates, where.loops)
-            return out_of_time_order(in_one_iteration(run, self._same("l")), shared, where.before)
-        return next((left for scope, some in self._by_scope(kind, first, second, run)
-                     if (left := self._uniformly(first, second, some, kind, scope)) is not None), None)
-
-    def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> list[Map]:
-        """The *pairs* whose cell two threads may access."""
-        if any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second)):
-            return [pairs]                      # any lane of a warp may load the operands
-        return [apart for i, _ in self._same("l") for apart in apart_along(pairs, i)]
-
-    def _same(self, kind: str) -> list[SharedLoop]:
-        """The dimensions of the block's coordinates (``"g"``) or the thread's (``"l"``) in two executions."""
-        return [(i, i) for i in map(self.grid.coordinates.index, self.grid.along(kind))]
+            yield Scope.THREAD, in_one_iteration(pairs, [(i, i) for i in threads])
+        if kind == "group":
+            yield Scope.THREAD, pairs
+        if kind == "order" or (kind == "group" and wide):
+            return
+        # any lane of a warp may load the operands of an instruction
+        foreign = any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second))
+        warp = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
+        for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
+            yield Scope.WARP, others
+            if not wide:
+                one_warp = equal_coordinates(first.coordinates, warp, second.coordinates, warp)
+                yield Scope.BLOCK, others.subtract(one_warp)
 
     def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map
                  ) -> Iterator[Mismatch]:
         a, b = first.assign.statement, second.assign.statement
-        if not self.grid.exact:
-            real = self.grid.real(pairs.domain(), first.coordinates)
-            if real is None:
-                yield from self.mismatch("undecided", b,
-                                         f"whether '{b}' meets '{a}' in a block that exists cannot be told")
-                return
-            pairs = pairs.intersect_domain(real)
-        parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
+        real = self.grid.real(pairs.domain(), first.coordinates)
+        if real is None:
+            text = f"whether '{b}' meets '{a}' in a block that exists cannot be told"
+            yield from self.mismatch("undecided", b, text)
+            return
+        parameters, source, sink = smallest_pair(pairs.intersect_domain(real), first.coordinates, second.coordinates)
         what = {"order": "runs behind, although it has to come first",
                 "barrier": "runs on another thread with no barrier between",
-                "lanes": "runs on another lane with neither a barrier nor an instruction of the warp between",
                 "group": "is asynchronous, with no wait between that is sure to cover it"}[kind]
         on = f"on '{array}'" if array else "by dep="
-        at = ", ".join(f"{k} = {v}" for k, v in source.items())
-        yield Mismatch("barrier" if kind == "lanes" else kind, self.launch.name, b,
-                       f"'{b}' meets '{a}' {on}, which {what}" + (f", at {at}" if at else ""), parameters, sink)
+        yield Mismatch(kind, self.launch.name, b, f"'{b}' meets '{a}' {on}, which {what}"
+                       + values_text(source, ", at {}"), parameters, sink)
 
     # Barriers and waits between
 
-    def _uniformly(self, first: Execution, second: Execution, pairs: Map, kind: str, scope: Scope) -> Map | None:
-        """:meth:`_left` of *pairs* of executions."""
-        x, y = self._uniform(first), self._uniform(second)
-        source, sink = ([z.execution.coordinates.index(c) for c in z.names] for z in (x, y))
-        left = self._left(only_dims(pairs, source, sink), x, y, kind, scope)
-        if left is None:
-            return None
-        to_x, to_y = (subscript_relation(z.execution.coordinates, tuple(map(p.Variable, z.names))) for z in (x, y))
-        found = pairs.intersect(to_x.apply_range(left).apply_range(to_y.reverse()))
-        return None if found.is_empty() else found
-
-    def _left(self, pairs: Map, x: _Coordinates, y: _Coordinates, kind: str, scope: Scope) -> Map | None:
-        """Some of the *pairs* of executions, identified by *x* and *y*, with no place of *scope* between that orders
-        them: a barrier, or for the group of an asynchronous access a wait. ``None``: none.
+    def _left(self, x: _Coordinates, y: _Coordinates, pairs: Map, kind: str, places: Sequence[Execution], scope: Scope
+              ) -> Map | None:
+        """The *pairs* of executions, identified by *x* and *y*, that run in the wrong order, or with none of *places*
+        of this *scope* between: barriers, or for the group of an asynchronous access waits. ``None``: none.
         """
-        for place in self._ordering(kind):
+        if kind == "order" and not pairs.is_empty():
+            pairs = pairs.subtract(self._first(x, y))
+        for place in places:
             # a thread's wait covers other threads only behind a barrier with them
             if place.sync.scope >= scope and not pairs.is_empty():
                 pairs = pairs.subtract(self._between(x, y, place, kind))
         return None if pairs.is_empty() else pairs
 
-    def _ordering(self, kind: str) -> Sequence[Execution]:
-        """The places that may order pairs: warp instructions order arrays in warp registers only."""
-        if kind == "group":
-            return [b for b in self.places if pending(b.sync.instructions) is not None]
-        return [b for b in self.places if b.sync.scope is not Scope.THREAD
-                and (kind == "lanes" or b.node is not TOGETHER)]
-
-    def _by_scope(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Iterator[tuple[Scope, Map]]:
-        """The *pairs* of one block with the scope of the places that order them: those of a group, for which the first
-        one's thread waits, those of two threads, and those of two warps.
-        """
-        wide = all(place.sync.scope >= self._widest for place in self._ordering(kind))
-        if kind == "group":
-            yield Scope.THREAD, pairs
-            if wide:
-                return
-        for apart in self._on_two_threads(first, second, pairs):
-            yield Scope.WARP, apart
-            if not wide:
-                yield Scope.BLOCK, self._other_warp(first, second, apart)
-
-    @cached_property
-    def _widest(self) -> Scope:
-        """The scope of a barrier for all threads of a block: a warp if the block is one warp."""
-        return Scope.WARP if self.launch.threads <= self.launch.machine.warp else Scope.BLOCK
-
-    def _uniform(self, execution: Execution, also: Sequence[str] = ()) -> _Coordinates:
+    @kept_by_kernel
+    def _coordinates(self, execution: Execution, also: tuple[str, ...]) -> _Coordinates:
         """The coordinates that order it among barriers: the block's, the loops with barriers; and *also*."""
-        def found() -> _Coordinates:
-            loops = (meeting(execution.path, place.path).loops for place in self.places)
-            names = {*self.grid.along("g"), *also}.union(*loops)
-            return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
-        return kept(self.memo, (execution, tuple(also)), found)
+        loops = (meeting(execution.path, place.path).loops for place in self.places)
+        names = {*self.grid.along("g"), *also}.union(*loops)
+        return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
 
+    @kept_by_kernel
     def _between(self, x: _Coordinates, y: _Coordinates, place: Execution, kind: str) -> Map:
         """Pairs of executions, by *x* and by *y*, with *place* between, which for a group waits for that of *x*."""
-        def between() -> Map:
-            own, left = place.sync.instructions, pending(place.sync.instructions)
-            count = left + (not commits(own)) if kind == "group" and left is not None else 0
-            return self._behind(x, place, count).apply_range(self._first(self._at(place), y))
-        return kept(self.memo, (x, y, place, kind == "group"), between)
+        own, left = place.sync.instructions, pending(place.sync.instructions)
+        count = left + (not commits(own)) if kind == "group" and left is not None else 0
+        return self._behind(x, place, count).apply_range(self._first(self._at(place), y))
 
+    @kept_by_kernel
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
         """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
-        def first() -> Map:
-            where = meeting(x.execution.path, y.execution.path)
-            return in_time_order(x.equal(y, self.grid.along("g")), shared_dims(x.names, y.names, where.loops),
-                                 where.before)
-        return kept(self.memo, (x, y), first)
+        where = meeting(x.execution.path, y.execution.path)
+        return in_time_order(x.equal(y, self.grid.along("g")), shared_dims(x.names, y.names, where.loops), where.before)
 
+    @kept_by_kernel
     def _at(self, place: Execution) -> _Coordinates:
-        return kept(self.memo, place, lambda: _Coordinates(place, (*self.grid.along("g"), *place.loops)))
+        return _Coordinates(place, (*self.grid.along("g"), *place.loops))
 
-    def _other_warp(self, first: Execution, second: Execution, pairs: Map) -> Map:
-        if self.launch.threads <= self.launch.machine.warp:
-            return Map.empty(pairs.get_space())
-        number = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
-        return pairs.subtract(equal_coordinates(first.coordinates, number, second.coordinates, number))
-
+    @kept_by_kernel
     def _behind(self, x: _Coordinates, place: Execution, count: int) -> Map:
         """Executions of *x* and of *place* behind it, with at least *count* commits of groups between."""
-        def behind() -> Map:
-            z = self._at(place)
-            found = self._first(x, z)
-            if count:
-                ways = (self._behind(x, other, count - 1).apply_range(self._first(self._at(other), z))
-                        for other in self.places if commits(other.sync.instructions))
-                found = reduce(Map.union, ways, Map.empty(found.get_space()))
-            return found.intersect_range(z.points)
-        return kept(self.memo, (x, place, count), behind)
+        z = self._at(place)
+        found = self._first(x, z)
+        if count:
+            ways = (self._behind(x, other, count - 1).apply_range(self._first(self._at(other), z))
+                    for other in self.places if commits(other.sync.instructions))
+            found = reduce(Map.union, ways, Map.empty(found.get_space()))
+        return found.intersect_range(z.points)
 
 
 def required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Collection[str],

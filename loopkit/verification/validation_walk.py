@@ -18,7 +18,7 @@ from loopkit.analysis.accesses import data_params
 from loopkit.analysis.order import loops_of
 from loopkit.ast.check import divergent_nodes
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
-from loopkit.ast.walk import expressions_of, nodes_in
+from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, Step
@@ -36,22 +36,25 @@ TOGETHER = Sync((), Scope.WARP)
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """An assignment, a barrier, a launch, or a loop with an instruction, at its place in the program.
+    """An assignment, a barrier, a launch, or a loop with an instruction, at its place; without a node: any other place.
 
     :ivar coordinates: the dimensions of *points*: those of the grid, then the loops around, outermost first.
-    :ivar path: the child of each block or the branch taken, and the loops.
+    :ivar condition: the points, as a condition on parameters.
+    :ivar known: names that may occur in sets: parameters and coordinates.
     :ivar names: the constants in scope in terms of the coordinates.
+    :ivar path: the child of each block or the branch taken, and the loops.
     :ivar conditions: the non-affine conditions around it, each with its truth value.
     :ivar instruction: that of the region, or of the loops, around it.
     """
 
-    node: Assign | Sync | Call | For
     coordinates: tuple[str, ...]
     condition: Set
-    path: Path
+    known: frozenset[str]
     names: Mapping[str, Expression]
-    conditions: tuple[tuple[Expression, bool], ...]
-    instruction: Instruction | None
+    path: Path = ()
+    conditions: tuple[tuple[Expression, bool], ...] = ()
+    instruction: Instruction | None = None
+    node: Assign | Sync | Call | For | None = None
 
     @property
     def assign(self) -> Assign:
@@ -67,6 +70,10 @@ class Execution:
     def loop(self) -> For:
         assert isinstance(self.node, For)
         return self.node
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        return loops_of(self.path)
 
     @cached_property
     def points(self) -> Set:
@@ -85,114 +92,87 @@ class Execution:
         """The points at which *condition*, in terms of the coordinates, holds."""
         return self.points.intersect(points_where(condition, self.coordinates))
 
-    @property
-    def loops(self) -> tuple[str, ...]:
-        return loops_of(self.path)
+    # Places further inside
+
+    def at(self, position: int, iname: str | None = None) -> Execution:
+        return replace(self, path=(*self.path, Step(position, iname)))
+
+    def under(self, condition: Expression, holds: bool = True) -> Execution:
+        """The place under *condition* (already in terms of coordinates), or under its opposite."""
+        match condition:
+            case p.LogicalNot(child=child):
+                return self.under(child, not holds)
+            case p.LogicalAnd(children=children) if holds:
+                return reduce(Execution.under, children, self)
+            case p.LogicalOr(children=children) if not holds:
+                return reduce(Execution.under, map(p.LogicalNot, children), self)
+        if variables(condition) <= self.known:
+            with suppress(NotAffineError):
+                points = params_where(condition if holds else p.LogicalNot(condition))
+                return replace(self, condition=self.condition.intersect(points))
+        return replace(self, conditions=(*self.conditions, (condition, holds)))
+
+    def inside(self, loop: For) -> Execution:
+        """The body of *loop*."""
+        start, stop = (substitute(e, self.names) for e in (loop.start, loop.stop))
+        x = p.Variable(loop.iname)
+        bounds = (p.Comparison(start, "<=", x), p.Comparison(x, "<", stop),
+                  p.Comparison(remainder(subtract(x, start), loop.step), "==", 0))
+        names = {k: v for k, v in self.names.items() if k != loop.iname}
+        return replace(self, condition=reduce(Set.intersect, map(params_where, bounds), self.condition), names=names,
+                       coordinates=(*self.coordinates, loop.iname), known=self.known | {loop.iname},
+                       instruction=loop.instruction or self.instruction).at(0, loop.iname)
 
 
 def executions(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
     """Every assignment, every barrier and every loop with an instruction of *function*, in textual order."""
     known = frozenset({*knl.value_params, *grid.coordinates})
-    return _of_block(function.body, Facts(knl, grid.coordinates, grid.points, known, grid.values))
+    return _of_block(knl, function.body, Execution(grid.coordinates, grid.points, known, grid.values))
 
 
 def host_executions(knl: LoopKernel, order: Block) -> Iterator[Execution]:
     """Every launch of *order*, the host's part of a program."""
-    return _of_block(order, Facts(knl, (), knl.assumptions, knl.value_params, {}))
+    return _of_block(knl, order, Execution((), knl.assumptions, knl.value_params, {}))
 
 
-@dataclass(frozen=True, eq=False)
-class Facts:
-    """The facts that hold at a place.
-
-    :ivar coordinates: those of the grid.
-    :ivar known: names that may occur in sets: parameters, coordinates and loop variables.
-    """
-
-    kernel: LoopKernel
-    coordinates: tuple[str, ...]
-    points: Set
-    known: frozenset[str]
-    names: Mapping[str, Expression]
-    path: Path = ()
-    conditions: tuple[tuple[Expression, bool], ...] = ()
-    instruction: Instruction | None = None
-
-    def at(self, position: int, iname: str | None = None) -> Facts:
-        return replace(self, path=(*self.path, Step(position, iname)))
-
-    def value(self, expr: Expression) -> Expression:
-        return substitute(expr, self.names)
-
-    def where(self, condition: Expression, holds: bool = True) -> Facts:
-        """The facts under *condition* (already in terms of coordinates), or under its opposite."""
-        match condition:
-            case p.LogicalNot(child=child):
-                return self.where(child, not holds)
-            case p.LogicalAnd(children=children) if holds:
-                return reduce(Facts.where, children, self)
-            case p.LogicalOr(children=children) if not holds:
-                return reduce(Facts.where, map(p.LogicalNot, children), self)
-        if variables(condition) <= self.known:
-            with suppress(NotAffineError):
-                points = params_where(condition if holds else p.LogicalNot(condition))
-                return replace(self, points=self.points.intersect(points))
-        return replace(self, conditions=(*self.conditions, (condition, holds)))
-
-    def inside(self, loop: For) -> Facts:
-        """The facts that hold in the body of *loop*."""
-        start, stop, x = self.value(loop.start), self.value(loop.stop), p.Variable(loop.iname)
-        bounds: list[Expression] = [p.Comparison(start, "<=", x), p.Comparison(x, "<", stop)]
-        if loop.step != 1:
-            bounds.append(p.Comparison(remainder(subtract(x, start), loop.step), "==", 0))
-        points = reduce(Set.intersect, map(params_where, bounds), self.points)
-        names = {k: v for k, v in self.names.items() if k != loop.iname}
-        return replace(self, points=points, known=self.known | {loop.iname}, names=names,
-                       instruction=loop.instruction or self.instruction).at(0, loop.iname)
-
-    def execution(self, node: Assign | Sync | Call | For) -> Execution:
-        facts = self
-        if isinstance(node, Assign):
-            s = self.kernel.statement_by_id[node.statement]
-            data = frozenset(data_params(self.kernel, s.domain))
-            if data and not any(data & variables(e) for e in s.predicates):
-                # bounds that are read from memory, and by no condition: conditions on them are sets too
-                facts = replace(self, known=self.known | data, conditions=())
-                facts = reduce(lambda facts, condition: facts.where(*condition), self.conditions, facts)
-        return Execution(node, (*self.coordinates, *loops_of(self.path)), facts.points, self.path, self.names,
-                         facts.conditions, self.instruction)
-
-
-def _of_block(block: Block, facts: Facts) -> Iterator[Execution]:
+def _of_block(knl: LoopKernel, block: Block, place: Execution) -> Iterator[Execution]:
     for i, node in enumerate(block.children):
         if isinstance(node, Define):
-            facts = replace(facts, names={**facts.names, node.name: facts.value(node.value)})
+            place = replace(place, names={**place.names, node.name: substitute(node.value, place.names)})
         else:
-            yield from _of_node(node, facts.at(i))
+            yield from _of_node(knl, node, place.at(i))
 
 
-def _of_node(node: Node, facts: Facts) -> Iterator[Execution]:
+def _of_node(knl: LoopKernel, node: Node, place: Execution) -> Iterator[Execution]:
     match node:
-        case Assign() | Sync() | Call():
-            yield facts.execution(node)
+        case Assign():
+            s = knl.statement_by_id[node.statement]
+            data = frozenset(data_params(knl, s.domain))
+            if data and not any(data & variables(e) for e in s.predicates):
+                # bounds that are read from memory, and by no condition: conditions on them are sets too
+                everywhere = replace(place, known=place.known | data, conditions=())
+                place = reduce(lambda place, condition: place.under(*condition), place.conditions, everywhere)
+            yield replace(place, node=node)
+        case Sync() | Call():
+            yield replace(place, node=node)
         case For():
             if node.instruction is not None:
-                yield facts.execution(node)
-            yield from _of_block(node.body, facts.inside(node))
+                yield replace(place, node=node)
+            yield from _of_block(knl, node.body, place.inside(node))
         case If():
-            condition = facts.value(node.condition)
-            yield from _of_block(node.then, facts.where(condition).at(0))
+            condition = substitute(node.condition, place.names)
+            yield from _of_block(knl, node.then, place.under(condition).at(0))
             if node.otherwise is not None:
-                yield from _of_block(node.otherwise, facts.where(condition, holds=False).at(1))
+                yield from _of_block(knl, node.otherwise, place.under(condition, holds=False).at(1))
         case Region(instruction=None):
-            yield from _of_block(node.body, facts)
+            yield from _of_block(knl, node.body, place)
         case Region():
             # the threads of a warp synchronize before and behind it, as at a barrier
-            yield facts.at(0).execution(TOGETHER)
-            yield from _of_block(node.body, replace(facts.at(1), instruction=node.instruction))
-            yield facts.at(2).execution(TOGETHER)
+            yield replace(place.at(0), node=TOGETHER)
+            yield from _of_block(knl, node.body, replace(place.at(1), instruction=node.instruction))
+            yield replace(place.at(2), node=TOGETHER)
         case Block():
-            yield from _of_block(node, facts)
+            yield from _of_block(knl, node, place)
         case Define():
             raise AssertionError(node)
 
@@ -225,8 +205,8 @@ class LaunchCheck:
         """The barriers and the instructions of warps that not all of their threads may execute."""
         uniform = self.kernel.value_params.union(self.grid.along("g"))
         uniform |= {x for x, value in self.grid.values.items() if variables(value) <= uniform}
-        names = (variables(e) for node in nodes_in(self.function.body) for e in expressions_of(node))
-        return [node for node, _ in divergent_nodes(self.function.body, frozenset[str]().union(*names) - uniform)]
+        body = self.function.body
+        return [node for node, _ in divergent_nodes(body, mentioned(body) - uniform)]
 
     def mismatch(self, kind: str, statement: str, text: str, points: Set | None = None, names: Sequence[str] = ()
                  ) -> Iterator[Mismatch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 import loopkit as lk
-import loopkit.verification.coverage as verification_coverage
+import loopkit.verification.accesses as verification_accesses
 from tests.lowering.kernels import F32, make
 
 
@@ -13,7 +13,7 @@ def coverage(knl: lk.LoopKernel) -> lk.Check:
 
 
 def test_a_note_that_isl_cannot_afford_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification_coverage, "IMPORTANT", 0)
+    monkeypatch.setattr(verification_accesses, "IMPORTANT", 0)
     check = coverage(make("{[i]: 0<=i<n}", "y[i] = x[i]", x=F32))
     assert check.verdict is lk.Verdict.PROVEN
     assert check.notes == ("y: whether every element is written is not known, as isl gave up after 0 operations",)
