@@ -1,12 +1,12 @@
 """Well-formedness of a loop program: each name has one meaning where it is used, and all threads reach a barrier."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Region, Scope, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
 from loopkit.ast.walk import as_block, child_nodes, expressions_of, nodes_in
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import array_of, elements_of, variables
@@ -22,37 +22,70 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
         differ between threads; a barrier, or a region with an instruction, is in a region; or a thread accesses
         another thread's element of an array in warp registers without an instruction for it.
     """
+    for node, _ in divergent_nodes(function.body, frozenset(divergent)):
+        what = node.instruction.noun if not isinstance(node, Sync) and node.instruction is not None else "a barrier"
+        raise _fault(function.name, f"{what} stands where not all threads of a block come")
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
     _Checker(function.name, {a.name: a.thread_axes for a in function.arrays if a.thread_axes}, {}).block(
-        function.body, _NameScope(frozenset({*outside, *arrays, *axes, *function.coordinates}), frozenset(divergent)))
+        function.body, _NameScope(frozenset({*outside, *arrays, *axes, *function.coordinates})))
+
+
+def divergent_nodes(node: Node, divergent: frozenset[str], why: str = "", *, alone: bool = False
+                    ) -> Iterator[tuple[Sync | Region | For, str]]:
+    """The barriers and the warp instructions in *node* that may not be executed equally often by all threads.
+
+    Each comes with the condition or loop around it.
+
+    :arg divergent: names that may differ between threads; names defined by them do so too.
+    :arg why: the condition or loop around *node* that differs between threads; ``""``: none.
+    :arg alone: *node* is in a part without barriers, which each thread runs on its own.
+    """
+    match node:
+        case Sync():
+            if why or alone:
+                yield node, why or "in a part that each thread runs on its own"
+        case If():
+            inside = why or (f"under the condition '{node.condition}'" if variables(node.condition) & divergent else "")
+            for branch in (node.then, node.otherwise):
+                if branch is not None:
+                    yield from divergent_nodes(branch, divergent, inside, alone=alone)
+        case For():
+            differs = (variables(node.start) | variables(node.stop)) & divergent
+            inside = why or (f"in the loop over '{node.iname}'" if differs else "")
+            if inside and node.instruction is not None and node.instruction.scope is not Scope.THREAD:
+                yield node, inside
+            names = divergent | {node.iname} if differs else divergent - {node.iname}
+            yield from divergent_nodes(node.body, names, inside, alone=alone)
+        case Region(body):
+            if node.instruction is not None and (why or alone):
+                yield node, why or "in a part that each thread runs on its own"
+            yield from divergent_nodes(body, divergent, why, alone=True)
+        case Block(children):
+            for child in children:
+                if isinstance(child, Define):
+                    differs = variables(child.value) & divergent
+                    divergent = divergent | {child.name} if differs else divergent - {child.name}
+                else:
+                    yield from divergent_nodes(child, divergent, why, alone=alone)
+        case Assign() | Define() | Call():
+            pass
 
 
 @dataclass(frozen=True)
 class _NameScope:
     """The facts that hold at a place of the program.
 
-    :ivar divergent: the names that may differ between threads.
-    :ivar uniform: all threads of the block reach it.
     :ivar together: it is the code of an instruction, whose elements are checked with the instruction.
     """
 
     names: frozenset[str]
-    divergent: frozenset[str]
     loops: frozenset[str] = frozenset()
-    uniform: bool = True
-    in_region: bool = False
     together: bool = False
 
-    def under(self, *expressions: Expression) -> _NameScope:
-        """The scope in code that runs, or ends, by the values of *expressions*."""
-        return replace(self, uniform=self.uniform and not any(variables(e) & self.divergent for e in expressions))
-
-    def naming(self, name: str, *values: Expression) -> _NameScope:
-        """The scope after a definition of *name* by *values*."""
-        differs = any(variables(e) & self.divergent for e in values)
-        return replace(self, names=self.names | {name},
-                       divergent=self.divergent | {name} if differs else self.divergent - {name})
+    def naming(self, name: str) -> _NameScope:
+        """The scope after a definition of *name*."""
+        return replace(self, names=self.names | {name})
 
 
 @dataclass(frozen=True)
@@ -80,49 +113,37 @@ class _Checker:
                     if name in variables(value):
                         raise self._fault(f"'{name}' is defined by itself")
                     own.add(name)
-                    scope = scope.naming(name, value)
+                    scope = scope.naming(name)
                 case Assign():
                     if not scope.together:
                         self._own_elements(node)
                 case For(iname=iname):
                     if iname in scope.loops:
                         raise self._fault(f"a loop over '{iname}' stands in another one")
-                    inside = scope.under(node.start, node.stop)
-                    if node.instruction is not None:
-                        self._require_all(node.instruction, inside.uniform)
-                    inside = inside.naming(iname, node.start, node.stop)
-                    self.block(node.body, replace(inside, loops=scope.loops | {iname}))
-                case If():
-                    for branch in child_nodes(node):
-                        self.block(as_block(branch), scope.under(node.condition))
+                    self.block(node.body, replace(scope.naming(iname), loops=scope.loops | {iname}))
                 case Region(instruction=instruction):
+                    if instruction is not None:
+                        self._executes(instruction, node)
                     # one target prints regions in braces of their own and another does not: right in both
-                    together = scope.together if instruction is None else self._executes(instruction, node, scope)
-                    self.block(node.body, replace(scope, in_region=True, together=together), own)
+                    self.block(node.body, replace(scope, together=scope.together or instruction is not None), own)
+                case If() | Block():
+                    for part in (node,) if isinstance(node, Block) else child_nodes(node):
+                        self.block(as_block(part), scope)
                 case Sync():
-                    if not scope.uniform or scope.in_region:
-                        raise self._fault("a barrier stands where not all threads of a block come")
-                case Block():
-                    self.block(node, scope)
+                    pass
                 case Call():
                     raise AssertionError(node)
             for e in expressions_of(node):
                 if missing := variables(e) - scope.names:
                     raise self._fault(f"'{min(missing)}' has no value in '{e}'")
 
-    def _executes(self, instruction: Instruction, region: Region, scope: _NameScope) -> bool:
-        self._require_all(instruction, scope.uniform and not scope.in_region)
+    def _executes(self, instruction: Instruction, region: Region) -> None:
         foreign = set(instruction.foreign_elements(region, self.thread_axes))
         for inner in nodes_in(region.body):
             if isinstance(inner, Assign):
                 self._own_elements(inner, foreign)
         for fault in instruction.faults(region, self.thread_axes):
             raise self._fault(fault)
-        return True
-
-    def _require_all(self, instruction: Instruction, all_come: bool) -> None:
-        if instruction.scope is not Scope.THREAD and not all_come:
-            raise self._fault(f"{instruction.noun} stands where not all threads of a block come")
 
     def _own_elements(self, assign: Assign, foreign: Collection[Expression] = ()) -> None:
         """Check that all elements in warp registers but the *foreign* ones are the thread's own."""
@@ -133,4 +154,8 @@ class _Checker:
                 raise self._fault(f"'{e}' is read from another lane without an instruction that does so")
 
     def _fault(self, what: str) -> InternalError:
-        return InternalError(f"In the loop program of '{self.function}' {what}.")
+        return _fault(self.function, what)
+
+
+def _fault(function: str, what: str) -> InternalError:
+    return InternalError(f"In the loop program of '{function}' {what}.")

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import pymbolic.primitives as p
@@ -157,19 +156,6 @@ def _simplified(node: Node, names: Names) -> Iterator[Node]:
 
 
 # Unrolling
-
-def marked_for_unrolling(block: Block, unrolled: AbstractSet[str]) -> Block:
-    """*block* with an unroll directive on its loops of constant trip count over *unrolled*, except in regions."""
-    def marked(node: Node) -> Node:
-        match node:
-            case For(start=int(), stop=int()) if node.iname in unrolled:
-                return replace(node, body=marked_for_unrolling(node.body, unrolled), unroll=True)
-            case Region():
-                return node
-            case _:
-                return map_child_nodes(node, marked)
-    return map_child_nodes(block, marked)
-
 
 def unrolled_loops(node: Node, values: Names | None = None, kept: frozenset[str] = frozenset()) -> Node:
     """*node* with each loop that has an unroll directive replaced by its iterations, one after another.

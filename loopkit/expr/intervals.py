@@ -40,7 +40,7 @@ class Interval:
 
 
 #: The interval of an unknown value: wider than that of any integer of 64 bits.
-_ANY = Interval(-2**64, 2**64)
+ANY = Interval(-2**64, 2**64)
 
 
 def of_dtype(dtype: np.dtype) -> Interval:
@@ -104,7 +104,7 @@ def interval(expr: Expression, leaf: Callable[[Expression], Interval]) -> Interv
         case p.Comparison() | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
             return Interval(0, 1)
         case p.Call() | p.Power() | p.Quotient():
-            return _ANY
+            return ANY
         case _:
             return leaf(expr)
 

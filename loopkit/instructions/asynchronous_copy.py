@@ -12,7 +12,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Completion, For, Instruction
-from loopkit.ast.signs import Signs
+from loopkit.ast.value_ranges import Signs
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import array_of
 from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer

@@ -9,7 +9,7 @@ import numpy as np
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign
-from loopkit.ast.signs import Signs
+from loopkit.ast.value_ranges import Signs
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS

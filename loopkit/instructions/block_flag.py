@@ -11,7 +11,7 @@ from typing import ClassVar
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Completion, Instruction
-from loopkit.ast.signs import Signs
+from loopkit.ast.value_ranges import Signs
 from loopkit.expr.mappers import variables
 from loopkit.instructions.base import ElementText, InstructionText, Printer
 

@@ -13,7 +13,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, For, Instruction, Scope
-from loopkit.ast.signs import Signs
+from loopkit.ast.value_ranges import Signs
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import substitute
 from loopkit.expr.text import to_text

@@ -88,6 +88,29 @@ Argument = GlobalArg | ValueArg
 
 
 @dataclass(frozen=True)
+class MemoryLayout:
+    """The order of a temporary's axes in memory, and the permutation of its columns.
+
+    :ivar order: the axes, the slowest first; ``()``: in the order of the subscripts.
+    """
+
+    order: tuple[int, ...] = ()
+    swizzle: Swizzle | None = None
+
+    def place_of(self, axis: int) -> int:
+        """The place of *axis* among the axes in memory."""
+        return self.order.index(axis) if self.order else axis
+
+    def in_memory(self, values: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        """*values* of the axes, reordered as the axes lie in memory."""
+        return tuple(values[axis] for axis in self.order) if values and self.order else values
+
+    def __str__(self) -> str:
+        axes = f"axes {', '.join(map(str, self.order))}" if self.order else ""
+        return " ".join(filter(None, (axes, str(self.swizzle or ""))))
+
+
+@dataclass(frozen=True)
 class TemporaryVariable:
     """A temporary: a value carried between statements.
 
@@ -97,7 +120,6 @@ class TemporaryVariable:
     :ivar fixed: the user declared shape and address space; lowering uses exactly these or refuses.
     :ivar instruction: the instruction that stores and loads its elements; ``None``: plain stores and loads.
     :ivar note: a remark for readers of the generated code.
-    :ivar order: its axes in memory, the slowest first; ``()``: in the order of its subscripts.
     """
 
     name: str
@@ -107,8 +129,7 @@ class TemporaryVariable:
     fixed: bool = False
     instruction: Instruction | None = None
     note: str = ""
-    order: tuple[int, ...] = ()
-    swizzle: Swizzle | None = None
+    layout: MemoryLayout = MemoryLayout()
 
     @property
     def between_blocks(self) -> bool:

@@ -125,9 +125,8 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
     if not isinstance(datum, ValueArg) and datum.shape is not None:
         parts.append(f"[{', '.join(map(to_text, datum.shape))}]")
     if isinstance(datum, TemporaryVariable):
-        axes = f"axes {', '.join(map(str, datum.order))}" if datum.order else None
-        between = "between blocks" if datum.between_blocks else None
-        parts += [str(x) for x in (datum.address_space, axes, datum.swizzle, between) if x is not None]
+        between = "between blocks" if datum.between_blocks else ""
+        parts += filter(None, (str(datum.address_space or ""), str(datum.layout), between))
     if isinstance(datum, GlobalArg) and datum.cache_policy is not None:
         parts.append(str(datum.cache_policy))
     return " ".join(parts)

@@ -133,16 +133,6 @@ class _Placed:
             w.completion is Completion.IMMEDIATE
             or any(w.completion is i.completes for i in self.barrier.instructions))
 
-    def serves(self, w: _Want) -> bool:
-        """Does it separate the source and the sink of *w*, one of which is in its body?
-
-        It then runs behind the source, or before the sink, in the same iteration of its own loops. It must run, because
-        the body does.
-        """
-        n = len(self.body)
-        return (w.source[:n] == self.body and self._is_behind(w.source)) or (
-            w.sink[:n] == self.body and not self._is_behind(w.sink))
-
     def _is_behind(self, way: Path) -> bool:
         """Does it stand behind the statement at *way* in the text?"""
         return [step.position for step in way] < [*(step.position for step in self.body), self.gap + 1]
@@ -170,8 +160,7 @@ class _Placed:
 def _is_served(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> bool:
     """Do the barriers of inner bodies separate the source and the sink of *w*?"""
     able = [b for b in placed if b.may_serve(w)]
-    return any(b.serves(w) for b in able) or (bool(able) and affordable(
-        lambda: _separate_all(launch, w, able), otherwise=False))
+    return bool(able) and affordable(lambda: _separate_all(launch, w, able), otherwise=False)
 
 
 def _separate_all(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> bool:

@@ -28,7 +28,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag, is_parallel
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest, paths, rewrite
-from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, LaunchBody, Schedule, Storage
+from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, HardwareMapping, Launch, LaunchBody, Schedule, Storage
 from loopkit.poly.affine import add, floor_div, is_quasi_affine, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import first_value
@@ -53,6 +53,30 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
     statements = [knl.statement_by_id[s] for s in leaves(part.tree)]
     uses = {s.id: {f"{letter}.{axis}": inames for letter, kind in (("g", GroupTag), ("l", LocalTag))
                    for axis, inames in axis_inames(knl, s.inames, kind).items()} for s in statements}
+    mapping = _mapping(knl, statements, uses)
+    tree = part.tree
+    if all(mapping.extents.get(axis, 1) == 1 for axis in BLOCK):
+        tree = rewrite(tree, partial(_auto_loops_sequential, knl))
+    ways = paths(tree)
+    domains: dict[tuple[object, ...], InstanceSet] = {}         # statements that share a set still share one
+    bound = {}
+    for s in statements:
+        loops = loops_of(ways[s.id])
+        alone = tuple(axis for axis in sorted(mapping.extents) if axis not in uses[s.id]
+                      and not _replicated(knl, s, axis, storages))
+        hardware = tuple(x for inames in uses[s.id].values() for x in inames)
+        auto = tuple(x for x in s.inames if x not in loops and x not in hardware)
+        key = (id(s.domain), loops, alone)
+        if key not in domains:
+            domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
+            domains[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
+        bound[s.id] = BoundStatement(s, domains[key], hardware, auto, alone)
+    return Launch(name, tree, bound, mapping, part.hosts, knl, machine)
+
+
+def _mapping(knl: LoopKernel, statements: Sequence[Statement], uses: Mapping[str, Mapping[str, tuple[str, ...]]]
+             ) -> HardwareMapping:
+    """The axes of *statements*; *uses*: the inames of each on each axis."""
     on_axes = tuple(dict.fromkeys(item for use in uses.values() for item in use.items()))
     _require_one_packing([inames for _, inames in on_axes])
     coordinates: dict[str, Expression] = {}
@@ -75,24 +99,7 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
                 ranges[x] = own
             elif own is not None or (_follows(knl, inames, extents[axis]) and _has_ends(knl, x, sizes)):
                 block_ranges[x] = own
-    tree = part.tree
-    if all(extents.get(axis, 1) == 1 for axis in BLOCK):
-        tree = rewrite(tree, partial(_auto_loops_sequential, knl))
-    ways = paths(tree)
-    domains: dict[tuple[object, ...], InstanceSet] = {}         # statements that share a set still share one
-    bound = {}
-    for s in statements:
-        loops = loops_of(ways[s.id])
-        alone = tuple(axis for axis in sorted(extents) if axis not in uses[s.id]
-                      and not _replicated(knl, s, axis, storages))
-        hardware = tuple(x for inames in uses[s.id].values() for x in inames)
-        auto = tuple(x for x in s.inames if x not in loops and x not in hardware)
-        key = (id(s.domain), loops, alone)
-        if key not in domains:
-            domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
-            domains[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
-        bound[s.id] = BoundStatement(s, domains[key], hardware, auto, alone)
-    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, part.hosts, knl, machine)
+    return HardwareMapping(extents, coordinates, ranges, block_ranges)
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],

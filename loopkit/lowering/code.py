@@ -18,7 +18,6 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names, origin
 from loopkit.analysis.ranges import constant_range
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
-from loopkit.ast.simplify import marked_for_unrolling
 from loopkit.ast.walk import as_block
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import substitute, variables
@@ -103,13 +102,13 @@ class Coder:
         """The whole launch: loops with barriers outside, regions inside."""
         if not has_barrier(self.launch.tree):
             return Block((self._region(self.launch.tree, level),))
-        unrolled = frozenset(x for x, tag in self.kernel.tags.items() if is_unrolled(tag))
-        return marked_for_unrolling(self._build(self.launch.tree, level), unrolled)
+        return self._build(self.launch.tree, level)
 
     def _region(self, tree: Tree, level: Level) -> Region:
         """Code without barriers, run by each thread."""
-        extents = {axis: self.launch.extents[axis] for axis in BLOCK if axis in self.launch.extents}
-        ranges = {**self.launch.ranges, **{axis: (0, n - 1) for axis, n in extents.items() if isinstance(n, int)}}
+        mapping = self.launch.mapping
+        extents = {axis: mapping.extents[axis] for axis in BLOCK if axis in mapping.extents}
+        ranges = {**mapping.ranges, **{axis: (0, n - 1) for axis, n in extents.items() if isinstance(n, int)}}
         inside = replace(level, known=level.known.union(extents), in_region=True)
         for x, (low, high) in ranges.items():
             inside = inside.knowing(range_condition(x, low, high), x)
@@ -245,7 +244,7 @@ class Coder:
     def _is_of_threads(self, condition: Expression) -> bool:
         """Does *condition* depend on the thread, and not on a parameter?"""
         names = variables(condition) if isinstance(condition, p.Comparison) else frozenset()
-        return self.kernel.value_params.isdisjoint(names) and not names.isdisjoint({*self.launch.ranges, *BLOCK})
+        return self.kernel.value_params.isdisjoint(names) and not names.isdisjoint(self.launch.mapping.thread_names)
 
     def _spread_in(self, loop: Loop) -> BoundStatement | None:
         """The statement in a ``vec`` loop that is distributed over the threads: its rounds are around the loop."""
@@ -349,12 +348,16 @@ def _unrolled_loop(iname: str, values: tuple[int, int], body: Node) -> Block:
 # Isl's program as nodes
 
 def generated(knl: LoopKernel, tree: CodeTree, domains: Mapping[str, InstanceSet], context: Set,
-              leaf: Callable[[str, Values], Node]) -> Node:
+              leaf: Callable[[str, Values], Node], *, on_host: bool = False) -> Node:
     """isl's program for the points of *domains* in the order of *tree*; *leaf* makes the node of a leaf."""
-    return _in_order(codegen.generate(tree, domains, context, knl.fresh_name, Builder(
-        lambda iname, start, stop, step, body: For(iname, start, stop, step, as_block(_in_order(body))),
-        lambda condition, then, otherwise: If(condition, as_block(_in_order(then)),
-                                              as_block(_in_order(otherwise)) if otherwise else None), leaf)))
+    def loop(iname: str, start: Expression, stop: Expression, step: int, body: Sequence[Node]) -> Node:
+        constant = isinstance(start, int) and isinstance(stop, int)
+        unroll = constant and not on_host and is_unrolled(knl.tags.get(iname))
+        return For(iname, start, stop, step, as_block(_in_order(body)), unroll)
+
+    def branch(condition: Expression, then: Sequence[Node], otherwise: Sequence[Node]) -> Node:
+        return If(condition, as_block(_in_order(then)), as_block(_in_order(otherwise)) if otherwise else None)
+    return _in_order(codegen.generate(tree, domains, context, knl.fresh_name, Builder(loop, branch, leaf)))
 
 
 def _in_order(nodes: Sequence[Node]) -> Node:

@@ -1,7 +1,7 @@
 """The storage and the launches of a kernel, found by lowering it up to the stage ``launches``."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -12,7 +12,8 @@ from loopkit.errors import LoopkitError, TypeInferenceError
 from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import GPU
-from loopkit.lowering.lowered import HostLoop, HostNode, Lowered, Storage
+from loopkit.kernel.tree import leaves, loops_in
+from loopkit.lowering.lowered import Lowered, Storage
 from loopkit.lowering.pipeline import lowered_as_typed, placed_once
 from loopkit.lowering.storage import each_storage
 from loopkit.lowering.types import infer_types
@@ -48,7 +49,8 @@ def cost_of(knl: LoopKernel) -> Cost:
         placed = _attempt(lambda: placed_once(knl) if inferred else lowered_as_typed(typed, GPU, "launches"))
         if isinstance(placed, Lowered):
             cells = {x: cells_of(s) for x, s in placed.storages.items() if x in knl.temporaries}
-            return Cost(cells, len(placed.scheduled.launches), tuple(_hosts(placed.scheduled.order)))
+            hosts = ((loop.iname, len([*leaves(loop)])) for loop in loops_in(placed.scheduled.order))
+            return Cost(cells, len(placed.scheduled.launches), tuple(hosts))
         # of each temporary of a kernel that cannot be lowered as it is, as far as its schedule gives them
         storages = _attempt(lambda: dict(each_storage(lowered_as_typed(typed, GPU, "memory").scheduled)))
         if isinstance(storages, str):
@@ -78,14 +80,3 @@ def _attempt(question: Callable[[], T]) -> T | str:
     except LoopkitError as error:
         return error.message
     return "It takes too long to find." if found is None else found
-
-
-def _hosts(nodes: tuple[HostNode, ...]) -> Iterator[tuple[str, int]]:
-    for node in nodes:
-        if isinstance(node, HostLoop):
-            yield node.iname, _launches(node.body)
-            yield from _hosts(node.body)
-
-
-def _launches(nodes: tuple[HostNode, ...]) -> int:
-    return sum(_launches(node.body) if isinstance(node, HostLoop) else 1 for node in nodes)

@@ -39,7 +39,7 @@ def spread_over_threads(launch: Launch, bound: BoundStatement, context: Set, sta
         context = context.intersect(range_condition(x, values.start, values.stop - 1))
     body = statement(context)
     # the statement's own inames have their axes; the box is distributed over the others
-    taken = {axis for x in bound.hardware for axis in variables(launch.coordinates[x])}
+    taken = {axis for x in bound.hardware for axis in variables(launch.mapping.coordinates[x])}
     axes = {axis: extent for axis, extent in zip(BLOCK, launch.block, strict=True) if axis not in taken}
     here: list[Node] = []
     last = [*box][-1]

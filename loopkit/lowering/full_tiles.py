@@ -20,7 +20,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
 from loopkit.kernel.tree import LoopPlace, leaves, loop_place, loops_in
 from loopkit.lowering.guard_folding import Ranges, points_where
-from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
+from loopkit.lowering.lowered import GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, subtract
 from loopkit.poly.domains import full_box_condition
 from loopkit.poly.extents import couples
@@ -69,7 +69,7 @@ def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] = 
     inames = bound.domain.inames
     box = _box(launch, bound, {x for x in inames if _is_in_tile(launch.kernel, x)})
     free_of = tuple(x for x in inames if x not in box and x not in known)
-    names = frozenset(launch.block_inames).union(inames).difference(box, free_of)
+    names = frozenset(launch.mapping.block_inames).union(inames).difference(box, free_of)
     filled = None if seen else full_box_condition(bound.domain.set, inames, box, involving=(), free_of=free_of)
     if filled is not None:
         yield filled
@@ -124,20 +124,21 @@ def _is_thin(launch: Launch, bound: BoundStatement) -> bool:
     """Does *bound* run in at most one block along one of the grid's axes?"""
     if any(axis in GRID for axis in bound.alone_on):
         return True
-    points = InstanceSet((), params_of(bound.domain)).without_params([*launch.ranges, *BLOCK])
+    points = InstanceSet((), params_of(bound.domain)).without_params([*launch.mapping.thread_names])
     return any(at_most_one(points.onto((x,)), x) for x in _blocks_of(launch, bound))
 
 
 def _blocks_of(launch: Launch, bound: BoundStatement) -> tuple[str, ...]:
-    return tuple(x for x in bound.hardware if x not in launch.ranges)
+    return tuple(x for x in bound.hardware if x not in launch.mapping.ranges)
 
 
 def _places(launch: Launch) -> Set:
     """The grid's inames in terms of its axes, where they are affine, with the assumptions."""
     result = launch.kernel.assumptions
-    for x in launch.block_inames:
+    for x in launch.mapping.block_inames:
         with suppress(NotAffineError):
-            result = result.intersect(condition_set("==", subtract(p.Variable(x), launch.coordinates[x]), ()).params())
+            distance = subtract(p.Variable(x), launch.mapping.coordinates[x])
+            result = result.intersect(condition_set("==", distance, ()).params())
     return result
 
 
@@ -173,8 +174,8 @@ def _box(launch: Launch, bound: BoundStatement, inner: set[str]) -> Ranges:
     for x in (*bound.hardware, *bound.auto, *(x for x in bound.domain.inames if x in inner)):
         # an axis may have more threads than an iname on it has values
         low, high = constant_range(launch.kernel, bound.statement.domain, x)
-        if low is not None and high is not None and (x in launch.ranges or x not in bound.hardware):
+        if low is not None and high is not None and (x in launch.mapping.ranges or x not in bound.hardware):
             box[x] = (low, high)
-        elif x in launch.ranges:
-            box[x] = launch.ranges[x]
+        elif x in launch.mapping.ranges:
+            box[x] = launch.mapping.ranges[x]
     return box

@@ -106,22 +106,18 @@ class Waits:
         """The places of *tree*; ``None`` if it is not known when they run."""
         if self.blocks is None:
             return None
+        of_threads = self.launch.mapping.thread_names.union(*(s.auto for s in self.launch.statements.values()))
         found: list[_Place] = []
         for node, way, body in placed_nodes(self.tree):
             if not _counts(node):
                 continue
             names = (*sorted(self.blocks), *loops_of(way))
             domains = [self.launch.statements[s].domain.onto(names) for s in leaves(body)]
-            points = reduce(InstanceSet.union, (d.without_params(self._threads(d)) for d in domains))
+            points = reduce(InstanceSet.union, (d.without_params(of_threads) for d in domains))
             if not self.launch.kernel.value_params.issuperset(points.params):
                 return None                     # read from memory, or one block's alone
             found.append(_Place(way, names, as_points(points.set), node))
         return tuple(found)
-
-    def _threads(self, points: InstanceSet) -> list[str]:
-        """The parameters of *points* that differ between the threads of a block."""
-        auto = {x for s in self.launch.statements.values() for x in s.auto}
-        return [x for x in points.params if x in self.launch.ranges or x in auto or x.startswith("l.")]
 
     def left(self, h: Hazard, scope: Scope, pending: Sequence[int | None]) -> Map | None:
         """The pairs of *h*, by :meth:`names`, between which no wait covers the copy; ``None``: there are none.

@@ -28,7 +28,7 @@ from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
-from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, require_once
+from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, parts_of, require_once
 from loopkit.lowering.vector_elements import PartialVectors
 from loopkit.poly.affine import subtract
 from loopkit.poly.limits import bounded
@@ -50,17 +50,6 @@ class LaunchBody:
 
 
 @dataclass(frozen=True)
-class HostLoop:
-    """A loop over *iname* that the host runs, around launches (by number) and other loops."""
-
-    iname: str
-    body: tuple[HostNode, ...]
-
-
-HostNode = HostLoop | int
-
-
-@dataclass(frozen=True)
 class SchedulePoint:
     """The place of a statement: its launch, the loops of the host around it, and its path in the whole order."""
 
@@ -73,13 +62,13 @@ class SchedulePoint:
 class Schedule:
     """A kernel and its launches.
 
-    :ivar order: the host's program: launches, and loops around them.
+    :ivar order: the host's program: loops around launches, each of which is a leaf with its number.
     :ivar apart: pairs of statements that must not be in one launch, whatever the dependences.
     """
 
     kernel: LoopKernel
     launches: tuple[LaunchBody, ...]
-    order: tuple[HostNode, ...]
+    order: Tree
     apart: frozenset[Pair]
 
     def __post_init__(self) -> None:
@@ -88,15 +77,15 @@ class Schedule:
     def __str__(self) -> str:
         return "\n".join(self._lines(self.order, 0))
 
-    def _lines(self, nodes: tuple[HostNode, ...], depth: int) -> Iterator[str]:
+    def _lines(self, order: Tree, depth: int) -> Iterator[str]:
         pad = "  " * depth
-        for node in nodes:
-            if isinstance(node, HostLoop):
+        for node in parts_of(order):
+            if isinstance(node, Loop):
                 yield f"{pad}on the host, for {node.iname}:"
                 yield from self._lines(node.body, depth + 1)
-            else:
-                yield f"{pad}launch {node}:"
-                yield from tree_lines(self.launches[node].tree, depth + 1)
+            elif isinstance(node, Leaf):
+                yield f"{pad}launch {node.statement}:"
+                yield from tree_lines(self.launches[int(node.statement)].tree, depth + 1)
 
     def places(self) -> dict[str, SchedulePoint]:
         """The place of each statement."""
@@ -147,13 +136,13 @@ class Storage:
     @property
     def swizzle(self) -> Swizzle | None:
         """The swizzle of the columns; its axis is one of *in_memory*."""
-        t = self.temporary
-        return t.swizzle and replace(t.swizzle, axis=len(self.lead) + place_of_axis(t.swizzle.axis, t.order))
+        layout = self.temporary.layout
+        return layout.swizzle and replace(layout.swizzle, axis=len(self.lead) + layout.place_of(layout.swizzle.axis))
 
     def __str__(self) -> str:
         extents = "".join(f"[{e}]" for e in self.in_memory)
         over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
-        order = self.temporary.order
+        order = self.temporary.layout.order
         axes = f" axes {', '.join(map(str, order))}" if order else ""
         mixed = f", {self.swizzle}" if self.swizzle is not None else ""
         kind = ", between blocks" if self.temporary.between_blocks else ""
@@ -163,7 +152,7 @@ class Storage:
     def in_memory(self) -> tuple[Expression, ...]:
         """All extents in the order of the axes in memory, the slowest first."""
         own = len(self.lead)
-        return (*self.shape[:own], *in_order(self.shape[own:], self.temporary.order))
+        return (*self.shape[:own], *self.temporary.layout.in_memory(self.shape[own:]))
 
     @property
     def leading(self) -> tuple[Expression, ...]:
@@ -172,7 +161,7 @@ class Storage:
 
     def subscripts(self, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
         """*own* subscripts in the order of the axes in memory, after those of the expansion."""
-        return (*self.leading, *in_order(own, self.temporary.order))
+        return (*self.leading, *self.temporary.layout.in_memory(own))
 
     def accessed_cells(self, access: Access) -> Map:
         """The cells that instances of *access* access; all along an axis whose subscript is not affine."""
@@ -211,16 +200,6 @@ def instructions_of(s: Statement, target: p.Variable | p.Subscript, value: Expre
               for i in dict.fromkeys(of_arrays.values()) if i is not None))
 
 
-def place_of_axis(axis: int, order: tuple[int, ...]) -> int:
-    """The place of *axis* among the axes in memory."""
-    return order.index(axis) if order else axis
-
-
-def in_order(values: tuple[Expression, ...], order: tuple[int, ...]) -> tuple[Expression, ...]:
-    """*values* of axes, reordered as the axes lie in memory; an *order* of ``()`` keeps them."""
-    return tuple(values[axis] for axis in order) if order and values else values
-
-
 # Launches
 
 @dataclass(frozen=True)
@@ -245,8 +224,8 @@ class BoundStatement:
 
 
 @dataclass(frozen=True)
-class Launch:
-    """One launch: its tree of sequential loops, its statements, and its axes.
+class HardwareMapping:
+    """The axes of a launch and the inames on them.
 
     :ivar extents: of each axis that is used, in the kernel's parameters. The condition of a conditional one tells
         for which sizes the grid has blocks.
@@ -254,6 +233,28 @@ class Launch:
     :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
     :ivar block_ranges: the same for the ``g`` inames of which every block has a value that occurs, where they are
         constant, whatever the sizes; else ``None``.
+    """
+
+    extents: Mapping[str, Expression]
+    coordinates: Mapping[str, Expression]
+    ranges: Mapping[str, tuple[int, int]]
+    block_ranges: Mapping[str, tuple[int, int] | None]
+
+    @property
+    def block_inames(self) -> tuple[str, ...]:
+        """The inames on axes of the grid."""
+        return tuple(x for x in self.coordinates if x not in self.ranges)
+
+    @property
+    def thread_names(self) -> frozenset[str]:
+        """The names that differ between the threads of a block."""
+        return frozenset({*self.ranges, *BLOCK})
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: its tree of sequential loops, its statements, and the axes on which they run.
+
     :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
     :ivar kernel: the kernel of this launch, with *hosts* as arguments.
     """
@@ -261,33 +262,25 @@ class Launch:
     name: str
     tree: Tree
     statements: Mapping[str, BoundStatement]
-    extents: Mapping[str, Expression]
-    coordinates: Mapping[str, Expression]
-    ranges: Mapping[str, tuple[int, int]]
-    block_ranges: Mapping[str, tuple[int, int] | None]
+    mapping: HardwareMapping
     hosts: tuple[str, ...]
     kernel: LoopKernel
     machine: Machine
 
     @property
     def block(self) -> tuple[int, int, int]:
-        x, y, z = (n for axis in BLOCK if isinstance(n := self.extents.get(axis, 1), int))
+        x, y, z = (n for axis in BLOCK if isinstance(n := self.mapping.extents.get(axis, 1), int))
         return x, y, z
 
     @property
     def grid(self) -> tuple[Expression, Expression, Expression]:
-        x, y, z = (self.extents.get(axis, 1) for axis in GRID)
+        x, y, z = (self.mapping.extents.get(axis, 1) for axis in GRID)
         return x, y, z
 
     @cached_property
     def ticketed(self) -> bool:
         """Are blocks numbered in the order in which they start, because some wait for earlier ones?"""
         return any(True for _ in between_blocks_in(self.kernel, tuple(self.statements)))
-
-    @property
-    def block_inames(self) -> tuple[str, ...]:
-        """The inames on axes of the grid."""
-        return tuple(x for x in self.coordinates if x not in self.ranges)
 
     @cached_property
     def host_lows(self) -> Mapping[str, int]:
@@ -303,7 +296,7 @@ class Launch:
         inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
         ticketed = " by tickets" if self.ticketed else ""
         lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}){ticketed}, block {self.block}"]
-        lines += [f"  {x} = {e}" for x, e in self.coordinates.items()]
+        lines += [f"  {x} = {e}" for x, e in self.mapping.coordinates.items()]
         lines += tree_lines(self.tree, 1)
         lines += [f"  {s.statement.id}: {s.domain.text}"
                   + (f" only at {', '.join(f'{axis} = 0' for axis in s.alone_on)}" if s.alone_on else "")

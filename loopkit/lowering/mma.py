@@ -52,7 +52,7 @@ def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Bl
     if not meant:
         return body
     finder = _Finder(knl, launch, storages, mma_inames(knl))
-    body = as_block(finder.node(body, {}, knl.value_params.union(launch.hosts, GRID, launch.block_inames)))
+    body = as_block(finder.node(body, {}, knl.value_params.union(launch.hosts, GRID, launch.mapping.block_inames)))
     for s in sorted(meant - finder.found):
         raise PreconditionError(
             f"The lanes of a warp cannot compute '{s}' by matrix instructions: {finder.reasons.get(s, _GUARDED)}.",
@@ -176,7 +176,7 @@ class _Finder:
         """The inames of the rows and of the pairs of columns along the lanes of a warp."""
         inames = axis_inames(self.kernel, s.inames, LocalTag).get(0, ())
         extents = tuple(iname_range(self.kernel, x)[1] for x in inames[-2:])
-        length = self.launch.extents.get("l.0", 1)
+        length = self.launch.mapping.extents.get("l.0", 1)
         if extents != LANES or not isinstance(length, int) or length % self.launch.machine.warp:
             raise _Refusal("the lanes of its warps are not eight rows of four pairs of columns: along l.0 it has "
                            + (", ".join(f"{x} of {iname_range(self.kernel, x)[1]}" for x in inames) or "no inames"))

@@ -160,7 +160,7 @@ def _check_launches(low: Lowered) -> None:
     for launch, part in zip(low.launches, low.scheduled.launches, strict=True):
         for statements in (leaves(launch.tree), launch.statements):
             _require_once(f"launch '{launch.name}'", statements, leaves(part.tree))
-        _require(all(isinstance(launch.extents.get(axis, 1), int) for axis in BLOCK),
+        _require(all(isinstance(launch.mapping.extents.get(axis, 1), int) for axis in BLOCK),
                  f"the block of '{launch.name}' has no constant extents")
 
 
@@ -183,7 +183,7 @@ def _check_program(low: Lowered) -> None:
     for launch, function in zip(low.launches, low.program.functions, strict=True):
         divergent = {a.name for a in function.arrays if not a.shared}
         require_well_formed(function, outside.union(launch.kernel.argument_by_name),
-                            divergent.union(launch.ranges, BLOCK))
+                            divergent | launch.mapping.thread_names)
         assigned = {node.statement for node in nodes_in(function.body) if isinstance(node, Assign)}
         _require(assigned <= launch.statements.keys(), f"'{launch.name}' assigns what is not in it")
 

@@ -14,11 +14,11 @@ from loopkit.ast.simplify import simplified, unrolled_loops
 from loopkit.ast.walk import as_block
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, without
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, parts_of, paths, without
 from loopkit.lowering.binding import host_domain
 from loopkit.lowering.code import Coder, Level, generated, in_versions, runs_between_barriers, with_values
 from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
-from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, Schedule, Storage
+from loopkit.lowering.lowered import GRID, Launch, Schedule, Storage
 from loopkit.lowering.mma import mma_inames
 from loopkit.lowering.vectors import vector_inames
 from loopkit.poly.codegen import CodeLoop, CodeTree
@@ -29,7 +29,7 @@ from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull, range_con
 
 def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
     """The function of *launch*: its loops with their bounds and conditions, and what it declares."""
-    return Function(launch.name, launch.extents, launch.coordinates, tuple(_arrays(launch, storages)),
+    return Function(launch.name, launch.mapping.extents, launch.mapping.coordinates, tuple(_arrays(launch, storages)),
                     _in_versions(Coder(launch, storages), _outermost(launch)), launch.ticketed)
 
 
@@ -59,13 +59,13 @@ def _outermost(launch: Launch) -> Level:
     """The conditions that hold in every block: the assumptions, and the ranges of the grid's inames."""
     knl = launch.kernel
     level = Level(knl.value_params, knl.assumptions)
-    for x in launch.block_inames:
-        low, own = iname_range(knl, x)[0], launch.block_ranges.get(x)
+    for x in launch.mapping.block_inames:
+        low, own = iname_range(knl, x)[0], launch.mapping.block_ranges.get(x)
         level = level.knowing(range_condition(x, *own) if own is not None else
                               params_of(InstanceSet((x,), plain_hull(iname_span(knl, x).set)))
-                              if x in launch.block_ranges else
+                              if x in launch.mapping.block_ranges else
                               range_from(x, low) if isinstance(low, int) else knl.assumptions, x)
-    for axis in (axis for axis in GRID if axis in launch.extents):
+    for axis in (axis for axis in GRID if axis in launch.mapping.extents):
         level = level.knowing(range_from(axis, 0), axis)
     return level
 
@@ -131,17 +131,23 @@ def host_order(schedule: Schedule, launches: tuple[Launch, ...]) -> Block:
     knl = schedule.kernel
     names = [launch.name for launch in launches]
 
-    def code_tree(node: HostNode, domains: dict[str, InstanceSet]) -> CodeTree:
+    def code_tree(node: Tree, domains: dict[str, InstanceSet]) -> CodeTree:
         """*node*, with the domains of its launches recorded in *domains*."""
-        if not isinstance(node, HostLoop):
-            domains[names[node]] = host_domain(knl, schedule.launches[node])
-            return names[node]
-        return CodeLoop(node.iname, tuple(code_tree(part, domains) for part in node.body))
+        match node:
+            case Leaf(number):
+                name, part = names[int(number)], schedule.launches[int(number)]
+                domains[name] = host_domain(knl, part)
+                return name
+            case Loop(iname, body):
+                return CodeLoop(iname, code_tree(body, domains))
+            case _:
+                return tuple(code_tree(part, domains) for part in parts_of(node))
 
-    def looped(node: HostNode) -> Node:
-        if not isinstance(node, HostLoop):
-            return Call(names[node])
+    def looped(node: Tree) -> Node:
+        if isinstance(node, Leaf):
+            return Call(names[int(node.statement)])
         domains: dict[str, InstanceSet] = {}
         tree = code_tree(node, domains)
-        return generated(knl, tree, domains, knl.assumptions, lambda name, values: with_values(Call(name), values))
-    return Block(tuple(map(looped, schedule.order)))
+        return generated(knl, tree, domains, knl.assumptions,
+                         lambda name, values: with_values(Call(name), values), on_host=True)
+    return Block(tuple(map(looped, parts_of(schedule.order))))

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import pairwise
 from math import prod
 
 import pymbolic.primitives as p
@@ -32,8 +33,16 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest, rewrite, rewrite_over, seq
-from loopkit.lowering.shuffles import OverThreads, Written, combined, in_order_of_threads, no_shuffles, written_out
-from loopkit.poly.affine import add, floor_div, remainder, subtract
+from loopkit.lowering.shuffles import (
+    OverThreads,
+    Part,
+    Written,
+    combined,
+    in_order_of_threads,
+    no_shuffles,
+    written_out,
+)
+from loopkit.poly.affine import add, remainder, subtract
 from loopkit.transform.expansion import contracted
 from loopkit.transform.scan import in_order, moved_operands
 
@@ -81,7 +90,7 @@ def _over_threads(knl: LoopKernel, node: ReductionNode, lanes: tuple[str, ...], 
     threads = OverThreads(knl, node, lanes, length, init.domain, everywhere, warp)
     written = combined(threads)
     around: dict[Tree, Tree] = {Leaf(init.id): nest(lanes, Leaf(init.id)),
-                                Leaf(final.id): seq(*written.trees, Leaf(final.id))}
+                                Leaf(final.id): seq(*written.trees(init.inames), Leaf(final.id))}
     new = {init.id: [replace(init, domain=threads.everywhere)],
            final.id: [*written.statements, written.with_result(final, node.accumulator)]}
     return written_out(threads, written, new, rewrite(knl.tree, lambda t: around.get(t, t)))
@@ -138,9 +147,9 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
         tree=rewrite_over(knl.tree, scan.iname, lambda loop: Leaf(update.id) if update.id in leaves(loop) else loop),
         statements=tuple(taking_part.get(s.id, s) for s in knl.statements))
     threads = OverThreads(base, node, (scan.sweep,), high - low + 1, rows, everywhere, warp)
-    written = _Writer(threads, scan.shift == -1, init.expression, no_shuffles(threads)).written()
+    written = _scanned(threads, init.expression, exclusive=scan.shift == -1)
     new = {update.id: [combined, *written.statements], final.id: [written.with_result(final, node.accumulator)]}
-    tree = rewrite(base.tree, lambda t: seq(t, *written.trees) if t == Leaf(update.id) else t)
+    tree = rewrite(base.tree, lambda t: seq(t, *written.trees(init.inames)) if t == Leaf(update.id) else t)
     return _in_registers(written_out(threads, written, new, tree), combined, scan.sweep)
 
 
@@ -155,73 +164,47 @@ def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKerne
     return knl
 
 
-@dataclass(frozen=True)
-class _Writer:
-    """Writes a scan's statements; *exclusive*: without a thread's own operand; *why* the threads do not shuffle."""
+def _scanned(threads: OverThreads, neutral: Expression, *, exclusive: bool) -> Written:
+    """The scan in each warp, and from there over all warps; *exclusive*: without a thread's own operand."""
+    node, lane, length, size = threads.node, threads.number, threads.length, threads.warp
+    fresh, why = threads.kernel.fresh_name, no_shuffles(threads)
+    together = length if why else min(length, size)
+    own = fresh(f"{node.accumulator}_{'shared' if why else 'warp'}")
+    # a thread's value at first, and after each step
+    names = [own, *(fresh(f"{own}_{k + 1}") for k in range((together - 1).bit_length() + exclusive))]
+    parts = [(threads.store(own), None), *_steps(threads, names, neutral, together, why)]
+    among = "" if length <= size else f" of {size}"
+    note = f"scanned in shared memory: {why}" if why else f"scanned by shuffles in warps{among}"
+    space = AddressSpace.SHARED if why else AddressSpace.WARP
+    temporaries = [threads.array(x, length, space, note if x == own and length > 1 else "") for x in names]
+    # unlike a warp register, it may be needed in a later launch
+    result = threads.scalar(fresh(f"{node.accumulator}_all"))
+    value: Expression = threads.element(names[-1], lane)
+    tags: dict[str, InameTag] = {}
+    if together < length:
+        before = threads.scalar(fresh(f"{node.accumulator}_before"))
+        shared = threads.array(fresh(f"{node.accumulator}_shared"), -(-length // size) - 1, AddressSpace.SHARED)
+        more, tags = threads.over_warps(before.name, shared.name,
+                                        threads.element(names[-2], lane) if exclusive else value, neutral)
+        parts += more
+        temporaries += [shared, before]
+        value = threads.kernel.operation(node.operation).apply(p.Variable(before.name), value)
+    parts.append((threads.statement("result", p.Variable(result.name), value, threads.everywhere), None))
+    return Written(parts, [*temporaries, result], p.Variable(result.name), tags)
 
-    threads: OverThreads
-    exclusive: bool
-    neutral: Expression
-    why: str
 
-    @property
-    def together(self) -> int:
-        """The number of threads that a step may span."""
-        return self.threads.length if self.why else min(self.threads.length, self.threads.warp)
+def _steps(threads: OverThreads, names: Sequence[str], neutral: Expression, together: int, why: str) -> Iterator[Part]:
+    """``next[t] = held[t - s] op held[t]`` for s = 1, 2, 4, ...; at last, in an exclusive one, ``held[t - 1]``.
 
-    def written(self) -> Written:
-        threads, node, lane, size = self.threads, self.threads.node, self.threads.number, self.threads.warp
-        knl, fresh = threads.kernel, threads.kernel.fresh_name
-        own = fresh(f"{node.accumulator}_{'shared' if self.why else 'warp'}")
-        # a thread's value at first, and after each step
-        names = [own, *(fresh(f"{own}_{k + 1}") for k in range((self.together - 1).bit_length() + self.exclusive))]
-        steps = [(threads.store(own), None), *self._steps(names)]
-        statements = [s for s, _ in steps]
-        trees: list[Tree] = [Leaf(s.id, how) for s, how in steps]
-        among = "" if threads.length <= size else f" of {size}"
-        note = f"scanned in shared memory: {self.why}" if self.why else f"scanned by shuffles in warps{among}"
-        space = AddressSpace.SHARED if self.why else AddressSpace.WARP
-        temporaries = [threads.array(x, threads.length, space, note if x == own and threads.length > 1 else "")
-                       for x in names]
-        # unlike a warp register, it may be needed in a later launch
-        result = threads.scalar(fresh(f"{node.accumulator}_all"))
-        value: Expression = threads.element(names[-1], lane)
-        tags: dict[str, InameTag] = {}
-        if self.together < threads.length:
-            # the last lane of each warp stores the warp's result; every thread combines those of earlier warps
-            warps = -(-threads.length // size)
-            before = threads.scalar(fresh(f"{node.accumulator}_before"))
-            shared = threads.array(fresh(f"{node.accumulator}_shared"), warps - 1, AddressSpace.SHARED)
-            last = threads.everywhere.where(("==", add(remainder(lane, size), 1 - size)),
-                                            ("<", add(lane, -(warps - 1)*size)))
-            put = Statement(f"{node.name}.put", threads.element(shared.name, floor_div(lane, size)),
-                            threads.element(names[-2], lane) if self.exclusive else value, last)
-            first = Statement(f"{node.name}.first", p.Variable(before.name), self.neutral, threads.everywhere)
-            rest, order, tags = threads.over_warps(before.name, shared.name, range(warps - 1), threads.everywhere,
-                                                   before=True)
-            statements += [put, first, rest]
-            trees += [Leaf(put.id), Leaf(first.id), order]
-            temporaries += [shared, before]
-            value = knl.operation(node.operation).apply(p.Variable(before.name), value)
-        statements.append(Statement(f"{node.name}.result", p.Variable(result.name), value, threads.everywhere))
-        trees.append(Leaf(statements[-1].id))
-        return Written(tuple(statements), tuple(trees), (*temporaries, result), p.Variable(result.name), tags)
-
-    def _steps(self, names: list[str]) -> Iterator[tuple[Statement, Shuffle | None]]:
-        """``next[t] = held[t - s] op held[t]`` for s = 1, 2, 4, ...; at last, in an exclusive one, ``held[t - 1]``."""
-        threads, node, lane = self.threads, self.threads.node, self.threads.number
-        inside = lane if self.together == threads.length else remainder(lane, threads.warp)
-
-        def from_before(name: str, target: p.Subscript, held: str, offset: int, combine: str | None
-                        ) -> tuple[Statement, Shuffle | None]:
-            s = Statement(f"{node.name}.{name}", target, threads.element(held, add(lane, -offset)),
-                          threads.everywhere.where((">=", add(inside, -offset))), combine=combine)
-            return s, None if self.why else Shuffle(-offset, self.together)
-        for k in range((self.together - 1).bit_length()):
-            target = threads.element(names[k + 1], lane)
-            yield Statement(f"{node.name}.keep{k}", target, threads.element(names[k], lane), threads.everywhere), None
-            yield from_before(f"step{k}", target, names[k], 1 << k, node.operation)
-        if self.exclusive:
-            target = threads.element(names[-1], lane)
-            yield Statement(f"{node.name}.none", target, self.neutral, threads.everywhere), None
-            yield from_before("shift", target, names[-2], 1, None)
+    :arg names: the arrays; an exclusive scan has one more.
+    """
+    lane, rounds = threads.number, (together - 1).bit_length()
+    inside = lane if together == threads.length else remainder(lane, threads.warp)
+    for k, (held, new) in enumerate(pairwise(names)):
+        shift = k == rounds             # the last array of an exclusive scan
+        offset, target = 1 if shift else 1 << k, threads.element(new, lane)
+        yield threads.statement("none" if shift else f"keep{k}", target,
+                                neutral if shift else threads.element(held, lane), threads.everywhere), None
+        yield threads.statement("shift" if shift else f"step{k}", target, threads.element(held, add(lane, -offset)),
+                                threads.everywhere.where((">=", add(inside, -offset))),
+                                None if shift else threads.node.operation), None if why else Shuffle(-offset, together)

@@ -23,8 +23,8 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
-from loopkit.kernel.tree import Loop, Tree, leaves, parts_of, seq
-from loopkit.lowering.lowered import GRID, HostLoop, HostNode, Launch, LaunchBody, Schedule, SchedulePoint, Storage
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, parts_of, seq
+from loopkit.lowering.lowered import GRID, Launch, LaunchBody, Schedule, SchedulePoint, Storage
 from loopkit.lowering.storage import common_inames, leaves_its_launch, space_of_flow
 from loopkit.lowering.storage_proof import one_cell_across_blocks, values_in
 from loopkit.poly.relations import in_one_iteration
@@ -70,17 +70,17 @@ class _Splitter:
     launches: list[LaunchBody]
     refused: bool
 
-    def split(self, tree: Tree, hosts: tuple[str, ...]) -> tuple[HostNode, ...]:
+    def split(self, tree: Tree, hosts: tuple[str, ...]) -> Tree:
         """The host's order for *tree*, which is inside the host's loops *hosts*."""
         children, place = _by_child(tree)
         finished = self._finished(children, place, hosts)
-        nodes: list[HostNode] = []
+        nodes: list[Tree] = []
         start = 0
 
         def launch_till(end: int) -> None:
             nonlocal start
             if start < end:
-                nodes.append(len(self.launches))
+                nodes.append(Leaf(str(len(self.launches))))
                 self.launches.append(LaunchBody(seq(*children[start:end]), hosts))
             start = end
         for i, child in enumerate(children):
@@ -89,14 +89,14 @@ class _Splitter:
                 assert isinstance(child, Loop)
                 if (why := self._obstacle(child, hosts)) is not None:
                     raise InternalError(f"The loop over '{child.iname}' should be the host's, but {why}.")
-                nodes.append(HostLoop(child.iname, self.split(child.body, (*hosts, child.iname))))
+                nodes.append(Loop(child.iname, self.split(child.body, (*hosts, child.iname))))
                 start = i + 1
             elif finished.get(i, -1) >= start:
                 # this end replaces all later ones
                 last = max(first for later, first in finished.items() if later >= i > first)
                 launch_till(_with_fewest_across(self.kernel, place, range(last + 1, i + 1)))
         launch_till(len(children))
-        return tuple(nodes)
+        return seq(*nodes)
 
     def _obstacle(self, loop: Loop, hosts: tuple[str, ...]) -> str | None:
         """The reason why the host cannot run *loop*, which is inside its loops *hosts*; ``None``: it can."""
@@ -193,7 +193,7 @@ def crossing_pairs(launches: Sequence[Launch], storages: Mapping[str, Storage]) 
     """
     found: set[Pair] = set()
     for launch in launches:
-        grid = [axis for axis in GRID if axis in launch.extents]
+        grid = [axis for axis in GRID if axis in launch.mapping.extents]
         _, place = _by_child(launch.tree)
         for d in dependences(launch.kernel) if grid else ():
             storage = storages.get(d.array)

@@ -14,13 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from math import prod
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import flow_of_values, identity_pairs
 from loopkit.analysis.legality import axis_inames, iname_range, packed_coordinate
@@ -35,8 +33,10 @@ from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest
 from loopkit.lowering.schedule import requested_apart
 from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
-from loopkit.poly.relations import same_element
 from loopkit.poly.sets import InstanceSet
+
+#: A new statement, and the shuffle that executes it, if one does.
+Part = tuple[Statement, Shuffle | None]
 
 
 @dataclass(frozen=True)
@@ -86,45 +86,68 @@ class OverThreads:
         rows = [iname_range(self.kernel, x)[1] for x in self.rows]
         return replace(self.scalar(name), shape=(*rows, length), address_space=space, note=note)
 
+    def statement(self, name: str, target: p.Variable | p.Subscript, value: Expression, domain: InstanceSet,
+                  combine: str | None = None) -> Statement:
+        """A new statement of the reduction."""
+        return Statement(f"{self.node.name}.{name}", target, value, domain, combine=combine)
+
     def store(self, array: str) -> Statement:
         """Each thread stores its part."""
-        return Statement(f"{self.node.name}.store", self.element(array, self.number), p.Variable(self.node.accumulator),
-                         self.everywhere)
+        return self.statement("store", self.element(array, self.number), p.Variable(self.node.accumulator),
+                              self.everywhere)
 
-    def over_warps(self, target: str, shared: str, numbers: range, domain: InstanceSet, *, before: bool
-                   ) -> tuple[Statement, Tree, dict[str, InameTag]]:
-        """``target op= shared[w]`` for the *numbers* of warps, or those *before* the own one; its order; new tags."""
-        other: Expression = numbers.start
+    def over_warps(self, target: str, shared: str, value: Expression, neutral: Expression | None = None
+                   ) -> tuple[list[Part], dict[str, InameTag]]:
+        """One lane of each warp stores the warp's *value*, and every thread combines these; and the tags of new inames.
+
+        :arg neutral: for a scan: each thread combines the values of the warps before its own.
+        """
+        size, number = self.warp, self.number
+        warps = range(-(-self.length // size))
+        start: Expression
+        if neutral is None:
+            lanes, domain = self.everywhere.where(("==", remainder(number, size))), self.domain
+            start, others = self.element(shared, 0), warps[1:]
+        else:
+            lanes = self.everywhere.where(("==", add(remainder(number, size), 1 - size)),
+                                          ("<", add(number, -warps[-1]*size)))
+            domain, start, others = self.everywhere, neutral, warps[:-1]
+        put = self.statement("put", self.element(shared, floor_div(number, size)), value, lanes)
+        first = self.statement("first", p.Variable(target), start, domain)
+        other: Expression = others[0]
         loop: tuple[str, ...] = ()
-        if len(numbers) > 1:
+        if len(others) > 1:
             loop = (self.kernel.fresh_name("warp"),)
             other = p.Variable(*loop)
-            domain = domain.onto((*domain.inames, *loop)).where((">=", add(other, -numbers.start)),
-                                                                ("<", add(other, -numbers.stop)))
-        if before:
-            domain = domain.where((">=", subtract(add(self.number, -self.warp), multiply(self.warp, other))))
-        rest = Statement(f"{self.node.name}.rest", p.Variable(target), self.element(shared, other), domain,
-                         combine=self.node.operation)
-        return rest, nest(loop, Leaf(rest.id)), {x: UnrollTag() for x in loop}
+            domain = domain.onto((*domain.inames, *loop)).where((">=", add(other, -others.start)),
+                                                                ("<", add(other, -others.stop)))
+        if neutral is not None:
+            domain = domain.where((">=", subtract(add(number, -size), multiply(size, other))))
+        rest = self.statement("rest", p.Variable(target), self.element(shared, other), domain, self.node.operation)
+        return [(put, None), (first, None), (rest, None)], {x: UnrollTag() for x in loop}
 
 
 @dataclass(frozen=True)
 class Written:
     """The statements that replace a reduction over threads after its updates.
 
-    :ivar trees: the statements in their order.
+    :ivar parts: the statements in their order.
     :ivar result: the expression in place of the accumulator in the final statement.
     :ivar tags: the tags of new inames.
-    :ivar chains: arrays that statements one after another update. Each reads the element that the one before it wrote
-        in the same iteration, or the first one's if that wrote none.
     """
 
-    statements: tuple[Statement, ...]
-    trees: tuple[Tree, ...]
-    temporaries: tuple[TemporaryVariable, ...]
+    parts: Sequence[Part]
+    temporaries: Sequence[TemporaryVariable]
     result: p.Variable | p.Subscript
-    tags: dict[str, InameTag] = field(default_factory=dict)
-    chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tags: Mapping[str, InameTag] = field(default_factory=dict)
+
+    @property
+    def statements(self) -> list[Statement]:
+        return [s for s, _ in self.parts]
+
+    def trees(self, around: Sequence[str]) -> list[Tree]:
+        """The order of each statement, inside of the loops *around*."""
+        return [nest(tuple(x for x in s.inames if x not in around), Leaf(s.id, how)) for s, how in self.parts]
 
     def with_result(self, final: Statement, accumulator: str) -> Statement:
         """The *final* statement with the result in place of the *accumulator*."""
@@ -157,25 +180,7 @@ def _dependences(threads: OverThreads, written: Written, found: Sequence[Depende
         own = identity_pairs(new, node.update, node.update, but=threads.own_inames)
         yield Dependence("flow", acc, node.update, node.update, own, of_value=True)
     for t in written.temporaries:
-        chain = written.chains.get(t.name)
-        yield from flow_of_values(new, t.name) if chain is None else _along(new, t.name, chain, threads.inames)
-
-
-def _along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[str]) -> Iterator[Dependence]:
-    """The flow of *array* along a chain: to each statement from the one before it, and from the first."""
-    for before, sink in pairwise(chain):
-        for read in accesses_of(knl, knl.statement_by_id[sink]):
-            if read.array != array or read.is_write:
-                continue
-            rest = read.domain.set
-            for source in dict.fromkeys((before, chain[0])):
-                write = accesses_of(knl, knl.statement_by_id[source])[-1]
-                relation = same_element(write.relation, read.relation).intersect(
-                    identity_pairs(knl, source, sink, but=lanes)).intersect_range(rest)
-                rest = rest.subtract(relation.range())
-                if not relation.is_empty():
-                    yield Dependence("flow", array, source, sink, relation, exact=write.must and read.must,
-                                     of_value=True)
+        yield from flow_of_values(new, t.name)
 
 
 def in_order_of_threads(knl: LoopKernel, lanes: Sequence[str]) -> tuple[str, ...]:
@@ -256,37 +261,25 @@ def combined(threads: OverThreads) -> Written:
     node, length, size, fresh = threads.node, threads.length, threads.warp, threads.kernel.fresh_name
     why = no_shuffles(threads)
     own = fresh(f"{node.accumulator}_{'shared' if why else 'warp'}")
-    steps = [(threads.store(own), None), *_steps(threads, own, length if why else min(length, size), why)]
-    statements = [s for s, _ in steps]
-    trees = [nest(threads.inames, Leaf(s.id, how)) for s, how in steps]
+    parts = [(threads.store(own), None), *_steps(threads, own, length if why else min(length, size), why)]
     if why:
         array = threads.array(own, length, AddressSpace.SHARED, f"combined as a tree: {why}" if length > 1 else "")
-        return Written(tuple(statements), tuple(trees), (array,), threads.element(own, 0))
+        return Written(parts, (array,), threads.element(own, 0))
     among = f"warps of {size}" if length > size else "the warp" if not threads.rows else f"rows of {length}"
     result = fresh(f"{node.accumulator}_all")
     temporaries = [threads.array(own, length, AddressSpace.WARP, f"combined by shuffles in {among}"),
                    threads.scalar(result)]
-    tags: dict[str, InameTag] = {}
     if length <= size:
-        statements.append(Statement(f"{node.name}.result", p.Variable(result), threads.element(own, 0),
-                                    threads.domain))
-        trees.append(Leaf(statements[-1].id, Shuffle(None, size if size % length else length)))
-    else:
-        # the first lane of each warp stores what the warp holds; every thread combines that of all warps
-        warps, shared = -(-length // size), fresh(f"{node.accumulator}_shared")
-        first_lanes = threads.everywhere.where(("==", remainder(threads.number, size)))
-        put = Statement(f"{node.name}.put", threads.element(shared, floor_div(threads.number, size)),
-                        threads.element(own, threads.number), first_lanes)
-        first = Statement(f"{node.name}.first", p.Variable(result), threads.element(shared, 0), threads.domain)
-        rest, order, tags = threads.over_warps(result, shared, range(1, warps), threads.domain, before=False)
-        temporaries.append(threads.array(shared, warps, AddressSpace.SHARED))
-        statements += [put, first, rest]
-        trees += [nest(threads.inames, Leaf(put.id)), Leaf(first.id), order]
-    chain = tuple(s.id for s in statements[:len(steps) + 1])
-    return Written(tuple(statements), tuple(trees), tuple(temporaries), p.Variable(result), tags, {own: chain})
+        last = threads.statement("result", p.Variable(result), threads.element(own, 0), threads.domain)
+        parts.append((last, Shuffle(None, size if size % length else length)))
+        return Written(parts, temporaries, p.Variable(result))
+    shared = fresh(f"{node.accumulator}_shared")
+    more, tags = threads.over_warps(result, shared, threads.element(own, threads.number))
+    temporaries.append(threads.array(shared, -(-length // size), AddressSpace.SHARED))
+    return Written([*parts, *more], temporaries, p.Variable(result), tags)
 
 
-def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterator[tuple[Statement, Shuffle | None]]:
+def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterator[Part]:
     """``held[l] op= held[l + s]`` for s = the powers of two below *together*, from the largest down.
 
     The lanes from s on take no part in a step and later ones. A guard excludes them only if it must: otherwise they
@@ -307,6 +300,6 @@ def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterato
         active = threads.everywhere.where(("<", add(inside, -offset)))
         if not whole:
             active = active.where(("<", add(threads.number, offset - threads.length)))
-        step = Statement(f"{node.name}.step{number}", threads.element(array, threads.number),
-                         threads.element(array, add(threads.number, offset)), active, combine=node.operation)
+        step = threads.statement(f"step{number}", threads.element(array, threads.number),
+                                 threads.element(array, add(threads.number, offset)), active, node.operation)
         yield step, None if why else Shuffle(offset, together, harmless and whole)

@@ -24,13 +24,13 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import ShapeError, StorageError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.cost import SPACES
-from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.data import AddressSpace, MemoryLayout, TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
-from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage, in_order, place_of_axis
-from loopkit.lowering.storage_proof import Values, equal_inames, evidently_wrong, require_right_cells, values_in
+from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage
+from loopkit.lowering.storage_proof import Values, equal_inames, require_right_cells, values_in
 from loopkit.poly.relations import differing
 
 #: Extents, as far as they are known.
@@ -77,7 +77,7 @@ def _common_subscripts(accesses: Sequence[Access]) -> dict[int, frozenset[str]]:
 def _needless_axes(v: Values) -> frozenset[int]:
     """The axes that the same forms of inames subscript everywhere, and that the user did not request."""
     t = v.temporary
-    if t.shape is not None or t.order or t.swizzle is not None or t.instruction is not None \
+    if t.shape is not None or t.layout != MemoryLayout() or t.instruction is not None \
             or t.address_space not in (None, AddressSpace.PRIVATE):
         return frozenset()
     return frozenset(k for k, inames in _common_subscripts(v.accesses).items() if inames)
@@ -105,14 +105,10 @@ def _expanded(v: Values, shape: Extents) -> Storage:
     needed = _address_space(v)
     own = _own_shape(t, shape)
     refused: StorageError | None = None
-    wrong: list[tuple[AddressSpace, tuple[str, ...]]] = []
     for space, lead in _candidates(v, needed, own):
         extents = [iname_extent(knl, x) for x in lead]
         if space is not AddressSpace.GLOBAL and not all(isinstance(e, int) for e in (*extents, *own)):
             continue                        # a number of cells that depends on the sizes
-        if evidently_wrong(v, space, lead):
-            wrong.append((space, lead))
-            continue
         try:
             require_right_cells(v, space, lead)
         except StorageError as err:
@@ -120,8 +116,6 @@ def _expanded(v: Values, shape: Extents) -> Storage:
             continue
         _require_axes(t, own, space)
         return Storage(t, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own))
-    for space, lead in wrong:               # with a witness, which takes longer
-        require_right_cells(v, space, lead)
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")
@@ -170,20 +164,21 @@ def _own_shape(t: TemporaryVariable, shape: Extents) -> tuple[Expression, ...]:
 
 def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: AddressSpace) -> None:
     """:raises StorageError: the order or the swizzle of the axes of *t* does not fit its axes, or its address space."""
-    if t.order and sorted(t.order) != [*range(len(own))]:
-        raise StorageError(f"The {len(t.order)} axes of '{t.name}' were tagged, and it has {len(own)} now.",
+    order, swizzle = t.layout.order, t.layout.swizzle
+    if order and sorted(order) != [*range(len(own))]:
+        raise StorageError(f"The {len(order)} axes of '{t.name}' were tagged, and it has {len(own)} now.",
                            subject=t.name, hint="tag_array_axes behind the transformation that changed them")
-    if t.swizzle is None:
+    if swizzle is None:
         return
     if space is not AddressSpace.LOCAL:
         where = "in registers" if space is not AddressSpace.GLOBAL else "in global memory"
         raise StorageError(f"'{t.name}' is swizzled, but it lies {where}, and only shared memory has banks.",
                            subject=t.name, hint="leave the swizzle out, or let other threads of the block read it")
-    columns = in_order(own, t.order)[-1]
-    whole = t.swizzle.chunk*t.swizzle.period
-    if t.swizzle.axis >= len(own) or place_of_axis(t.swizzle.axis, t.order) == len(own) - 1 \
+    columns = t.layout.in_memory(own)[-1]
+    whole = swizzle.chunk*swizzle.period
+    if swizzle.axis >= len(own) or t.layout.place_of(swizzle.axis) == len(own) - 1 \
             or not isinstance(columns, int) or columns % whole:
-        raise StorageError(f"'{t.name}' was swizzled by {whole} columns, and its axes changed: {t.swizzle} does not "
+        raise StorageError(f"'{t.name}' was swizzled by {whole} columns, and its axes changed: {swizzle} does not "
                            f"fit [{', '.join(map(str, own))}].", subject=t.name,
                            hint="swizzle behind the transformation that changed them")
 

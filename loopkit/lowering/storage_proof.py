@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 
 import pymbolic.primitives as p
@@ -15,16 +14,13 @@ from loopkit.analysis.dependences import (
     assumed_dependences,
     assumed_flows,
     dependences,
-    joined,
-    joined_relations,
     shared_loops,
     timed,
     without_assumed,
 )
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
-from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.values_preserved import clobbered_values, same_flow
+from loopkit.analysis.values_preserved import clobbered_values
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import StorageError, instance_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
@@ -34,13 +30,12 @@ from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.lowered import Schedule, SchedulePoint
 from loopkit.poly.flow import TimedAccess
-from loopkit.poly.limits import affordable, kept
+from loopkit.poly.limits import kept
 from loopkit.poly.piecewise import cells
 from loopkit.poly.relations import (
     differing,
     in_one_iteration,
     injective_given,
-    meets_another,
     same_element,
     smallest_pair,
 )
@@ -85,8 +80,6 @@ def require_right_cells(v: Values, space: AddressSpace, lead: tuple[str, ...]) -
     if _evidently_right(v, space, lead):
         return
     if space is AddressSpace.GLOBAL:
-        if not lead and _written_once_before(v):
-            return
         for a, b in product((a for a in v.accesses if a.is_write), v.accesses):
             apart = None if commute(a, b) else one_cell_across_blocks(v, a, b, lead)
             if apart is not None:           # two unordered blocks of one launch access one cell
@@ -154,42 +147,6 @@ def _evidently_right(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> b
     ordered = place.hosts if space is AddressSpace.GLOBAL and on_grid else loops
     given = [*ordered, *(on_grid if space is not AddressSpace.GLOBAL else ()), *lead]
     return injective_given(writer.subscript_relation, writer.domain, [inames.index(x) for x in given])
-
-
-def evidently_wrong(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> bool:
-    """Do two instances of a statement write one cell at the same time? A reader may then get the wrong value.
-
-    This cheap test excludes most wrong candidates: it does not follow the values.
-    """
-    if v.kernel.obligations or v.temporary.between_blocks:
-        return False
-    axes = _axes(v, space)
-    for a in v.accesses:
-        if not a.is_write or not is_must_write(a) or not all(x in a.domain.inames for x in lead):
-            continue
-        placed = _timed(v, a, axes, lead)
-        loops = [value for kind, value in placed.time if kind == "loop"]
-        for d in v.flows:
-            if d.source == a.statement and d.exact and affordable(partial(
-                    meets_another, placed.relation.intersect_domain(d.relation.domain()), placed.relation, loops),
-                    otherwise=False):
-                return True
-    return False
-
-
-def _written_once_before(v: Values) -> bool:
-    """Is each cell written once, in an earlier launch than its reads? Then no last write need be searched."""
-    writers = [a for a in v.accesses if a.is_write]
-    if len(writers) != 1 or not is_must_write(writers[0]) or v.places[writers[0].statement].hosts:
-        return False
-    writer = writers[0]
-    if any(d.source != writer.statement for d in v.flows):
-        return False
-    reads = [a for a in v.accesses if not a.is_write]
-    if not all(a.affine and v.places[a.statement].launch > v.places[writer.statement].launch for a in reads):
-        return False
-    found = joined(((writer.statement, a.statement), same_element(writer.relation, a.relation)) for a in reads)
-    return same_flow(joined_relations(v.flows), found) and injective_given(writer.subscript_relation, writer.domain, [])
 
 
 Axis = tuple[type[InameTag], int, tuple[tuple[str, ...], ...]]

@@ -33,7 +33,7 @@ from loopkit.poly.affine import (
     subtract,
 )
 from loopkit.poly.piecewise import known_remainder, params_where
-from loopkit.poly.sets import InstanceSet, params_of, universe_params
+from loopkit.poly.sets import InstanceSet, Set, params_of, universe_params
 
 #: Elements of one access, the widest first.
 LENGTHS = (16, 8, 4, 2)
@@ -59,25 +59,17 @@ class PartialVectors:
                                                                ("<=", subtract(x, self.high)))
         return not elements.subtract(self.domain).where(*_conditions(given)).is_empty()
 
-    def lie_in(self, extent: Expression, first: Expression, last: Expression, given: Sequence[DivisibleSize] = (),
-               where: Sequence[Expression] = ()) -> bool:
+    def lie_in(self, extent: Expression, first: Expression, last: Expression, where: Set,
+               given: Sequence[DivisibleSize] = ()) -> bool:
         """Is every vector from the subscript *first* to *last* in an axis of *extent* elements, if these hold?"""
-        return all(self.have_none(*_conditions(given), beyond, where=where)
-                   for beyond in (("<", first), (">=", subtract(last, extent))))
-
-    def have_none(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> bool:
-        """Is there no vector at which all *conditions* hold, which must be affine, and the affine ones of *where*?"""
         with suppress(NotAffineError):
-            return self.places(where).where(*conditions).is_empty()
+            return all(self.places(where).where(*_conditions(given), beyond).is_empty()
+                       for beyond in (("<", first), (">=", subtract(last, extent))))
         return False
 
-    def places(self, where: Sequence[Expression]) -> InstanceSet:
-        """The vectors at which the affine ones of *where* hold, as parameters."""
-        places = InstanceSet((), params_of(self.vectors).from_params())
-        for condition in where:
-            with suppress(NotAffineError):
-                places = places.intersect_params(params_where(condition))
-        return places
+    def places(self, where: Set) -> InstanceSet:
+        """The vectors at which *where* holds, as parameters."""
+        return InstanceSet((), params_of(self.vectors).intersect(where).from_params())
 
 
 def partial_vectors_of(knl: LoopKernel, domain: InstanceSet, iname: str) -> PartialVectors | None:
@@ -88,6 +80,13 @@ def partial_vectors_of(knl: LoopKernel, domain: InstanceSet, iname: str) -> Part
     domain = domain.intersect_params(knl.assumptions)
     partial = PartialVectors(iname, low, high, domain, domain.onto([x for x in domain.inames if x != iname]))
     return partial if partial.are_partial(()) else None
+
+
+def known_where(known: Set, condition: Expression) -> Set:
+    """*known* where *condition* holds, too, if that is affine."""
+    with suppress(NotAffineError):
+        return known.intersect(params_where(condition))
+    return known
 
 
 def _conditions(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:
@@ -113,14 +112,14 @@ class Elements:
 
     :ivar sizes: the integer arguments, by which a call chooses its text.
     :ivar written: the arrays that the launch writes.
-    :ivar where: the conditions that hold; *names*: the constants in scope.
+    :ivar where: the affine conditions that hold; *names*: the constants in scope.
     """
 
     kernel: LoopKernel
     places: Mapping[str, ArrayMemory]
     sizes: frozenset[str]
     written: frozenset[str]
-    where: tuple[Expression, ...]
+    where: Set
     names: Mapping[str, Expression]
 
     def vector(self, loop: For, element: p.Subscript) -> Vector | None:
@@ -177,7 +176,7 @@ class Elements:
         choices: list[tuple[DivisibleSize, ...]] = [()]
         if len(place.shape) > 1 and isinstance(extent, p.Variable) and extent.name in self.sizes:
             choices.append((DivisibleSize(extent, vector.length),))
-        given = next((g for g in choices if partial.lie_in(extent, first, last, g)), None)
+        given = next((g for g in choices if partial.lie_in(extent, first, last, universe_params(), g)), None)
         return None if given is None else replace(vector, assumed=(*vector.assumed, *given))
 
     def _overlapping(self, vector: Vector, loop: For, partial: PartialVectors) -> Vector | None:
@@ -194,13 +193,13 @@ class Elements:
         behind = (*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent))
         low, high = (substitute(index[-1], self.names) for index in (first, last))
         # from one row before the array's row to one behind it
-        if not partial.lie_in(multiply(3, extent), add(low, extent), add(high, extent), where=self.where):
+        if not partial.lie_in(multiply(3, extent), add(low, extent), add(high, extent), self.where):
             return None
         parts: list[Expression] = []
         for inside in (before, behind):
             found = tuple(readable_comparison(a, op, b) for a, op, b in inside)
             whole = found[0] if len(found) == 1 else p.LogicalOr(found)
-            missed = partial.places((*self.where, p.LogicalNot(substitute(whole, self.names))))
+            missed = partial.places(known_where(self.where, p.LogicalNot(substitute(whole, self.names))))
             if not missed.is_empty():
                 parts.append(unless(whole, params_of(missed), self._iterations(variables(whole))))
         return replace(vector, inside=conjunction(parts)) if parts else vector
@@ -261,7 +260,7 @@ class Elements:
                 return False
             for index, extent in zip(element.index_tuple[:-1], place.shape, strict=False):
                 value = substitute(index, self.names)
-                if extent is None or not partial.lie_in(extent, value, value, where=self.where):
+                if extent is None or not partial.lie_in(extent, value, value, self.where):
                     return False
             whole = self._overlapping(replace(read, assumed=gapless[read.array]), loop, partial)
             if whole is None or whole.inside is not None:

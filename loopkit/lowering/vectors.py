@@ -7,7 +7,7 @@ the sizes, strides and addresses of a call.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,10 +30,11 @@ from loopkit.lowering.vector_elements import (
     Elements,
     PartialVectors,
     anywhere,
+    known_where,
     partial_vectors_of,
 )
 from loopkit.poly.affine import add, affine_difference, multiply
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.sets import InstanceSet, Set, range_condition, range_from, universe_params
 
 
 def vector_inames(knl: LoopKernel) -> frozenset[str]:
@@ -46,7 +47,7 @@ def with_vectors(body: Block, launch: Launch, storages: Mapping[str, Storage]) -
     if not vector_inames(launch.kernel):
         return body
     partial = {s: bound.partial for s, bound in launch.statements.items() if bound.partial is not None}
-    return replace(_finder(launch, storages, partial), where=tuple(_ranges(launch))).block(body)
+    return replace(_finder(launch, storages, partial), where=_known(launch)).block(body)
 
 
 def with_partial_vectors(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
@@ -85,20 +86,17 @@ def _partial_vectors(finder: _Finder, bound: BoundStatement, iname: str, storage
     return cut if loaded and len(whole) == len(every) and cut.are_partial(given) else None
 
 
-def _ranges(launch: Launch) -> Iterator[Expression]:
+def _known(launch: Launch) -> Set:
     """The least and the greatest values of the hardware's inames in *launch*."""
-    for x, own in {**launch.ranges, **launch.block_ranges}.items():
+    known = universe_params()
+    for x, own in {**launch.mapping.ranges, **launch.mapping.block_ranges}.items():
         if own is not None:
-            yield _within(x, *own)
-    for x, value in launch.coordinates.items():
-        for axis in GRID:
-            least = affine_difference(value, p.Variable(axis))
+            known = known.intersect(range_condition(x, *own))
+    for x, value in launch.mapping.coordinates.items():
+        for least in (affine_difference(value, p.Variable(axis)) for axis in GRID):
             if least is not None:
-                yield p.Comparison(least, "<=", p.Variable(x))
-
-
-def _within(iname: str, low: int, high: int) -> Expression:
-    return p.LogicalAnd((p.Comparison(low, "<=", p.Variable(iname)), p.Comparison(p.Variable(iname), "<=", high)))
+                known = known.intersect(range_from(x, least))
+    return known
 
 
 def _finder(launch: Launch, storages: Mapping[str, Storage], partial: Mapping[str, PartialVectors]) -> _Finder:
@@ -111,21 +109,23 @@ def _finder(launch: Launch, storages: Mapping[str, Storage], partial: Mapping[st
                if s.space is not AddressSpace.PRIVATE and not s.temporary.between_blocks}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
     sizes = knl.value_params.difference(launch.hosts)
-    return _Finder(knl, places, sizes, written, (), {}, vector_inames(knl), partial, set())
+    return _Finder(knl, places, sizes, written, universe_params(), {}, partial, set())
 
 
 @dataclass(frozen=True)
 class _Finder(Elements):
     """Finds the vectors of one launch; *partial*: those of statements; *taken*: the names of registers in scope."""
 
-    inames: frozenset[str]
     partial: Mapping[str, PartialVectors]
     taken: set[str]
 
-    def inside(self, *where: Expression, names: Mapping[str, Expression] | None = None) -> _Finder:
-        """This finder in braces, between which *where* holds, with other *names* for the constants in scope."""
-        return replace(self, where=(*self.where, *where), names=self.names if names is None else names,
-                       taken={*self.taken})
+    def inside(self) -> _Finder:
+        """This finder in braces, which are a scope for the names of registers."""
+        return replace(self, taken={*self.taken})
+
+    def is_over_vectors(self, loop: For) -> bool:
+        """Is *loop* over a ``vec`` iname?"""
+        return isinstance(self.kernel.tags.get(loop.iname), VecTag)
 
     def block(self, block: Block) -> Block:
         """*block*, where loops over ``vec`` inames carry their vector accesses."""
@@ -140,7 +140,7 @@ class _Finder(Elements):
         match node:
             case For() if node.instruction is not None:     # the instruction loads its own elements
                 return node
-            case For() if node.iname in self.inames:
+            case For() if self.is_over_vectors(node):
                 return self._single_elements(node)
             case For():
                 return replace(node, body=self._in_loop(node).block(node.body))
@@ -148,8 +148,8 @@ class _Finder(Elements):
                 return loop
             case If():
                 otherwise = None if node.otherwise is None else self.inside().block(node.otherwise)
-                then = self.inside(substitute(node.condition, self.names)).block(node.then)
-                return replace(node, then=then, otherwise=otherwise)
+                where = known_where(self.where, substitute(node.condition, self.names))
+                return replace(node, then=replace(self.inside(), where=where).block(node.then), otherwise=otherwise)
             case Region():
                 return replace(node, body=self.block(node.body))    # a target may print it without braces
             case Block():
@@ -180,12 +180,13 @@ class _Finder(Elements):
     def _in_loop(self, loop: For) -> _Finder:
         """This finder for the iterations of *loop*."""
         names = {x: value for x, value in self.names.items() if x != loop.iname}
+        where = self.where
         if loop.step != 1:
             number = multiply(loop.step, p.Variable(f"{loop.iname}'"))
             names[loop.iname] = add(substitute(loop.start, self.names), number)
         elif isinstance(loop.start, int) and isinstance(loop.stop, int):
-            return self.inside(_within(loop.iname, loop.start, loop.stop - 1), names=names)
-        return self.inside(names=names)
+            where = where.intersect(range_condition(loop.iname, loop.start, loop.stop - 1))
+        return replace(self.inside(), where=where, names=names)
 
     def _without_guard(self, guard: If) -> For | None:
         """The loop behind *guard*, with that condition moved into it, if all iterations may be computed.
@@ -195,12 +196,12 @@ class _Finder(Elements):
         match guard:
             case If(otherwise=None, then=Block(children=(For(body=Block(children=(
                     If(otherwise=None, then=Block(children=(Assign() as assign,))) as element,))) as loop,))) \
-                    if loop.iname in self.inames and assign.statement in self.partial:
+                    if self.is_over_vectors(loop) and assign.statement in self.partial:
                 anywhere = InstanceSet((), self.kernel.assumptions.from_params())
                 partial = replace(self.partial[assign.statement], vectors=anywhere)
-                known = (*self.where, substitute(element.condition, self.names))
-                parts = [c for c in conjuncts(guard.condition)
-                         if not partial.have_none(where=(*known, p.LogicalNot(substitute(c, self.names))))]
+                known = known_where(self.where, substitute(element.condition, self.names))
+                parts = [c for c in conjuncts(guard.condition) if not partial.places(
+                    known_where(known, p.LogicalNot(substitute(c, self.names)))).is_empty()]
                 both = conjunction((*parts, *conjuncts(element.condition)))
                 loop = replace(loop, body=Block((replace(element, condition=both),)))
                 found = self.inside().vectors(loop, assign, partial)

@@ -182,23 +182,6 @@ def injective_given(relation: isl.Map, domain: InstanceSet, given: Sequence[int]
     return bool(plain.is_injective()) or bool(_at_given(restrict(relation, domain), given).is_injective())
 
 
-def meets_another(first: isl.Map, second: isl.Map, given: Sequence[int]) -> bool:
-    """Do two relations of one statement take two instances that agree in the dimensions *given* to one element?"""
-    def met(first: isl.Map, second: isl.Map) -> bool:
-        pairs = same_element(_at_given(first, given), _at_given(second, given))
-        return any(not part.is_empty() for i in range(pairs.dim(DIM.in_)) for part in apart_along(pairs, i))
-    # those that do mostly do so at large sizes: that test takes a hundredth of the time
-    return met(_at_large_sizes(first), _at_large_sizes(second)) or met(first, second)
-
-
-#: A size at which most loops have several iterations.
-_LARGE = 1000
-
-
-def _at_large_sizes(relation: isl.Map) -> isl.Map:
-    return fix_params(relation, dict.fromkeys(relation.get_var_names_not_none(DIM.param), _LARGE))
-
-
 def _at_given(relation: isl.Map, given: Sequence[int]) -> isl.Map:
     """*relation* with its dimensions *given* as parameters: isl need not compare them then."""
     for i in sorted(set(given), reverse=True):

@@ -9,6 +9,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -83,10 +84,13 @@ class CallPlan:
         self.violated = checker(knl.assumptions)
         self._fully_written = stages.fully_written_outputs(knl)
         self._structural = stages.structural_values(knl)
-        self._forms = stages.size_forms(knl, machine)
         self._shift = stages.largest_literal(knl) + 1
+        self._requires_64 = lru_cache(maxsize=64)(lambda *values: stages.requires_64(
+            knl, machine, dict(zip(self.values, values, strict=True))))
         # 32-bit indices are enough for smaller sizes
-        self._surely_small = min((form.size_limit(_LIMIT_32) for form in self._forms), default=_LIMIT_32)
+        self._surely_small = _LIMIT_32
+        while self._surely_small and self._requires_64(*(self._surely_small for _ in values)):
+            self._surely_small //= 2
         # for each parameter, the axes that determine it, whose extents are the parameter plus a constant
         self.solvable: dict[str, list[tuple[str, int, int]]] = {name: [] for name in self.values}
         for plan in self.arrays:
@@ -138,7 +142,7 @@ class CallPlan:
             wide = wide or _reach(array, self._shift) >= _LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
-            wide = wide or largest >= _LIMIT_32 or any(form.at(values) >= _LIMIT_32 for form in self._forms)
+            wide = wide or largest >= _LIMIT_32 or self._requires_64(*values.values())
         return BoundArguments(arrays, values, frozenset(strided), frozenset(fully_written), wide)
 
 

@@ -1,7 +1,7 @@
 """The functions of lower layers that the runtime uses, gathered in one module."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import needed_inputs
 from loopkit.analysis.shapes import array_shapes, fully_written_outputs, output_shape_like
-from loopkit.ast.magnitudes import AddressBound, MagnitudeBound, magnitude_bounds
+from loopkit.ast.value_ranges import largest_address, largest_magnitude
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -23,8 +23,10 @@ from loopkit.transform.data import with_dtypes
 from loopkit.verification.checks import generate_code
 
 __all__ = ["array_shapes", "closed", "fully_written_outputs", "generate_code", "infer_types", "largest_literal",
-           "needed_inputs", "output_shape_like", "size_forms", "size_values", "structural_values", "unknown_dtypes",
+           "needed_inputs", "output_shape_like", "requires_64", "size_values", "structural_values", "unknown_dtypes",
            "with_dtypes"]
+
+_LIMIT_32 = 2**31
 
 
 def closed(knl: LoopKernel, chosen: Callable[[str], np.dtype[Any] | None]) -> LoopKernel:
@@ -56,11 +58,13 @@ def size_values(knl: LoopKernel) -> frozenset[str]:
     return knl.value_params & structural_values(knl).union(*like_sizes)
 
 
-def size_forms(knl: LoopKernel, machine: Machine) -> tuple[MagnitudeBound | AddressBound, ...]:
-    """The ranges of a text's loops, guards, grids, scratch arrays and intermediate values, in the kernel's sizes."""
+def requires_64(knl: LoopKernel, machine: Machine, values: Mapping[str, Any]) -> bool:
+    """May an integer of the text need more than 32 bits: for a loop, a guard, a grid or a temporary's address?"""
+    sizes = {x: int(value) for x, value in values.items() if isinstance(value, int | np.integer)}
     lowered, beyond = lowered_once(knl, machine), largest_literal(knl) + 1
-    return (*magnitude_bounds(lowered.program, knl.value_params),
-            *(AddressBound(s.shape, beyond) for s in lowered.storages.values() if s.space is AddressSpace.GLOBAL))
+    return largest_magnitude(lowered.program, sizes) >= _LIMIT_32 or any(
+        largest_address(s.shape, beyond, sizes) >= _LIMIT_32
+        for s in lowered.storages.values() if s.space is AddressSpace.GLOBAL)
 
 
 def largest_literal(knl: LoopKernel) -> int:

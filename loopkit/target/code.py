@@ -11,8 +11,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.magnitudes import magnitude_bounds
 from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function
+from loopkit.ast.value_ranges import largest_magnitude
 from loopkit.ast.walk import nodes_in, own_instructions
 from loopkit.errors import ENTRY_POINTS, NameConflictError, PreconditionError
 from loopkit.expr.mappers import conjunction
@@ -243,6 +243,6 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     if taken := sorted(target.reserved & {lowered.kernel.name, *lowered.kernel.all_names}):
         raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")
-    if any(b.size_limit(_LIMIT_32) == 0 for b in magnitude_bounds(lowered.program, lowered.kernel.value_params)):
+    if largest_magnitude(lowered.program, dict.fromkeys(lowered.kernel.value_params, 1)) >= _LIMIT_32:
         layout = replace(layout, index_bits=64)
     return target.emit(lowered, layout, head)

@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync
-from loopkit.ast.signs import Signs
+from loopkit.ast.value_ranges import Signs
 from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half

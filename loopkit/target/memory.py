@@ -144,7 +144,7 @@ class FunctionText:
         accesses = [a for s in launch.statements.values() for a in accesses_of(knl, s.statement)]
         written, read = ({a.array for a in accesses if a.is_write is kind} for kind in (True, False))
         arrays, strides, values = list[Pointer](), list[Stride](), list[Parameter]()
-        extents = [*launch.extents.values(), *launch.coordinates.values()]
+        extents = [*launch.mapping.extents.values(), *launch.mapping.coordinates.values()]
         for a in knl.arguments:
             if not isinstance(a, GlobalArg):
                 # a size without a declared dtype is as wide as the text's indices

@@ -43,7 +43,7 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
         temporary = _temporary(kernel, name)
         order = _order(name, dim_tags, len(shapes.get(name, ())))
         plain = order == tuple(range(len(order)))
-        temporaries[name] = replace(temporary, order=() if plain else order)
+        temporaries[name] = replace(temporary, layout=replace(temporary.layout, order=() if plain else order))
     return annotated(kernel, temporaries=temporaries)
 
 
@@ -109,8 +109,8 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
         raise PreconditionError(f"The {columns} columns of '{variable}' are no multiple of {chunk*period}, which "
                                 f"{period} rows would mix.", subject=variable,
                                 hint=f"chunk and period of {whole} together, or add_padding")
-    return annotated(kernel, temporaries={
-        **kernel.temporaries, variable: replace(temporary, swizzle=Swizzle(number, chunk, period))})
+    layout = replace(temporary.layout, swizzle=Swizzle(number, chunk, period))
+    return annotated(kernel, temporaries={**kernel.temporaries, variable: replace(temporary, layout=layout)})
 
 
 @transform
@@ -189,7 +189,8 @@ def _shape(kernel: LoopKernel, temporary: TemporaryVariable, done: str) -> tuple
     if len(extents) != len(shape):
         raise PreconditionError(f"The shape of '{temporary.name}' is no constant, and it cannot be {done}.",
                                 subject=temporary.name, hint="do it to what lies in shared memory or in registers")
-    return extents, temporary.order if len(temporary.order) == len(shape) else tuple(range(len(shape)))
+    order = temporary.layout.order
+    return extents, order if len(order) == len(shape) else tuple(range(len(shape)))
 
 
 def _axis_number(temporary: TemporaryVariable, shape: Sequence[int], axis: int) -> int:

@@ -1,14 +1,12 @@
-"""Barriers: those of a launch that separate two instances, and those that some threads of a block may skip."""
+"""Barriers of a launch that separate two instances."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from loopkit.analysis.order import loops_of
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Scope, Sync
-from loopkit.ast.walk import child_nodes
-from loopkit.expr.mappers import variables
+from loopkit.ast.nodes import Scope
 from loopkit.kernel.tree import Barrier, Leaf, Meeting, Path, Step, Tree, leaves, meeting, placed_nodes
 
 #: A warp instruction, as a barrier for arrays in warp registers: the threads of each warp wait for each other. It does
@@ -91,41 +89,3 @@ def ways_of(tree: Tree) -> Ways:
     return Ways(statements, tuple(
         PlacedBarrier(node, way, tuple(leaves(body)), {s: meeting(other, way) for s, other in statements.items()})
         for node, way, body in barriers))
-
-
-def divergent_nodes(node: Node, divergent: frozenset[str], why: str = "", *, alone: bool = False
-                    ) -> Iterator[tuple[Sync | Region | For, str]]:
-    """The barriers and the warp instructions in *node* that may not be executed equally often by all threads.
-
-    Each comes with the condition or loop around it.
-
-    :arg divergent: names that may differ between threads; names defined by them do so too.
-    :arg why: the condition or loop around *node* that differs between threads; ``""``: none.
-    :arg alone: *node* is in a part without barriers, which each thread runs on its own.
-    """
-    instruction = node.instruction if isinstance(node, Region | For) else None
-    here = "in a part that each thread runs on its own" if alone and isinstance(node, Sync) and not why else why
-    if here and (isinstance(node, Sync) or (
-            isinstance(node, Region | For) and instruction is not None and instruction.scope is not Scope.THREAD)):
-        yield node, here
-    match node:
-        case If():
-            inside = why or (f"under the condition '{node.condition}'" if variables(node.condition) & divergent else "")
-            for branch in child_nodes(node):
-                yield from divergent_nodes(branch, divergent, inside, alone=alone)
-        case For():
-            differs = (variables(node.start) | variables(node.stop)) & divergent
-            inside = why or (f"in the loop over '{node.iname}'" if differs else "")
-            names = divergent | {node.iname} if differs else divergent - {node.iname}
-            yield from divergent_nodes(node.body, names, inside, alone=alone)
-        case Region(body):
-            yield from divergent_nodes(body, divergent, why, alone=True)
-        case Block(children):
-            for child in children:
-                if isinstance(child, Define):
-                    differs = variables(child.value) & divergent
-                    divergent = divergent | {child.name} if differs else divergent - {child.name}
-                else:
-                    yield from divergent_nodes(child, divergent, why, alone=alone)
-        case Sync() | Assign() | Define() | Call():
-            pass

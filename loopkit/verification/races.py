@@ -13,17 +13,18 @@ import pymbolic.primitives as p
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import smallest_witness
+from loopkit.ast.check import divergent_nodes
 from loopkit.ast.nodes import Function, Scope, Sync
 from loopkit.errors import VerificationError
 from loopkit.instructions.groups import pending
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.groups import Waits
 from loopkit.lowering.hazards import Hazard, unfinished
-from loopkit.lowering.lowered import BLOCK, Launch
+from loopkit.lowering.lowered import Launch
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
 from loopkit.poly.sets import Map
-from loopkit.verification.barriers import TOGETHER, PlacedBarrier, divergent_nodes
+from loopkit.verification.barriers import TOGETHER, PlacedBarrier
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_between
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
 
@@ -33,7 +34,7 @@ def races(launches: Iterable[Conflicts]) -> Check:
     findings: dict[Finding, None] = {}
     shared: dict[str, None] = {}
     for conflicts in launches:
-        if conflicts.launch.extents:
+        if conflicts.launch.mapping.extents:
             shared.update(dict.fromkeys(conflicts.shared))
         missing, early = _unordered(conflicts)
         findings.update(dict.fromkeys((*missing, *_at_once(conflicts), *_across_blocks(conflicts), *early)))
@@ -206,7 +207,7 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
 
 def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
     private = {a.name for a in function.arrays if not a.shared}
-    for node, why in divergent_nodes(function.body, frozenset({*BLOCK, *launch.ranges, *private})):
+    for node, why in divergent_nodes(function.body, launch.mapping.thread_names | private):
         what = node.instruction.noun if not isinstance(node, Sync) and node.instruction is not None else \
             "a warp barrier" if isinstance(node, Sync) and node.scope is Scope.WARP else "a barrier"
         yield refuted(VerificationError(

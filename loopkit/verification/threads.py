@@ -90,12 +90,12 @@ class Threads:
         return kept(self.memo, (what, *signatures), agreeing)
 
     def _long(self, axes: Sequence[str]) -> list[str]:
-        return [axis for axis in axes if self.launch.extents.get(axis, 1) != 1]
+        return [axis for axis in axes if self.launch.mapping.extents.get(axis, 1) != 1]
 
     def _on(self, axis: str, bound: BoundStatement) -> tuple[str, ...]:
         """The inames of a statement on *axis*, outermost first."""
         return kept(self.memo, (axis, bound.hardware), lambda: tuple(
-            x for x in bound.hardware if axis in variables(self.launch.coordinates[x])))
+            x for x in bound.hardware if axis in variables(self.launch.mapping.coordinates[x])))
 
     def _places(self, axis: str, a: BoundStatement, b: BoundStatement) -> Places:
         first, second = self._on(axis, a), self._on(axis, b)

@@ -118,7 +118,7 @@ class InstanceCheck(LaunchCheck):
 
     def _axes(self, bound: BoundStatement) -> tuple[str, ...]:
         """The coordinates that distinguish executions of one instance: all that the box is not distributed over."""
-        own = {axis for x in bound.hardware for axis in variables(self.launch.coordinates[x])}
+        own = {axis for x in bound.hardware for axis in variables(self.launch.mapping.coordinates[x])}
         return tuple(c for axis, cs in self.grid.on_axis.items() for c in cs
                      if axis in own or not bound.auto or axis.startswith("g"))
 

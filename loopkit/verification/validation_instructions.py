@@ -293,10 +293,10 @@ class WarpRegisterCheck(LaunchCheck):
                                and e.instruction.spare):
             bound = self.launch.statements[s]
             write = accesses_of(self.kernel, bound.statement)[-1]
-            lanes = [x for x in bound.hardware if x in self.launch.ranges]
+            lanes = [x for x in bound.hardware if x in self.launch.mapping.ranges]
             threads = write.domain.onto([x for x in write.domain.inames if x not in lanes]).onto(write.domain.inames)
             for x in lanes:
-                low, high = self.launch.ranges[x]
+                low, high = self.launch.mapping.ranges[x]
                 threads = threads.where((">=", add(p.Variable(x), -low)), ("<", add(p.Variable(x), -high - 1)))
             for reader, pairs in reads_of(self.kernel, replace(write, domain=threads.subtract(write.domain))):
                 yield from self.mismatch(

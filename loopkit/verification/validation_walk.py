@@ -16,6 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.order import loops_of
+from loopkit.ast.check import divergent_nodes
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import substitute, variables
@@ -25,7 +26,6 @@ from loopkit.lowering.lowered import Launch, Storage
 from loopkit.poly.affine import NotAffineError, remainder, subtract
 from loopkit.poly.piecewise import params_where, piecewise_relation, points_where, projected
 from loopkit.poly.sets import Map, Set, lexmin_point
-from loopkit.verification.barriers import divergent_nodes
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import Grid
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 import hypothesis.strategies as st
 import pymbolic.primitives as p
@@ -9,8 +10,8 @@ import pytest
 from hypothesis import given
 from pymbolic.typing import Expression
 
-from loopkit.ast.magnitudes import magnitude_bounds
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Program
+from loopkit.ast.value_ranges import largest_address, largest_magnitude
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import children
 from loopkit.instructions.mma import Mma
@@ -38,27 +39,19 @@ def program(*body: Assign | For | If | Define) -> Program:
     return Program((Function("f", {}, {}, (), Block(body)),), Block((Call("f"),)))
 
 
-def largest(of: Program, values: dict[str, int]) -> int:
-    return max((r.at(values) for r in magnitude_bounds(of, ("n", "m"))), default=0)
-
-
 @given(EXPRESSIONS, st.integers(-5000, 5000), st.integers(-5000, 5000))
 def test_parts_of_expressions(expr: Expression, n: int, m: int) -> None:
     values = {"n": n, "m": m}
     whole = program(Define("x", p.Sum((expr, N, M))))        # sizes, so that there is a bound
     met = [abs(evaluate(part, values)) for part in parts(expr) if not isinstance(part, p.Comparison | int)]
-    assert max(met, default=0) <= largest(whole, values)
-    limit = 1 << 40
-    below = min(r.size_limit(limit) for r in magnitude_bounds(whole, ("n", "m")))
-    assert below > 0 or any(r.constant >= limit for r in magnitude_bounds(whole, ("n", "m")))
-    if max(abs(n), abs(m)) < below:
-        assert largest(whole, values) < limit
+    assert max(met, default=0) <= largest_magnitude(whole, values)
+    assert largest_magnitude(whole, values) <= largest_magnitude(whole, dict.fromkeys(values, 5000))
 
 
 def test_the_parts_of_a_form_that_isl_wrote() -> None:
     """The number of blocks of 256 that n - m threads fill."""
     blocks = p.Sum((p.Product((-1, M)), p.FloorDiv(p.Sum((p.Product((255, M)), N, 255)), 256)))
-    found = largest(program(Define("blocks", blocks)), {"n": 10**7 + 1000, "m": 10**7})
+    found = largest_magnitude(program(Define("blocks", blocks)), {"n": 10**7 + 1000, "m": 10**7})
     assert 255*10**7 + 10**7 <= found < 258*10**7
 
 
@@ -76,17 +69,26 @@ def test_the_parts_of_a_form_that_isl_wrote() -> None:
     (Define("x", p.Sum((N, p.Variable("row")))), {"n": 7}, 7, 9),
     (Assign(p.Subscript(p.Variable("a"), (p.Product((3, N)),)), 0, None, "S"), {"n": 7}, 21, 23)])
 def test_nodes(body: For | If | Define | Assign, values: dict[str, int], least: int, most: int) -> None:
-    assert least <= largest(program(body), values) <= most
+    assert least <= largest_magnitude(program(body), values) <= most
 
 
 def test_loops_of_the_host_reach_into_launches() -> None:
     function = Function("f", {"g.0": p.Variable("t")}, {"i": p.Variable("g.0")}, (),
                         Block((Define("x", p.Product((5, p.Variable("i")))),)))
     order = Block((For("t", 0, p.Product((2, N)), 1, Block((Call("f"),))),))
-    assert 50 <= largest(Program((function,), order), {"n": 5}) <= 55
+    assert 50 <= largest_magnitude(Program((function,), order), {"n": 5}) <= 55
 
 
 def test_what_a_lane_loads_for_a_matrix_product_counts() -> None:
     element = p.Subscript(p.Variable("a"), (p.Product((70_000, N)),))
     product = Mma(None, "j", "k", (element,), (p.Subscript(p.Variable("b"), (0,)),))
-    assert largest(program(For("j", 0, 8, 1, Block(()), instruction=product)), {"n": 40_000, "m": 0}) >= 70_000*40_000
+    body = For("j", 0, 8, 1, Block(()), instruction=product)
+    assert largest_magnitude(program(body), {"n": 40_000, "m": 0}) >= 70_000*40_000
+
+
+@given(st.lists(st.one_of(EXPRESSIONS, st.tuples(EXPRESSIONS, EXPRESSIONS).map(p.Product)), min_size=1, max_size=3),
+       st.integers(1, 9), st.integers(-500, 500), st.integers(-500, 500))
+def test_addresses(extents: list[Expression], beyond: int, n: int, m: int) -> None:
+    """Products of sizes count, too."""
+    values = {"n": n, "m": m}
+    assert prod(abs(evaluate(e, values)) + beyond for e in extents) <= largest_address(extents, beyond, values)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pymbolic.primitives as p
 
-from loopkit.ast.signs import Signs
+from loopkit.ast.value_ranges import Signs
 from loopkit.poly.affine import add, floor_div
 
 n, m = p.Variable("n"), p.Variable("m")

@@ -330,7 +330,7 @@ def test_barriers_are_met_by_all_threads(case: Case) -> None:
 def assert_uniform(knl: lk.LoopKernel) -> None:
     result = lowered(knl)
     for launch, function in zip(result.launches, result.program.functions, strict=True):
-        threads = {*launch.ranges, "l.0", "l.1", "l.2"}
+        threads = {*launch.mapping.ranges, "l.0", "l.1", "l.2"}
         _uniform(function.body, threads)
 
 

@@ -205,7 +205,7 @@ def test_the_extent_counts_from_where_places_do(outer: str, inner: str, length: 
         return lk.assume(knl, "l>=0 and l<=3") if "l" in inner else knl
     knl = lk.split_iname(lk.tag_inames(nest(), {"k": "g.0"}), "i", length, outer_tag="g.0")
     lowered = lk.lower(knl)
-    assert any(len(launch.coordinates) == 2 and launch.hosts for launch in lowered.launches)
+    assert any(len(launch.mapping.coordinates) == 2 and launch.hosts for launch in lowered.launches)
     assert validate(lowered) == ()
     for n, m in ((2, 1), (5, 3), (4, 1), (3, 3), (2, 5)):
         values = {"n": n, "m": m} | ({"l": 3} if "l" in inner else {})

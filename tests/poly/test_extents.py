@@ -1,6 +1,7 @@
 """Extents and first values: isl's, in forms that a reader would write, right wherever a launch may ask for them."""
 from __future__ import annotations
 
+import bisect
 import ctypes
 import random
 import subprocess
@@ -15,8 +16,8 @@ import pytest
 from hypothesis import given
 from pymbolic.typing import Expression
 
-from loopkit.ast.magnitudes import magnitude_bounds
 from loopkit.ast.nodes import Block, Define, Program
+from loopkit.ast.value_ranges import largest_magnitude
 from loopkit.expr.dtypes import INT32, weak
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import map_children
@@ -199,8 +200,11 @@ def test_parts_are_no_larger_than_those_that_isl_writes(drawn: Range) -> None:
 
 def reach(expr: Expression) -> int:
     """How large something on the way to *expr* may be for large sizes."""
-    found = magnitude_bounds(Program((), Block((Define("x", expr),))), ("n", "m"))
-    return max(r.at({"n": 10**9, "m": 10**9}) for r in found)
+    return reach_at(expr, 10**9)
+
+
+def reach_at(expr: Expression, size: int) -> int:
+    return largest_magnitude(Program((), Block((Define("x", expr),))), {"n": size, "m": size})
 
 
 @pytest.mark.deep
@@ -220,8 +224,8 @@ def test_the_text_in_c_at_the_largest_sizes(tmp_path: Path) -> None:
                     str(tmp_path / "f.c")], check=True)
     library = ctypes.CDLL(str(tmp_path / "f.so"))
     for i, e in enumerate(all_of_them):
-        found = magnitude_bounds(Program((), Block((Define("x", e),))), ("n", "m"))
-        most = min(2**31 - 1, *(r.size_limit(2**31) for r in found))
+        # the largest sizes that fit
+        most = bisect.bisect_left(range(2**31 - 1), 2**31, key=lambda size: reach_at(e, size)) - 1
         assert most > 10**6
         for n, m in [*np.random.default_rng(i).integers(-most, most, (20, 2), endpoint=True).tolist(),
                      (most, most), (-most, most), (most, -most), (0, 0), (-1, -1)]:

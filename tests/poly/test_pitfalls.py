@@ -32,7 +32,6 @@ from loopkit.poly.relations import (
     element_at,
     in_time_order,
     injective_given,
-    meets_another,
     out_of_time_order,
     same_element,
     smallest_pair,
@@ -363,15 +362,6 @@ def test_injectivity_within_what_is_given() -> None:
     assert injective_given(relation, anywhere, [0])
     assert not injective_given(relation, anywhere, [])
     assert injective_given(relation, InstanceSet.parse("[n] -> { [i, j] : i = n and 0 <= j < n }"), [])
-    assert meets_another(relation, relation, [])
-    assert not meets_another(relation, relation, [0])
-
-
-@pytest.mark.parametrize(("sizes", "expected"), [
-    ("n = 3", True), ("n >= 5", True), ("n = 2000", True), ("n < 2", False)])
-def test_two_instances_meet_at_whichever_size_they_do(sizes: str, expected: bool) -> None:
-    relation = isl.Map(f"[n] -> {{ [i] -> [j] : 2j <= i < 2j + 2 and 0 <= i < n and {sizes} }}")
-    assert meets_another(relation, relation, []) is expected
 
 
 @pytest.mark.parametrize("reached", [

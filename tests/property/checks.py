@@ -219,7 +219,7 @@ class Trial:
             return
         except Exception as error:                    # noqa: BLE001 (anything is a fault)
             raise self.fail(f"validation broke: {crash(error)}") from None
-        if any(not is_piecewise(value) for launch in lowered.launches for value in launch.coordinates.values()):
+        if any(not is_piecewise(value) for launch in lowered.launches for value in launch.mapping.coordinates.values()):
             COUNTS["validation: an axis shared in parts that sizes give"] += 1
         if findings:
             raise self.fail(f"validation alarms: {findings[0].kind}: {findings[0]}")

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -12,8 +11,7 @@ import loopkit as lk
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
 from loopkit.kernel.tags import is_innermost, is_parallel
-from loopkit.kernel.tree import ordered_pairs
-from loopkit.lowering.lowered import HostLoop
+from loopkit.kernel.tree import loops_in, ordered_pairs
 from tests.following import followed
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Program
@@ -105,11 +103,7 @@ def _cost(knl: lk.LoopKernel) -> tuple[dict[str, list[tuple[int, int]]], int, se
     cells = {name: [(space, prod(max(evaluate(e, dict.fromkeys(variables(e), size)), 0) for e in s.shape))
                     for size in SIZES for space in [SPACES.index(str(s.space))]]
              for name, s in stored.storages.items() if name in knl.temporaries}
-    return cells, len(stored.schedule.launches), set(_hosts(stored.schedule.order))
-
-
-def _hosts(nodes: Any) -> list[str]:
-    return [x for node in nodes if isinstance(node, HostLoop) for x in (node.iname, *_hosts(node.body))]
+    return cells, len(stored.schedule.launches), {loop.iname for loop in loops_in(stored.schedule.order)}
 
 
 @pytest.mark.deep(every=3)

@@ -79,6 +79,14 @@ def test_other_scalars_do_not_decide() -> None:
     assert not wide(knl, x=(10,), k=2**40)
 
 
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), 1.0])
+def test_numbers_do_not_decide(scale: float) -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<4*n}", "s[0] = sum(i, scale*a[0])")
+    knl = lk.add_dtypes(knl, {"scale,a": np.float64})
+    assert wide(knl, a=(1,), n=2**29, scale=scale)
+    assert not wide(knl, a=(1,), n=2**29 - 100, scale=scale)
+
+
 @given(st.integers(0, 2**33), st.integers(0, 2**12), st.integers(1, 2**12))
 def test_the_short_way_says_what_the_long_one_does(n: int, m: int, length: int) -> None:
     knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<3*m+7}", "y[i,j] = x[i,j+5]", assumptions="n>=0")

@@ -7,9 +7,9 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.ast.check import divergent_nodes
 from loopkit.ast.nodes import Block, Define, For, If, Node, Region, Sync
 from loopkit.lowering.pipeline import lower_fully
-from loopkit.verification.barriers import divergent_nodes
 from tests.lowering.kernels import exchange
 from tests.verification.changed import report
 

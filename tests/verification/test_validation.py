@@ -55,7 +55,7 @@ def test_real_cases_are_proven(name: str, options: dict[str, Any]) -> None:
 def test_parts_of_an_axis_that_sizes_give_are_proven(name: str, full_tiles: bool) -> None:
     low = lowered(lk.set_options(PACKED[name](), full_tiles=full_tiles))
     assert any(isinstance(e, p.FloorDiv | p.Remainder) and not isinstance(e.denominator, int)
-               for launch in low.launches for value in launch.coordinates.values()
+               for launch in low.launches for value in launch.mapping.coordinates.values()
                for e in (value.children if isinstance(value, p.Sum) else (value,)))
     assert validate(low) == ()
 

@@ -11,7 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Call, For
-from loopkit.ast.signs import Signs
+from loopkit.ast.value_ranges import Signs
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import variables
 from loopkit.instructions.base import if_else

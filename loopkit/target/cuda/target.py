@@ -216,7 +216,7 @@ class _Function(FunctionText):
         body, signs = list[str](), outer_signs(launch)
         if function.ticketed:
             body.append(f"const unsigned int {number} = next_block({count_of(launch)});")
-        for x, value in launch.coordinates.items():
+        for x, value in launch.mapping.coordinates.items():
             body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
             signs = signs.defining(x, value)
         aligned = frozenset[str]().union(*(
@@ -233,7 +233,7 @@ class _Function(FunctionText):
 
 def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
     """The coordinate of the block with this *number* along each axis of the grid, as text."""
-    return {"g.0": number, "g.1": "0", "g.2": "0"} if not {"g.1", "g.2"} & launch.extents.keys() else {
+    return {"g.0": number, "g.1": "0", "g.2": "0"} if not {"g.1", "g.2"} & launch.mapping.extents.keys() else {
         "g.0": f"({number} % gridDim.x)", "g.1": f"({number} / gridDim.x % gridDim.y)",
         "g.2": f"({number} / gridDim.x / gridDim.y)"}
 

@@ -72,11 +72,11 @@ class _Function(FunctionText):
 
     @cached_property
     def blocks(self) -> list[str]:
-        return [axis for axis in reversed(GRID) if axis in self.launch.extents]
+        return [axis for axis in reversed(GRID) if axis in self.launch.mapping.extents]
 
     @cached_property
     def threads(self) -> list[str]:
-        return [axis for axis in reversed(BLOCK) if axis in self.launch.extents]
+        return [axis for axis in reversed(BLOCK) if axis in self.launch.mapping.extents]
 
     @cached_property
     def in_order(self) -> bool:
@@ -110,17 +110,17 @@ class _Function(FunctionText):
         """Loops over the blocks around the body of one block."""
         emitter, launch, signs = self.emitter, self.launch, outer_signs(self.launch)
         body: list[str] = []
-        for x, value in launch.coordinates.items():
-            if x not in launch.ranges:
+        for x, value in launch.mapping.coordinates.items():
+            if x not in launch.mapping.ranges:
                 body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
                 signs = signs.defining(x, value)
-        threads = "".join(f"[{launch.extents[axis]}]" for axis in self.threads)
+        threads = "".join(f"[{launch.mapping.extents[axis]}]" for axis in self.threads)
         body += [array_declaration(a, C, threads if _is_kept(a) else "")
                  for a in self.function.arrays if _is_kept(a) or a.shared or a.thread_axes]
-        for x, value in launch.coordinates.items():
+        for x, value in launch.mapping.coordinates.items():
             signs = signs.defining(x, value)
         lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, signs)]
-        condition, extents = split_condition(launch.extents[axis] for axis in self.blocks)
+        condition, extents = split_condition(launch.mapping.extents[axis] for axis in self.blocks)
         if condition is not None:
             yield f"if ({emitter.condition(_negated(condition), signs)})"
             yield "    return;"
@@ -137,12 +137,12 @@ class _Function(FunctionText):
         mentioned = set(re.findall(r"\w+", "\n".join(lines)))
         own = [array_declaration(a, C) for a in self.function.arrays
                if not (a.shared or a.thread_axes or a.across_regions) and a.name in mentioned]
-        signs = outer_signs(self.launch)
+        signs, mapping = outer_signs(self.launch), self.launch.mapping
         heads = [f"const {self.emitter.index} {x} = {self.emitter.text(value, signs)};"
-                 for x, value in self.launch.coordinates.items() if x in self.launch.ranges and x in mentioned]
+                 for x, value in mapping.coordinates.items() if x in mapping.ranges and x in mentioned]
         lines = [*heads, *own, *([""] if own else []), *lines]
         for axis in reversed(self.threads):
-            lines = self._loop(axis, str(self.launch.extents[axis]), lines)
+            lines = self._loop(axis, str(self.launch.mapping.extents[axis]), lines)
         return lines
 
     def _loop(self, axis: str, end: str, lines: list[str]) -> list[str]:

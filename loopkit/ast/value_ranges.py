@@ -1,0 +1,154 @@
+"""Value ranges of the integers of a loop program: lower bounds at a place, and upper bounds of all absolute values.
+
+The lower bounds decide whether ``/`` and ``%`` can be those of C, the upper bounds whether 32 bits are enough. isl's
+normal form of an expression may have parts far larger than its value: ``(n - m + 255)/256`` becomes
+``-m + (255*m + n + 255)/256``. So each part of an expression as written has an upper bound.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from math import prod
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Block, Define, For, Program
+from loopkit.ast.walk import expressions_of, nodes_in
+from loopkit.expr.intervals import ANY, Interval, interval
+from loopkit.expr.mappers import children, variables
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The least value of each integer variable that has a known one."""
+
+    lower: Mapping[str, int] = field(default_factory=dict)
+
+    def nonnegative(self, expr: Expression) -> bool:
+        """Is *expr* never negative?"""
+        low = self.least(expr)
+        return low is not None and low >= 0
+
+    def least(self, expr: Expression) -> int | None:
+        """A lower bound of an integer expression; ``None``: none is known."""
+        def leaf(e: Expression) -> Interval:
+            return Interval(self.lower[e.name], ANY.high) if isinstance(e, p.Variable) and e.name in self.lower \
+                else ANY
+        low = interval(expr, leaf).low
+        return low if low >= -2**63 else None
+
+    def defining(self, name: str, value: Expression) -> Signs:
+        """After ``name = value``."""
+        low = self.least(value)
+        others = {x: least for x, least in self.lower.items() if x != name}
+        return Signs(others if low is None else {**others, name: low})
+
+    def inside(self, loop: For) -> Signs:
+        """In the iterations of *loop*."""
+        return self.defining(loop.iname, loop.start)
+
+    def where(self, condition: Expression) -> Signs:
+        """The bounds at places that *condition* guards."""
+        match condition:
+            case p.LogicalAnd(children=children):
+                return reduce(Signs.where, children, self)
+            case p.Comparison(left=int() as least, operator="<=", right=p.Variable(name=name)) \
+                    | p.Comparison(left=p.Variable(name=name), operator=">=", right=int() as least):
+                return Signs({**self.lower, name: max(least, self.lower.get(name, least))})
+            case _:
+                return self
+
+
+# Upper bounds
+
+def largest_magnitude(program: Program, sizes: Mapping[str, int]) -> int:
+    """A bound of all integers that *program* computes for its loops, guards, grids and subscripts.
+
+    It grows with the absolute values of the sizes.
+
+    :arg sizes: the values of its integer arguments. Other names without a definition are read from memory; their
+        values are subscripts, which the length of an array bounds.
+
+    >>> i, n = p.Variable("i"), p.Variable("n")
+    >>> largest_magnitude(Program((), Block((For("i", 0, n, 1, Block((Define("x", 4*i),))),))), {"n": 100})
+    400
+    """
+    host = _Magnitudes({x: abs(value) for x, value in sizes.items()})
+    # the iname of a loop that the host runs is a size of the launches in it
+    host.block(program.order)
+    for function in program.functions:
+        launch = replace(host, known=dict(host.known))
+        for name, value in (*function.extents.items(), *function.coordinates.items()):
+            launch.known[name] = launch.value(value)
+        launch.block(function.body)
+    return max(host.found)
+
+
+def largest_address(extents: Sequence[Expression], beyond: int, sizes: Mapping[str, int]) -> int:
+    """A bound of the addresses in an array that is not an argument.
+
+    :arg beyond: 1 plus the greatest number of elements by which a part of a subscript may leave the array.
+    """
+    result = 1
+    for extent in extents:
+        parts = _Magnitudes({x: abs(value) for x, value in sizes.items()}, of_products=True)
+        parts.value(extent)
+        result *= max(parts.found) + beyond
+    return result
+
+
+@dataclass(frozen=True)
+class _Magnitudes:
+    """The bounds of names, and of all expressions so far; *of_products*: also of products of several names."""
+
+    known: dict[str, int]
+    of_products: bool = False
+    found: set[int] = field(default_factory=lambda: {0})
+
+    def block(self, block: Block) -> None:
+        for node in nodes_in(block):
+            parts = expressions_of(node)
+            if isinstance(node, For):
+                self.known[node.iname] = max(map(self.value, parts[:2]))
+                self.found.add(self.known[node.iname] + node.step)      # the loop variable passes its last value
+                parts = parts[2:]
+            bounds = list(map(self.value, parts))
+            if isinstance(node, Define):
+                self.known[node.name], = bounds
+
+    def value(self, expr: Expression) -> int:
+        """The bound of an expression. Collects it, and those of its parts that may be greater."""
+        result = self._value(expr)
+        self.found.add(result)
+        return result
+
+    def _value(self, expr: Expression) -> int:
+        match expr:
+            case int():
+                return abs(expr)
+            case p.Variable(name=name):
+                return self.known.get(name, 0)
+            case p.Sum(children=terms):
+                return sum(map(self._value, terms))
+            case p.Product(children=factors):
+                others = [self._value(f) for f in factors if variables(f)]
+                if len(others) > 1 and not self.of_products:
+                    self.found.update(others)
+                    return 0            # it is an address, bounded by the arrays' lengths, or has 64 bits
+                return prod((self._value(f) for f in factors if not variables(f)), start=prod(others))
+            case p.FloorDiv(numerator=numerator, denominator=int() as divisor):
+                return self.value(numerator)//abs(divisor) + 1
+            case p.Remainder(numerator=numerator, denominator=int() as divisor):
+                self.value(numerator)
+                return abs(divisor)
+            case p.Min(children=parts) | p.Max(children=parts):
+                return max(map(self.value, parts))
+            case p.If():
+                self.value(expr.condition)
+                return max(self.value(expr.then), self.value(expr.else_))
+            case _:
+                for child in children(expr):
+                    self.value(child)
+                return 0                # an element of an array, or a number that is not an integer
