@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from math import prod
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import flow_of_values, identity_pairs
 from loopkit.analysis.legality import axis_inames, iname_range, packed_coordinate
@@ -33,6 +35,7 @@ from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest
 from loopkit.lowering.schedule import requested_apart
 from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
+from loopkit.poly.relations import same_element
 from loopkit.poly.sets import InstanceSet
 
 #: A new statement, and the shuffle that executes it, if one does.
@@ -134,12 +137,15 @@ class Written:
     :ivar parts: the statements in their order.
     :ivar result: the expression in place of the accumulator in the final statement.
     :ivar tags: the tags of new inames.
+    :ivar chain: an array, and the statements that update it one after another. Each reads the element that the one
+        before it wrote in the same iteration, or the first one's if that wrote none.
     """
 
     parts: Sequence[Part]
     temporaries: Sequence[TemporaryVariable]
     result: p.Variable | p.Subscript
     tags: Mapping[str, InameTag] = field(default_factory=dict)
+    chain: tuple[str, Sequence[Part]] | None = None
 
     @property
     def statements(self) -> list[Statement]:
@@ -179,8 +185,31 @@ def _dependences(threads: OverThreads, written: Written, found: Sequence[Depende
     if node.sweep is None:
         own = identity_pairs(new, node.update, node.update, but=threads.own_inames)
         yield Dependence("flow", acc, node.update, node.update, own, of_value=True)
+    array, chain = written.chain or ("", ())
+    yield from _along(new, array, [s.id for s, _ in chain], threads.inames)
     for t in written.temporaries:
-        yield from flow_of_values(new, t.name)
+        if t.name != array:
+            yield from flow_of_values(new, t.name)
+
+
+def _along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[str]) -> Iterator[Dependence]:
+    """The flow of *array* along a chain: to each statement from the one before it, and from the first.
+
+    isl would find the same flow in a time that grows with the square of the chain's length.
+    """
+    for before, sink in pairwise(chain):
+        for read in accesses_of(knl, knl.statement_by_id[sink]):
+            if read.array != array or read.is_write:
+                continue
+            rest = read.domain.set
+            for source in dict.fromkeys((before, chain[0])):
+                write = accesses_of(knl, knl.statement_by_id[source])[-1]
+                relation = same_element(write.relation, read.relation).intersect(
+                    identity_pairs(knl, source, sink, but=lanes)).intersect_range(rest)
+                rest = rest.subtract(relation.range())
+                if not relation.is_empty():
+                    yield Dependence("flow", array, source, sink, relation, exact=write.must and read.must,
+                                     of_value=True)
 
 
 def in_order_of_threads(knl: LoopKernel, lanes: Sequence[str]) -> tuple[str, ...]:
@@ -272,11 +301,11 @@ def combined(threads: OverThreads) -> Written:
     if length <= size:
         last = threads.statement("result", p.Variable(result), threads.element(own, 0), threads.domain)
         parts.append((last, Shuffle(None, size if size % length else length)))
-        return Written(parts, temporaries, p.Variable(result))
+        return Written(parts, temporaries, p.Variable(result), chain=(own, parts))
     shared = fresh(f"{node.accumulator}_shared")
     more, tags = threads.over_warps(result, shared, threads.element(own, threads.number))
     temporaries.append(threads.array(shared, -(-length // size), AddressSpace.SHARED))
-    return Written([*parts, *more], temporaries, p.Variable(result), tags)
+    return Written([*parts, *more], temporaries, p.Variable(result), tags, (own, [*parts, more[0]]))
 
 
 def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterator[Part]:

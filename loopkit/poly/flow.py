@@ -61,27 +61,33 @@ def value_flow(accesses: Sequence[TimedAccess], joint: Sequence[JointMustWrite] 
 
 def _left(accesses: Sequence[TimedAccess], source: int, sink: int, writes: Sequence[JointMustWrite],
           earlier: Callable[[int, int], isl.Map]) -> isl.Map:
-    """The pairs of *source* and *sink* that share an element that none of *writes* replaces between them."""
+    """The pairs of *source* and *sink* that share an element that none of *writes* replaces between them.
+
+    If an instance of both ends may access several elements, each element is considered separately.
+    """
     found = earlier(source, sink)
     writes = [x for x in writes if not any(earlier(source, w).is_empty() or earlier(w, sink).is_empty()
                                            for w in x.writes)] if not found.is_empty() else []
     if not writes:
         return found
     first, last = accesses[source], accesses[sink]
-    # from (instance, element) to the element, to the instance: an instance may access several elements
+    one_element = first.relation.is_single_valued() or last.relation.is_single_valued()
+    # from (instance, element) to the element, to the instance
     at, of = first.relation.range_map(), first.relation.domain_map()
-    found = same_element(at, last.relation).intersect(of.apply_range(found))
+    found = found if one_element else same_element(at, last.relation).intersect(of.apply_range(found))
     for group in writes:
         if found.is_empty():
             break
         behind = reduce(isl.Map.intersect, (
-            same_element(at, accesses[w].relation).intersect(of.apply_range(_earlier(first, accesses[w])))
+            earlier(source, w) if one_element
+            else same_element(at, accesses[w].relation).intersect(of.apply_range(_earlier(first, accesses[w])))
             for w in group.writes))
-        ahead = reduce(isl.Map.intersect, (_earlier(accesses[w], last) for w in group.writes))
+        ahead = reduce(isl.Map.intersect, (
+            earlier(w, sink) if one_element else _earlier(accesses[w], last) for w in group.writes))
         # pairs outside of *found* would only make the subtraction slower, without end for some divisions
         replaced = behind.apply_range(in_one_iteration(ahead, group.loops)).intersect(found)
         found = found.subtract(replaced)
-    return found.domain_factor_domain()
+    return found if one_element else found.domain_factor_domain()
 
 
 def earlier_accesses(first: TimedAccess, second: TimedAccess) -> isl.Map:

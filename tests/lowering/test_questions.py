@@ -9,12 +9,10 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis import dependences
-from loopkit.analysis.constructors import annotated, specialized
+from loopkit.analysis.constructors import specialized
 from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.data import GlobalArg
-from loopkit.lowering import storage
-from loopkit.lowering.pipeline import lower
 from loopkit.poly import limits
 
 #: Operations of isl for one step, or all of lowering and one text: a second on a quiet core as a rule.
@@ -153,16 +151,6 @@ def test_steps_keep_the_shapes_of_arguments(build: Build) -> None:
     for name in knl.array_args:
         known = [evaluate(e, {"n": 23, "m": 23, "s": 23}) for e in kept[name] if e is not None]
         assert known == list(array_shapes(fixed)[name])
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("build", [_guarded_stencil, _last_row_filled])
-def test_storage_that_is_evidently_wrong_is_refused_anyway(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An example is a short way to the answer that following all values gives."""
-    knl = lk.fix_parameters(build(), **{x: 40 for x in ("n", "m") if x in build().value_params})
-    found = str(lower(knl, stop="storage"))
-    monkeypatch.setattr(storage, "evidently_wrong", lambda *_: False)
-    assert str(lower(annotated(knl, name="again"), stop="storage")) == found
 
 
 def test_assumptions_may_make_a_shape_simpler() -> None:
