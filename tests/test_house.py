@@ -191,7 +191,7 @@ INSTRUCTIONS = {
     "asynchronous_copy": (r"[Aa]synchronous_?[Cc]op(y|ies)|cp\.async\.c[ag]|copy_async", (
         "transform.pipelining",)),
     "groups": (r"CommitGroup|WaitGroup|end_copy_group|wait_for_copies|\bpending\(", (
-        "lowering.groups", "verification.races", "verification.validation_order")),
+        "lowering.groups", "verification.races", "verification.validation")),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
         "transform.synchronization", "transform.buffering", "target.host")),
     "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (

@@ -11,9 +11,9 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function
+from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function, own_instructions
 from loopkit.ast.value_ranges import largest_magnitude
-from loopkit.ast.walk import nodes_in, own_instructions
+from loopkit.ast.walk import nodes_in
 from loopkit.errors import ENTRY_POINTS, NameConflictError, PreconditionError
 from loopkit.expr.mappers import conjunction
 from loopkit.expr.text import to_text

@@ -11,9 +11,9 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Call, For, Scope, Sync
+from loopkit.ast.nodes import Array, Call, For, Scope, Sync, own_instructions
 from loopkit.ast.value_ranges import Signs
-from loopkit.ast.walk import mentioned, nodes_in, own_instructions
+from loopkit.ast.walk import mentioned, nodes_in
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.instructions.base import MemoryInstruction, if_else
