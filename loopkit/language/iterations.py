@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loopkit.analysis.accesses import Access, accesses_by_array, data_params
-from loopkit.analysis.axes import with_axes
-from loopkit.analysis.constructors import annotated, in_own_order
+from loopkit.analysis.constructors import annotated, in_own_order, with_axes
 from loopkit.analysis.dependences import flow_of_values, shared_loops
 from loopkit.analysis.order import meeting_of
 from loopkit.errors import ParseError, PreconditionError

@@ -16,9 +16,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import analysis_domain, data_params
 from loopkit.analysis.constructors import annotated, with_dependences
 from loopkit.analysis.dependences import shared_loops
-from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, iname_span, packing_order
+from loopkit.analysis.legality import axis_inames, packing_order
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.ranges import known_sizes
+from loopkit.analysis.ranges import iname_extent, iname_range, iname_span, known_sizes
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace, ValueArg

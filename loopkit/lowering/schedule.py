@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from loopkit.analysis.accesses import commute
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import Pair, dependences, shared_loops
-from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
+from loopkit.analysis.legality import across_blocks, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, not_separable, obstacle, sequential
+from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.errors import IllegalTransformError, InternalError

@@ -21,7 +21,8 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import flow_of_values, identity_pairs
-from loopkit.analysis.legality import axis_inames, iname_range, packed_coordinate
+from loopkit.analysis.legality import axis_inames, packed_coordinate
+from loopkit.analysis.ranges import iname_range
 from loopkit.expr.kinds import is_half
 from loopkit.expr.mappers import substitute
 from loopkit.instructions.shuffle import Shuffle

@@ -16,10 +16,11 @@ from math import inf, prod
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access
-from loopkit.analysis.axes import without_axes
+from loopkit.analysis.constructors import without_axes
 from loopkit.analysis.dependences import shared_loops
-from loopkit.analysis.legality import across_blocks, axis_inames, iname_extent, iname_range
+from loopkit.analysis.legality import across_blocks, axis_inames
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import ShapeError, StorageError
 from loopkit.expr.mappers import variables

@@ -9,11 +9,11 @@ from math import prod
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, fastest_last, require_operands
-from loopkit.analysis.axes import with_axes, with_other_axes
-from loopkit.analysis.constructors import annotated, reordered, rewritten, with_dependences
+from loopkit.analysis.constructors import annotated, reordered, rewritten, with_axes, with_dependences, with_other_axes
 from loopkit.analysis.dependences import identity_pairs
-from loopkit.analysis.legality import axis_inames, iname_range
+from loopkit.analysis.legality import axis_inames
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy

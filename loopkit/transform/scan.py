@@ -12,8 +12,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.constructors import Image, between_images, rewritten, with_dependences
 from loopkit.analysis.dependences import flow_of_values, reduction_dependences
-from loopkit.analysis.legality import iname_extent, iname_range, require_legal, violations
+from loopkit.analysis.legality import require_legal, violations
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.analysis.scans import Scan, require_alone, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, require_known
 from loopkit.expr.nodes import Neutral

@@ -10,7 +10,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import collective_inames
-from loopkit.analysis.legality import iname_range, packed_coordinate, places_on_axis
+from loopkit.analysis.legality import packed_coordinate, places_on_axis
+from loopkit.analysis.ranges import iname_range
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, packing_order
+from loopkit.analysis.legality import axis_inames, packing_order
+from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.lowering import cost
