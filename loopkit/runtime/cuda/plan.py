@@ -30,7 +30,7 @@ from loopkit.runtime.cuda.launching import (
 )
 from loopkit.runtime.cuda.memory import staging_of
 from loopkit.runtime.kinds import Kind, host_view
-from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.results import Outputs
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import NumpyArray
 
