@@ -162,7 +162,7 @@ TARGETS.addresses.update({"c": "loopkit.target.host:CTarget", "cuda": "loopkit.t
 ENTRY_POINTS.addresses.update({
     "call": "loopkit.runtime.compiled:call",
     "code_html": "loopkit.notebook.html:code_html",
-    "cost": "loopkit.lowering.cost:cost_of",
+    "cost": "loopkit.lowering.pipeline:cost_of",
     "dependences": "loopkit.analysis.dependences:with_assumed",
     "hints": "loopkit.transform.hints:tried_hints",
     "html": "loopkit.notebook.html:as_html",

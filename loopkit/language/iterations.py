@@ -17,8 +17,16 @@ from loopkit.expr.mappers import variables
 from loopkit.expr.tokens import Source
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.program import Assignment, ForBlock, IfBlock, ParsedProgram, ProgramNode
-from loopkit.language.rules import Mention, Rules, bound_inames
+from loopkit.language.program import (
+    Assignment,
+    ForBlock,
+    IfBlock,
+    Mention,
+    ParsedProgram,
+    ProgramNode,
+    Rules,
+    bound_inames,
+)
 from loopkit.poly.domains import unbounded_iname
 from loopkit.poly.relations import differing
 

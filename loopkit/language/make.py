@@ -20,8 +20,7 @@ from loopkit.language.arguments import Declared, find_temporaries, read_declarat
 from loopkit.language.domains import Domains, read_assumptions, read_domains
 from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
-from loopkit.language.program import ParsedProgram, assignments, number_statements
-from loopkit.language.rules import read_rules
+from loopkit.language.program import ParsedProgram, assignments, number_statements, read_rules
 from loopkit.language.statements import ReductionMaker, StatementMaker
 from loopkit.language.syntax import parse_program
 from loopkit.poly.domains import AnySet, set_text

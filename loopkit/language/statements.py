@@ -31,8 +31,7 @@ from loopkit.kernel.statement import ReductionNode, Statement, StatementOptions
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh
-from loopkit.language.program import Assignment, ForBlock, Ids, IfBlock, ProgramNode, walk
-from loopkit.language.rules import Rules
+from loopkit.language.program import Assignment, ForBlock, Ids, IfBlock, ProgramNode, Rules, walk
 from loopkit.poly.sets import InstanceSet
 
 

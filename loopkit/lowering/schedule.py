@@ -26,8 +26,7 @@ from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, parts_of, seq
 from loopkit.lowering.lowered import GRID, Launch, LaunchBody, Schedule, SchedulePoint, Storage
-from loopkit.lowering.storage import common_inames, leaves_its_launch, space_of_flow
-from loopkit.lowering.storage_proof import one_cell_across_blocks, values_in
+from loopkit.lowering.storage import common_inames, leaves_its_launch, one_cell_across_blocks, space_of_flow, values_in
 from loopkit.poly.relations import in_one_iteration
 
 

@@ -31,8 +31,7 @@ from loopkit.poly.relations import (
     shared_dims,
 )
 from loopkit.poly.sets import Map, plain_hull
-from loopkit.verification.barriers import TOGETHER, PlacedBarrier, Ways, ways_of
-from loopkit.verification.threads import Threads
+from loopkit.verification.threads import TOGETHER, PlacedBarrier, Threads, Ways, ways_of
 
 
 @dataclass(frozen=True, eq=False)
