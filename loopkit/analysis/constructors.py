@@ -18,10 +18,17 @@ from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import map_children
 from loopkit.kernel.data import Argument, Options, SubstitutionRule, TemporaryVariable
-from loopkit.kernel.dependence import Dependence, Obligation, writing_ends
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import Derivation, Derive, LoopKernel, WholeKernel
-from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement, with_expressions
+from loopkit.kernel.statement import (
+    Dependence,
+    Obligation,
+    ReductionNode,
+    RequestedBarrier,
+    Statement,
+    with_expressions,
+    writing_ends,
+)
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Chain, Tree, leaves
 from loopkit.poly.affine import subtract

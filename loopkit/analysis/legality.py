@@ -20,8 +20,8 @@ from loopkit.analysis.values_preserved import clobbered_flows
 from loopkit.analysis.witnesses import Violation, smallest_violation
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import update_of
-from loopkit.kernel.dependence import Dependence, Obligation
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Dependence, Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, VecTag, is_parallel
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.limits import kept_by_kernel

@@ -15,8 +15,8 @@ from loopkit.analysis.order import meeting_of
 from loopkit.errors import ParseError, PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.expr.tokens import Source
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Dependence
 from loopkit.language.program import (
     Assignment,
     ForBlock,

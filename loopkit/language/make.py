@@ -12,9 +12,9 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import Argument, Options, TemporaryVariable, ValueArg
-from loopkit.kernel.dependence import Obligation
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Obligation
 from loopkit.kernel.tree import given
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
 from loopkit.language.domains import Domains, read_assumptions, read_domains

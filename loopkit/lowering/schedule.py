@@ -20,9 +20,8 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.errors import IllegalTransformError, InternalError
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import RequestedBarrier
+from loopkit.kernel.statement import Dependence, RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, parts_of, seq
 from loopkit.lowering.lowered import GRID, Launch, LaunchBody, Schedule, SchedulePoint, Storage

@@ -27,9 +27,8 @@ from loopkit.expr.kinds import is_half
 from loopkit.expr.mappers import substitute
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest
 from loopkit.lowering.schedule import requested_apart

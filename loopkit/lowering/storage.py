@@ -37,8 +37,8 @@ from loopkit.errors import ShapeError, StorageError, instance_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.cost import SPACES
 from loopkit.kernel.data import AddressSpace, MemoryLayout, TemporaryVariable
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Dependence
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage

@@ -18,9 +18,8 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, parts_of, restricted, rewrite, seq
 from loopkit.poly.affine import add, remainder, subtract

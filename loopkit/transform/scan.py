@@ -19,9 +19,8 @@ from loopkit.analysis.scans import Scan, require_alone, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, require_known
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import TemporaryVariable
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.poly.affine import add, multiply, subtract

@@ -17,9 +17,8 @@ from loopkit.expr.mappers import update_of
 from loopkit.expr.text import to_text
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.instructions.block_flag import BlockFlag
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import RequestedBarrier, Statement
+from loopkit.kernel.statement import Dependence, RequestedBarrier, Statement
 from loopkit.poly.relations import same_element
 from loopkit.transform.step import matching_statements, temporary_list, transform
 

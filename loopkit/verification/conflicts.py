@@ -16,8 +16,8 @@ from loopkit.analysis.dependences import dependences, in_words
 from loopkit.analysis.legality import to_later_blocks
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.dependence import kind_of
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.lowered import BoundStatement, Launch, Storage
 from loopkit.poly.limits import affordable, kept, kept_by_kernel
