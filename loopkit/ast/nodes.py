@@ -10,7 +10,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 
 
 class Scope(IntEnum):

@@ -23,8 +23,7 @@ from loopkit.expr.mappers import (
     update_of,
     with_children,
 )
-from loopkit.expr.nodes import Neutral, Reduction
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import Neutral, Reduction, to_text
 from loopkit.expr.tokens import Token
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.statement import ReductionNode, Statement, StatementOptions

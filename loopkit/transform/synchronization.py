@@ -14,7 +14,7 @@ from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.values_preserved import same_flow
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import update_of
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.kernel.kernel import LoopKernel

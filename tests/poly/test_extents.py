@@ -21,7 +21,7 @@ from loopkit.ast.value_ranges import largest_magnitude
 from loopkit.expr.dtypes import INT32, weak
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import map_children
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.poly.affine import TruncatedQuotient, add, from_pw_aff
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.sets import (
