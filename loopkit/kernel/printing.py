@@ -201,7 +201,7 @@ def _folded(knl: LoopKernel) -> tuple[Mapping[str, Expression], Mapping[str, tup
     around its update that hold nothing else are folded.
     """
     nodes = {r.accumulator: r for r in knl.reductions.values()
-             if {r.init, r.update} <= knl.statement_by_id.keys() and not r.others}
+             if r.inames and {r.init, r.update} <= knl.statement_by_id.keys() and not r.others}
     inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, _parts(nodes, r))) != r.inames}
     nodes = {a: r for a, r in nodes.items() if r.update not in inner}
 

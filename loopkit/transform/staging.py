@@ -219,25 +219,26 @@ class StagingBuffer:
         """All of the box wherever some of it is used, except where *copy* would read outside of an array."""
         every = copy.domain.onto(self.outer).onto(copy.inames).where(*box.conditions)
         names = self.kernel.value_params.union(copy.inames)
-        inside = every
-        *reads, write = accesses_as(self.kernel, replace(copy, domain=every))
-        for a in reads:
+        inside, ends = every, dict[Expression, None]()
+        for a in (a for a in accesses_as(self.kernel, replace(copy, domain=every)) if not a.is_write):
             along = [(i, extent) for i, extent in zip(a.subscripts, array_shapes(self.kernel)[a.array], strict=True)
                      if not variables(i).isdisjoint(box.dims)]
             if not along:
                 continue
             own = tuple(p.Comparison(*end) for i, extent in along if extent is not None
                         for end in ((i, ">=", 0), (i, "<", extent)))
-            in_all = a.domain is write.domain       # isl would give the difference in pieces
-            there = where_holds(inside if in_all else a.domain, p.LogicalAnd(own), names) \
-                if len(own) == 2*len(along) else None
+            there = where_holds(a.domain, p.LogicalAnd(own), names) if len(own) == 2*len(along) else None
             if there is None:
                 raise PreconditionError(
                     f"{self.step}: it is not known where '{a.array}' ends for all of the box around '{self.name}'.",
                     subject=a.array, hint="leave fetch_bounding_box out, or declare its shape: "
                                           f"GlobalArg('{a.array}', shape=...)")
-            inside = there if in_all else inside.subtract(a.domain.subtract(there))
-        return inside
+            inside, ends = inside.subtract(a.domain.subtract(there)), ends | dict.fromkeys(own)
+        # isl gives a difference in pieces; it is one polyhedron where these conditions alone make it
+        kept = tuple(end for end in ends if (holds := where_holds(inside, end, names)) is not None
+                     and inside.is_subset(holds))
+        plain = where_holds(every, p.LogicalAnd(kept), names) if kept else every
+        return plain if plain is not None and plain.is_equal(inside) else inside
 
     def in_one_piece(self, copy: Statement) -> InstanceSet:
         """The domain of *copy*, or one polyhedron around its pieces if its operands lie inside of their arrays there.

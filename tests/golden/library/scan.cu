@@ -38,11 +38,6 @@ __device__ __forceinline__ unsigned int next_block(unsigned int *started)
     __syncthreads();
     return number;
 }
-__device__ __forceinline__ int floor_div_i32(int a, int b)
-{
-    const int q = a / b;
-    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
 
 extern "C" __global__ void __launch_bounds__(128)
 scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restrict__ sums,
@@ -205,7 +200,7 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
     }
     if ((int)threadIdx.x == 0 && f == 0) {
         // sums
-        publish(&sums[f*(floor_div_i32(n - 1, 8192) + 1) + b], tile[f]);
+        publish(&sums[f*((n + 8191) / 8192) + b], tile[f]);
     }
     // above.o.init
     acc_o = 0.0f;
@@ -298,7 +293,7 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
     }
     if (f == 0 && q < b % 33) {
         // near.q.update
-        acc_q += wait_for(&sums[f*(floor_div_i32(n - 1, 8192) + 1) + 33*(b / 33) + q]);
+        acc_q += wait_for(&sums[f*((n + 8191) / 8192) + 33*(b / 33) + q]);
     }
     if (f == 0) {
         // near.q.store
