@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         compile,  # noqa: A004
     )
     from loopkit.runtime.equivalence import check_equivalent
-    from loopkit.runtime.outputs import Outputs
+    from loopkit.runtime.results import Outputs
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda import CudaTarget
     from loopkit.target.host import CTarget
@@ -128,7 +128,7 @@ _LATER = LazyTable[Any]({"library": "loopkit.library", **{name: f"loopkit.{modul
     "lowering.pipeline": "lower",
     "runtime.compiled": "CompiledKernel compile",
     "runtime.equivalence": "check_equivalent",
-    "runtime.outputs": "Outputs",
+    "runtime.results": "Outputs",
     "target.code": "GeneratedCode",
     "target.cuda": "CudaTarget",
     "target.host": "CTarget",
@@ -162,7 +162,7 @@ TARGETS.addresses.update({"c": "loopkit.target.host:CTarget", "cuda": "loopkit.t
 ENTRY_POINTS.addresses.update({
     "call": "loopkit.runtime.compiled:call",
     "code_html": "loopkit.notebook.html:code_html",
-    "cost": "loopkit.lowering.cost:cost_of",
+    "cost": "loopkit.lowering.pipeline:cost_of",
     "dependences": "loopkit.analysis.dependences:with_assumed",
     "hints": "loopkit.transform.hints:tried_hints",
     "html": "loopkit.notebook.html:as_html",

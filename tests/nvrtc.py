@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 import loopkit as lk
-from loopkit.runtime.cuda.nvrtc import Nvrtc, find_nvrtc
+from loopkit.runtime.cuda.compiler import Nvrtc, find_nvrtc
 from loopkit.runtime.cuda.resources import Binary, PtxasUsage
 from tests.compilers import without
 

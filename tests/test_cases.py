@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.rounding import accumulation_length
 from loopkit.expr.kinds import epsilon
+from loopkit.runtime.equivalence import accumulation_length
 from tests.cases import CASES, Case
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda

@@ -191,9 +191,9 @@ INSTRUCTIONS = {
     "asynchronous_copy": (r"[Aa]synchronous_?[Cc]op(y|ies)|cp\.async\.c[ag]|copy_async", (
         "transform.pipelining",)),
     "groups": (r"CommitGroup|WaitGroup|end_copy_group|wait_for_copies|\bpending\(", (
-        "lowering.groups", "verification.races", "verification.validation_order")),
+        "lowering.groups", "verification.races", "verification.validation")),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
-        "transform.synchronization", "transform.buffering", "target.host.target", "target.host.dialect")),
+        "transform.synchronization", "transform.buffering", "target.host")),
     "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (
         "transform.synchronization", "target.cuda.target")),
     "mma": (r"\b[Mm]ma\b|MmaTag|with_mma|mma_inames", (

@@ -4,21 +4,34 @@ The dependences of the reference order are relations of instances, and a new exe
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypedDict, Unpack
 
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
 from loopkit.analysis.accesses import Access, accesses_to, commute
 from loopkit.analysis.must_writes import is_must_write
+from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.errors import InternalError
+from loopkit.expr.mappers import map_children
 from loopkit.kernel.data import Argument, Options, SubstitutionRule, TemporaryVariable
-from loopkit.kernel.dependence import Dependence, Obligation, writing_ends
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import Derivation, Derive, LoopKernel, WholeKernel
-from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement
+from loopkit.kernel.statement import (
+    Dependence,
+    Obligation,
+    ReductionNode,
+    RequestedBarrier,
+    Statement,
+    with_expressions,
+    writing_ends,
+)
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Chain, Tree, leaves
+from loopkit.poly.affine import subtract
 from loopkit.poly.relations import carry, same_element
 from loopkit.poly.sets import Map, Set
 
@@ -255,3 +268,52 @@ def _accesses_one(knl: LoopKernel, statement: str, array: str, *, is_write: bool
 
 def _readings(flows: Iterable[Dependence], array: str, writer: str) -> list[Dependence]:
     return [d for d in flows if d.array == array and d.source == writer]
+
+
+# Expansion and contraction of temporaries
+
+#: Subscripts or extents, one for each axis.
+_Axes = tuple[Expression, ...]
+
+
+def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...], *, trailing: bool = False
+              ) -> LoopKernel:
+    """*kernel* with an axis over each of *inames* for the temporaries *names*, before their axes or, *trailing*, after
+    them.
+
+    The dependences stay the same: the caller has checked that values stay within an iteration of *inames*. All
+    statements that use the temporaries must have the inames.
+    """
+    places = tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inames)
+
+    def joined(new: _Axes, own: _Axes) -> _Axes:
+        return (*own, *new) if trailing else (*new, *own)
+    return with_other_axes(kernel, names, lambda _, own: joined(places, own),
+                           lambda _, own: joined(tuple(iname_extent(kernel, x) for x in inames), own))
+
+
+def without_axes(kernel: LoopKernel, axes: Mapping[str, Collection[int]]) -> LoopKernel:
+    """*kernel* without the *axes* of each temporary. The dependences stay the same, as values do."""
+    def rest(name: str, own: _Axes) -> _Axes:
+        return tuple(e for k, e in enumerate(own) if k not in axes[name])
+    return with_other_axes(kernel, axes.keys(), rest, rest)
+
+
+def with_other_axes(kernel: LoopKernel, names: Collection[str], subscripts: Callable[[str, _Axes], _Axes],
+                    shape: Callable[[str, _Axes], _Axes]) -> LoopKernel:
+    """*kernel* with other *subscripts* and *shape* of the temporaries *names*, made from those that they have."""
+    def indexed(expr: Expression, hidden: tuple[str, ...] = ()) -> Expression:
+        match expr:
+            case p.Subscript(aggregate=p.Variable(name=name)) if name in names:
+                index = subscripts(name, tuple(indexed(e, hidden) for e in expr.index_tuple))
+            case p.Variable(name=name) if name in names and name not in hidden:
+                index = subscripts(name, ())
+            case _:
+                return map_children(expr, lambda e: indexed(e, hidden))
+        return p.Subscript(p.Variable(name), index) if index else p.Variable(name)
+    return rewritten(
+        kernel, statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
+        substitutions={name: replace(rule, expr=indexed(rule.expr, rule.arguments))
+                       for name, rule in kernel.substitutions.items()},
+        temporaries={t.name: replace(t, shape=shape(t.name, t.shape)) if t.name in names and t.shape is not None else t
+                     for t in kernel.temporaries.values()})

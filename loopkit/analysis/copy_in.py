@@ -32,9 +32,8 @@ from loopkit.errors import UndecidedError
 from loopkit.expr.dtypes import Type, type_of
 from loopkit.expr.indices import index_value, is_of_values
 from loopkit.expr.mappers import alike, children
-from loopkit.kernel.dependence import Obligation
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Obligation, Statement
 from loopkit.poly.elements import outside
 from loopkit.poly.piecewise import cells, subscripts_on
 from loopkit.poly.relations import restrict, same_element

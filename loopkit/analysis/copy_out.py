@@ -21,9 +21,8 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, without, wrong_values
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest, shared_element
 from loopkit.expr.nodes import Neutral
-from loopkit.kernel.dependence import Dependence, writing_ends
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Dependence, Statement, writing_ends
 from loopkit.poly.affine import add, is_quasi_affine, subtract
 from loopkit.poly.elements import outside
 from loopkit.poly.flow import TimedAccess, value_flow

@@ -23,9 +23,8 @@ from loopkit.analysis.constructors import reference_pairs
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.kernel.dependence import Dependence, kind_of, writing_ends
 from loopkit.kernel.kernel import Derivation, LoopKernel
-from loopkit.kernel.statement import ReductionNode
+from loopkit.kernel.statement import Dependence, ReductionNode, kind_of, writing_ends
 from loopkit.kernel.tree import Path, meeting
 from loopkit.poly.affine import if_affine
 from loopkit.poly.elements import reaches_all

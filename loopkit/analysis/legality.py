@@ -7,29 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import data_params, why_undecided
+from loopkit.analysis.accesses import why_undecided
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import dependences, is_reorderable, shared_loops
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of, not_separable, obstacle
-from loopkit.analysis.ranges import constant_range, with_known_sizes
+from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.values_preserved import clobbered_flows
 from loopkit.analysis.witnesses import Violation, smallest_violation
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import update_of
-from loopkit.kernel.dependence import Dependence, Obligation
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Dependence, Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, VecTag, is_parallel
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
-from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates, smaller_coordinates
 from loopkit.poly.relations import differing, in_one_iteration, joined_by_chains, out_of_time_order
-from loopkit.poly.sets import InstanceSet, Map, in_plain_bounds
+from loopkit.poly.sets import Map
 
 #: The inames on each axis of the grid or of the block, outermost first.
 OnAxes = dict[int, tuple[str, ...]]
@@ -203,42 +201,6 @@ def packed_coordinate(knl: LoopKernel, inames: tuple[str, ...]) -> Expression:
         index = subtract(p.Variable(x), low)
         result = index if len(inames) == 1 else add(multiply(extent, result), index)
     return result
-
-
-@kept_by_kernel
-def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
-    """The least value of *iname* over all its statements, and its extent if that is constant, else 0."""
-    if knl.whole is not None and iname in knl.whole.ranges:
-        return knl.whole.ranges[iname]
-    domains = _domains_of(knl, iname)
-    if not domains:
-        return 0, 1                         # no instances: any range will do
-    lows, highs = zip(*(constant_range(knl, d, iname) for d in domains), strict=True)
-    if None in lows:
-        return first_value(iname_span(knl, iname), knl.assumptions), 0
-    return min(lows), 0 if None in highs else max(highs) - min(lows) + 1
-
-
-@kept_by_kernel
-def iname_extent(knl: LoopKernel, iname: str) -> Expression:
-    """The extent of *iname* over all its statements, counted from its least value, as an expression in the parameters.
-    """
-    low, constant = iname_range(knl, iname)
-    return constant or extent_from(iname_span(knl, iname), low, knl.assumptions)
-
-
-@kept_by_kernel
-def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
-    """The values of *iname* over all its statements, or a polyhedron around them, by which axes are sized."""
-    found = [d.onto((iname,)) for d in _domains_of(knl, iname)]
-    every = reduce(InstanceSet.union, found or [InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))])
-    return every.named(in_plain_bounds(every.set, knl.assumptions))
-
-
-def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
-    """The distinct instance sets, not empty, of the statements with *iname*, without bounds that depend on data."""
-    found = {id(s.domain): s.domain for s in knl.statements if iname in s.inames}
-    return [d.without_params(data_params(knl, d)) for d in found.values() if not with_known_sizes(knl, d).is_empty()]
 
 
 def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsafe: bool = False) -> LoopKernel:

@@ -10,8 +10,8 @@ from itertools import combinations
 
 from loopkit.analysis.accesses import data_params, origin
 from loopkit.errors import ScheduleError
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Dependence
 from loopkit.kernel.tags import ForTag, InameTag, VecTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Loop, Meeting, Path, Seq, Tree, meeting, nest, paths, seq
 from loopkit.poly.limits import kept_by_kernel

@@ -1,9 +1,16 @@
-"""Value ranges of inames for all sizes; of the assumptions only equalities count."""
+"""Value ranges and extents of inames; of the assumptions on sizes, constant ranges use only equalities."""
 from __future__ import annotations
 
+from functools import reduce
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import data_params
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.limits import kept_by_kernel
-from loopkit.poly.sets import InstanceSet, Set, equalities
+from loopkit.poly.sets import InstanceSet, Set, equalities, in_plain_bounds
 
 
 def constant_range(knl: LoopKernel, domain: InstanceSet, iname: str) -> tuple[int | None, int | None]:
@@ -25,3 +32,39 @@ def with_known_sizes(knl: LoopKernel, domain: InstanceSet) -> InstanceSet:
 def known_sizes(knl: LoopKernel) -> Set:
     """The equalities of sizes, and no other constraints, that the assumptions imply."""
     return equalities(knl.assumptions) if knl.whole is None else knl.whole.known_sizes
+
+
+@kept_by_kernel
+def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
+    """The least value of *iname* over all its statements, and its extent if that is constant, else 0."""
+    if knl.whole is not None and iname in knl.whole.ranges:
+        return knl.whole.ranges[iname]
+    domains = _domains_of(knl, iname)
+    if not domains:
+        return 0, 1                         # no instances: any range will do
+    lows, highs = zip(*(constant_range(knl, d, iname) for d in domains), strict=True)
+    if None in lows:
+        return first_value(iname_span(knl, iname), knl.assumptions), 0
+    return min(lows), 0 if None in highs else max(highs) - min(lows) + 1
+
+
+@kept_by_kernel
+def iname_extent(knl: LoopKernel, iname: str) -> Expression:
+    """The extent of *iname* over all its statements, counted from its least value, as an expression in the parameters.
+    """
+    low, constant = iname_range(knl, iname)
+    return constant or extent_from(iname_span(knl, iname), low, knl.assumptions)
+
+
+@kept_by_kernel
+def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
+    """The values of *iname* over all its statements, or a polyhedron around them, by which axes are sized."""
+    found = [d.onto((iname,)) for d in _domains_of(knl, iname)]
+    every = reduce(InstanceSet.union, found or [InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))])
+    return every.named(in_plain_bounds(every.set, knl.assumptions))
+
+
+def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
+    """The distinct instance sets, not empty, of the statements with *iname*, without bounds that depend on data."""
+    found = {id(s.domain): s.domain for s in knl.statements if iname in s.inames}
+    return [d.without_params(data_params(knl, d)) for d in found.values() if not with_known_sizes(knl, d).is_empty()]

@@ -11,9 +11,8 @@ from loopkit.analysis.dependences import dependences
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text, require_known, values_text
 from loopkit.expr.mappers import variables
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, leaves, nodes_in
 from loopkit.poly.affine import add
 from loopkit.poly.relations import apart_along, identity_on, only_dims, other_instance, reindexing, smallest_pair

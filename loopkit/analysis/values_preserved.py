@@ -23,8 +23,8 @@ from loopkit.analysis.dependences import (
 )
 from loopkit.analysis.must_writes import joint_must_writes
 from loopkit.analysis.order import execution_paths
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Dependence
 from loopkit.kernel.tags import is_parallel
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.relations import differing, same_element

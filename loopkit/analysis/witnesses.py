@@ -14,9 +14,8 @@ from loopkit.analysis.accesses import accesses_to, data_params, expand_rules, ex
 from loopkit.errors import IllegalTransformError, UndecidedError, Witness
 from loopkit.expr.evaluate import known_value
 from loopkit.expr.mappers import variables
-from loopkit.kernel.dependence import Dependence, writing_ends
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Dependence, Statement, writing_ends
 from loopkit.poly.limits import kept
 from loopkit.poly.relations import SmallestPair, element_at, pairs_in_order, smallest_pair
 from loopkit.poly.sets import Map, Set, range_from

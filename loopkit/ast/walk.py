@@ -10,7 +10,7 @@ from typing import Any, assert_never, overload
 
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
 
@@ -74,13 +74,6 @@ def nodes_in(node: Node) -> Iterator[Node]:
 def mentioned(node: Node) -> frozenset[str]:
     """The names in the expressions of *node* and of the nodes in it."""
     return frozenset().union(*(variables(e) for inner in nodes_in(node) for e in expressions_of(inner)))
-
-
-def own_instructions(node: Node) -> tuple[Instruction, ...]:
-    """The instructions of *node* itself."""
-    if isinstance(node, For | Region):
-        return () if node.instruction is None else (node.instruction,)
-    return node.instructions if isinstance(node, Assign | Sync) else ()
 
 
 @overload

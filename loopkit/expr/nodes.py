@@ -1,4 +1,4 @@
-"""loopkit's own expression nodes beside pymbolic's, the reductions of the language, and constructors of any nodes."""
+"""Expressions: loopkit's own nodes beside pymbolic's, the language's reductions, constructors, and text."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -133,3 +133,120 @@ def negated(expr: Expression) -> Expression:
     if first == -1 and isinstance(first, int):
         return rest[0] if len(rest) == 1 else product_of(*rest)
     return product_of(-first, *rest)
+
+
+# The text of expressions in the kernel language, which the parser reads back
+
+_LOWEST, _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _POWER, _ATOM = range(10)
+
+
+def to_text(expr: Expression) -> str:
+    """*expr* in the kernel language, without redundant parentheses.
+
+    >>> i, n = p.Variable("i"), p.Variable("n")
+    >>> to_text(p.Subscript(p.Variable("a"), (p.Sum((p.Product((16, i)), -1)), p.Product((-1, n)))))
+    'a[16*i - 1, -n]'
+    """
+    return _at(expr, _LOWEST)
+
+
+def _at(expr: Expression, precedence: int) -> str:
+    """*expr* as an operand of an operator that binds as tight as *precedence*."""
+    text, own = _text(expr)
+    return text if own >= precedence else f"({text})"
+
+
+def _text(expr: Expression) -> tuple[str, int]:
+    match expr:
+        case p.Variable():
+            return expr.name, _ATOM
+        case p.Subscript():
+            return f"{_at(expr.aggregate, _ATOM)}[{_listed(expr.index_tuple)}]", _ATOM
+        case p.Sum(children=children):
+            return _sum(children), _SUM
+        case p.Product(children=children):
+            return _product(children), _PRODUCT
+        case p.Quotient() | p.FloorDiv() | p.Remainder():
+            operator = "/" if isinstance(expr, p.Quotient) else "//" if isinstance(expr, p.FloorDiv) else "%"
+            return f"{_at(expr.numerator, _PRODUCT)} {operator} {_at(expr.denominator, _UNARY)}", _PRODUCT
+        case p.Power():
+            return f"{_at(expr.base, _ATOM)}**{_exponent(expr.exponent)}", _POWER
+        case p.Comparison():
+            return f"{_at(expr.left, _SUM)} {expr.operator} {_at(expr.right, _SUM)}", _COMPARISON
+        case p.LogicalAnd(children=children):
+            return " and ".join(_at(c, _NOT) for c in children), _AND
+        case p.LogicalOr(children=children):
+            return " or ".join(_at(c, _AND) for c in children), _OR
+        case p.LogicalNot():
+            return f"not {_at(expr.child, _NOT)}", _NOT
+        case p.If():
+            return f"if({_listed((expr.condition, expr.then, expr.else_))})", _ATOM
+        case p.Min() | p.Max():
+            return f"{'min' if isinstance(expr, p.Min) else 'max'}({_listed(expr.children)})", _ATOM
+        case p.Call(function=function, parameters=parameters):
+            return f"{_at(function, _ATOM)}({_listed(parameters)})", _ATOM
+        case Reduction():
+            inames = expr.inames[0] if len(expr.inames) == 1 else f"[{', '.join(expr.inames)}]"
+            return f"{expr.operation}({inames}, {to_text(expr.expr)})", _ATOM
+        case TypeCast(dtype_name="float32", child=int() | float() as number) if _number(number)[1] == _ATOM \
+                and not isinstance(number, bool | np.generic):
+            return f"{to_text(number)}f", _ATOM
+        case TypeCast():
+            return f"cast({expr.dtype_name}, {to_text(expr.child)})", _ATOM
+        case Neutral():
+            return f"neutral({expr.operation})", _ATOM
+        case _:
+            return _number(expr)
+
+
+def _listed(parts: tuple[Expression, ...]) -> str:
+    return ", ".join(map(to_text, parts))
+
+
+def _sum(terms: tuple[Expression, ...]) -> str:
+    first, *rest = terms
+    signed = [("+", term) if (positive := _without_sign(term)) is None else ("-", positive) for term in rest]
+    return " ".join([_at(first, _SUM), *(f"{sign} {_at(term, _PRODUCT)}" for sign, term in signed)])
+
+
+def _product(factors: tuple[Expression, ...]) -> str:
+    first, *rest = factors
+    if rest and _is_number(first) and first == -1 and isinstance(first, int) and not _is_number(rest[0]):
+        # a quotient would take the sign for its numerator's
+        return f"-{'*'.join(_at(x, _UNARY) for x in rest)}"
+    # (a / b)*c: right without the parentheses, but read wrongly
+    divides = isinstance(first, p.Quotient | p.FloorDiv | p.Remainder)
+    return "*".join([_at(first, _UNARY if divides else _PRODUCT), *(_at(x, _UNARY) for x in rest)])
+
+
+def _exponent(exponent: Expression) -> str:
+    """The exponent of a power: signs and further powers need no parentheses there."""
+    text, own = _text(exponent)
+    return text if own >= _POWER or (_is_number(exponent) and own == _PRODUCT) else f"({text})"
+
+
+def _without_sign(term: Expression) -> Expression | None:
+    """``x`` for a *term* ``-x`` whose sign is a literal's, else ``None``."""
+    first, *rest = term.children if isinstance(term, p.Product) else (term,)
+    if not _is_number(first) or not str(first).startswith("-"):
+        return None
+    # the rest may begin with a number: keep the two apart
+    return None if rest and first == -1 and isinstance(first, int) and _is_number(rest[0]) else negated(term)
+
+
+def _is_number(expr: Expression) -> bool:
+    return isinstance(expr, int | float | np.integer | np.floating) and not isinstance(expr, bool | np.bool_)
+
+
+def _number(value: Expression) -> tuple[str, int]:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return ("true" if value else "false"), _ATOM
+    if isinstance(value, complex):
+        if value.real:
+            return f"{value.real!r} {'-' if value.imag < 0 else '+'} {abs(value.imag)!r}j", _SUM
+        text = f"{value.imag!r}".removesuffix(".0") + "j"
+    else:
+        text = repr(value)
+    return text, _PRODUCT if text.startswith("-") else _ATOM

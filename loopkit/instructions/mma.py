@@ -16,7 +16,7 @@ from loopkit.ast.nodes import Assign, For, Instruction, Scope
 from loopkit.ast.value_ranges import Signs
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import substitute
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer
 from loopkit.poly.affine import add
 

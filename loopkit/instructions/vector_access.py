@@ -15,7 +15,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Assign, Assumed, Block, For, If, Instruction
 from loopkit.ast.value_ranges import Signs
 from loopkit.expr.mappers import array_of, children, conjunction, conjuncts, map_children, substitute, variables
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer, if_else
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
 

@@ -12,9 +12,8 @@ from loopkit.analysis.legality import axis_inames, packed_coordinate
 from loopkit.analysis.order import execution_paths
 from loopkit.errors import PreconditionError, instance_text
 from loopkit.expr.evaluate import evaluate
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, VecTag, is_parallel
 from loopkit.kernel.tree import Path
 from loopkit.lowering.schedule import launches_of

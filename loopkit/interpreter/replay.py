@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.analysis.rounding import index_names
 from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, cell_text, instance_text
 from loopkit.expr.kinds import epsilon, kind_of
 from loopkit.interpreter.instances import Instance, broken_orders, reference_order
@@ -19,6 +18,7 @@ from loopkit.poly.limits import bounded
 from loopkit.poly.sets import fix_params, lexmin_point, range_from
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import require_known
+from loopkit.runtime.equivalence import index_names
 from loopkit.runtime.scalars import converter
 
 _SHOWN = 10

@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace
 
 #: The address spaces by the number of threads that share a cell, the fewest first.

@@ -14,9 +14,8 @@ from loopkit.errors import ENTRY_POINTS, require_known
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.kernel.dependence import Dependence, Obligation
 from loopkit.kernel.history import History
-from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement
+from loopkit.kernel.statement import Dependence, Obligation, ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Chain, Path, Tree, leaves, paths, require_once
 from loopkit.poly.limits import bounded

@@ -16,9 +16,8 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import ENTRY_POINTS
 from loopkit.expr.mappers import map_subscripts, substitute, variables
-from loopkit.expr.nodes import Neutral, Reduction
+from loopkit.expr.nodes import Neutral, Reduction, to_text
 from loopkit.expr.operations import ReductionOperation
-from loopkit.expr.text import to_text
 from loopkit.kernel.cost import Cost
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel

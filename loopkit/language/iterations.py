@@ -9,17 +9,24 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loopkit.analysis.accesses import Access, accesses_by_array, data_params
-from loopkit.analysis.axes import with_axes
-from loopkit.analysis.constructors import annotated, in_own_order
+from loopkit.analysis.constructors import annotated, in_own_order, with_axes
 from loopkit.analysis.dependences import flow_of_values, shared_loops
 from loopkit.analysis.order import meeting_of
 from loopkit.errors import ParseError, PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.expr.tokens import Source
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.language.program import Assignment, ForBlock, IfBlock, ParsedProgram, ProgramNode
-from loopkit.language.rules import Mention, Rules, bound_inames
+from loopkit.kernel.statement import Dependence
+from loopkit.language.program import (
+    Assignment,
+    ForBlock,
+    IfBlock,
+    Mention,
+    ParsedProgram,
+    ProgramNode,
+    Rules,
+    bound_inames,
+)
 from loopkit.poly.domains import unbounded_iname
 from loopkit.poly.relations import differing
 

@@ -12,16 +12,15 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import Argument, Options, TemporaryVariable, ValueArg
-from loopkit.kernel.dependence import Obligation
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Obligation
 from loopkit.kernel.tree import given
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
 from loopkit.language.domains import Domains, read_assumptions, read_domains
 from loopkit.language.iterations import inames_of_parts, require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
-from loopkit.language.program import ParsedProgram, assignments, number_statements
-from loopkit.language.rules import read_rules
+from loopkit.language.program import ParsedProgram, assignments, number_statements, read_rules
 from loopkit.language.statements import ReductionMaker, StatementMaker
 from loopkit.language.syntax import parse_program
 from loopkit.poly.domains import AnySet, set_text

@@ -23,16 +23,14 @@ from loopkit.expr.mappers import (
     update_of,
     with_children,
 )
-from loopkit.expr.nodes import Neutral, Reduction
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import Neutral, Reduction, to_text
 from loopkit.expr.tokens import Token
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.statement import ReductionNode, Statement, StatementOptions
 from loopkit.kernel.tree import Leaf, Loop, Tree, nest, seq
 from loopkit.language.domains import Domains
 from loopkit.language.names import fresh
-from loopkit.language.program import Assignment, ForBlock, Ids, IfBlock, ProgramNode, walk
-from loopkit.language.rules import Rules
+from loopkit.language.program import Assignment, ForBlock, Ids, IfBlock, ProgramNode, Rules, walk
 from loopkit.poly.sets import InstanceSet
 
 

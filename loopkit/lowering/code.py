@@ -24,7 +24,7 @@ from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
-from loopkit.lowering.fetch import spread_over_threads
+from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.full_tiles import VERSION, full_tile_here
 from loopkit.lowering.guard_folding import folded, has_branches, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of

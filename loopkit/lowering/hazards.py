@@ -15,8 +15,8 @@ from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.nodes import Completion, Scope, completion_of
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.dependence import kind_of
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves

@@ -19,8 +19,7 @@ from loopkit.analysis.between_blocks import between_blocks_in
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.order import execution_paths
 from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import Block, Instruction, Program, Swizzle
-from loopkit.ast.printing import block_text, program_text
+from loopkit.ast.nodes import Block, Instruction, Program, Swizzle, block_text, program_text
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, variables
 from loopkit.instructions.base import MemoryInstruction

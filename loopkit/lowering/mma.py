@@ -14,7 +14,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import collective_inames
-from loopkit.analysis.legality import axis_inames, iname_range
+from loopkit.analysis.legality import axis_inames
+from loopkit.analysis.ranges import iname_range
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node
 from loopkit.ast.walk import as_block, map_child_nodes
 from loopkit.errors import PreconditionError

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from typing import TypeVar
+
+import numpy as np
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, require_operands
-from loopkit.analysis.constructors import reindexed
+from loopkit.analysis.constructors import annotated, reindexed
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.shapes import array_shapes
@@ -16,8 +19,17 @@ from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Assign, Block, Call, Program
 from loopkit.ast.simplify import simplified, with_regions_apart, without_unused_names
 from loopkit.ast.walk import nodes_in
-from loopkit.errors import ENTRY_POINTS, IllegalTransformError, InternalError, PreconditionError, StorageError
+from loopkit.errors import (
+    ENTRY_POINTS,
+    IllegalTransformError,
+    InternalError,
+    LoopkitError,
+    PreconditionError,
+    StorageError,
+    TypeInferenceError,
+)
 from loopkit.kernel.annotations import checked
+from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import LocalTag, is_parallel
@@ -30,10 +42,10 @@ from loopkit.lowering.mma import with_mma
 from loopkit.lowering.program import generate_loops, host_order, unrolled
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import crossing_pairs, pairs_through_memory, requested_apart, schedule, without_idle_auto
-from loopkit.lowering.storage import allocate_storage
+from loopkit.lowering.storage import allocate_storage, each_storage
 from loopkit.lowering.types import infer_types
 from loopkit.lowering.vectors import with_partial_vectors, with_vectors
-from loopkit.poly.limits import bounded, kept
+from loopkit.poly.limits import affordable, bounded, kept, kept_by_kernel
 
 # What the stages do
 
@@ -284,9 +296,74 @@ def lowered_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
 
 def placed_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
     """*knl* with its types, up to the stage ``launches``."""
-    return kept(knl.memo, ("placed", machine), lambda: lowered_as_typed(infer_types(knl), machine, "launches"))
+    return kept(knl.memo, ("placed", machine), lambda: _lowered_as_typed(infer_types(knl), machine, "launches"))
 
 
-def lowered_as_typed(typed: LoopKernel, machine: Machine, stop: str) -> Lowered:
+def _lowered_as_typed(typed: LoopKernel, machine: Machine, stop: str) -> Lowered:
     """A kernel of known dtypes, whichever they are, up to the stage *stop*."""
     return run(Lowered(typed, machine), stages("dead_statements", stop))
+
+
+# The cost of a kernel: its storage and its launches, found by the stages up to "launches"
+
+#: Operations of isl for one answer. Kernels of the library take at most a tenth, so that no answer depends on results
+#: of earlier questions, which save operations.
+COST_BUDGET = 4_000_000
+
+
+@kept_by_kernel
+def cost_of(knl: LoopKernel) -> Cost:
+    """The cells of the temporaries, the launches and the host's loops of *knl*, as far as they are known.
+
+    If one temporary can have no cells as it is, or takes isl more than the budget, those of others are known still. A
+    kernel without dtypes has a cost in elements.
+
+    >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k])")
+    >>> print(cost_of(knl).cells["acc_k"])
+    1 element a thread
+    """
+    def cells_of(storage: Storage) -> Cells:
+        known = inferred or knl.temporaries[storage.name].dtype is not None
+        return Cells(storage.space, storage.shape, storage.dtype.itemsize if known else None)
+
+    def unknown(reason: str) -> Cost:
+        return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, reason), reason=reason)
+    with bounded(f"looking at the storage of kernel '{knl.name}'"):
+        found = _attempt(lambda: _with_types(knl))
+        if isinstance(found, str):
+            return unknown(found)
+        typed, inferred = found
+        placed = _attempt(lambda: placed_once(knl) if inferred else _lowered_as_typed(typed, GPU, "launches"))
+        if isinstance(placed, Lowered):
+            cells = {x: cells_of(s) for x, s in placed.storages.items() if x in knl.temporaries}
+            hosts = ((loop.iname, len([*leaves(loop)])) for loop in loops_in(placed.scheduled.order))
+            return Cost(cells, len(placed.scheduled.launches), tuple(hosts))
+        # of each temporary of a kernel that cannot be lowered as it is, as far as its schedule gives them
+        storages = _attempt(lambda: dict(each_storage(_lowered_as_typed(typed, GPU, "memory").scheduled)))
+        if isinstance(storages, str):
+            return replace(unknown(storages), reason=placed)
+        results = {x: _attempt(allocate) for x, allocate in storages.items() if x in knl.temporaries}
+    return Cost({x: cells_of(result[0]) for x, result in results.items() if not isinstance(result, str)}, None,
+                unknown={x: result for x, result in results.items() if isinstance(result, str)}, reason=placed)
+
+
+def _with_types(knl: LoopKernel) -> tuple[LoopKernel, bool]:
+    """*knl* with its dtypes, or with ``int32`` for unknown ones of temporaries; are they known?"""
+    try:
+        return infer_types(knl), True
+    except TypeInferenceError:
+        temporaries = {name: t if t.dtype is not None else replace(t, dtype=np.dtype(np.int32))
+                       for name, t in knl.temporaries.items()}
+        return annotated(knl, temporaries=temporaries), False
+
+
+T = TypeVar("T")
+
+
+def _attempt(question: Callable[[], T]) -> T | str:
+    """The result of *question*, or the reason why there is none."""
+    try:
+        found = affordable(question, otherwise=None, budget=COST_BUDGET)
+    except LoopkitError as error:
+        return error.message
+    return "It takes too long to find." if found is None else found

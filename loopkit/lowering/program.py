@@ -8,7 +8,7 @@ from itertools import chain
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import shared_loops, with_assumed
-from loopkit.analysis.legality import iname_range, iname_span
+from loopkit.analysis.ranges import iname_range, iname_span
 from loopkit.ast.nodes import Array, Block, Call, Function, Node
 from loopkit.ast.simplify import simplified, unrolled_loops
 from loopkit.ast.walk import as_block

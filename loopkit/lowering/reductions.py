@@ -22,8 +22,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.constructors import Image, between_images, with_dependences
-from loopkit.analysis.legality import iname_range
-from loopkit.analysis.ranges import constant_range
+from loopkit.analysis.ranges import constant_range, iname_range
 from loopkit.analysis.scans import Scan, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import variables

@@ -13,20 +13,19 @@ from dataclasses import dataclass
 from loopkit.analysis.accesses import commute
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import Pair, dependences, shared_loops
-from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
+from loopkit.analysis.legality import across_blocks, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, not_separable, obstacle, sequential
+from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.errors import IllegalTransformError, InternalError
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import RequestedBarrier
+from loopkit.kernel.statement import Dependence, RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, parts_of, seq
 from loopkit.lowering.lowered import GRID, Launch, LaunchBody, Schedule, SchedulePoint, Storage
-from loopkit.lowering.storage import common_inames, leaves_its_launch, space_of_flow
-from loopkit.lowering.storage_proof import one_cell_across_blocks, values_in
+from loopkit.lowering.storage import common_inames, leaves_its_launch, one_cell_across_blocks, space_of_flow, values_in
 from loopkit.poly.relations import in_one_iteration
 
 

@@ -23,14 +23,14 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import flow_of_values, identity_pairs
-from loopkit.analysis.legality import axis_inames, iname_range, packed_coordinate
+from loopkit.analysis.legality import axis_inames, packed_coordinate
+from loopkit.analysis.ranges import iname_range
 from loopkit.expr.kinds import is_half
 from loopkit.expr.mappers import substitute
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest
 from loopkit.lowering.schedule import requested_apart

@@ -19,8 +19,7 @@ from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import INT32, WEAK_INT, Type, Weak, join, rank_of, reduction_type, resolve, type_of, weak
 from loopkit.expr.indices import index_type
 from loopkit.expr.mappers import variables
-from loopkit.expr.nodes import Neutral
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import Neutral, to_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement

@@ -15,8 +15,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.legality import iname_range
-from loopkit.analysis.ranges import constant_range
+from loopkit.analysis.ranges import constant_range, iname_range
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
 from loopkit.expr.mappers import children, conjunction, subexpressions, substitute, variables

@@ -18,7 +18,7 @@ from pymbolic.typing import Expression
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate, parameter_plus_constant
 from loopkit.expr.kinds import spelled
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine

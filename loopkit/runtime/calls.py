@@ -23,9 +23,8 @@ from loopkit.lazy import LazyTable
 from loopkit.runtime.arguments import BoundArguments, require_known
 from loopkit.runtime.cuda.resources import Resources
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, Reader, TorchKind
-from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.results import Outputs, Timing, TimingRequest
 from loopkit.runtime.scalars import Scalar, converter
-from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
 from loopkit.runtime.views import ArrayView, share_memory
 from loopkit.target.code import TextTarget

@@ -16,8 +16,7 @@ from loopkit.runtime.calls import RUNNERS, BoundCall
 from loopkit.runtime.cuda.compiler import disassembly, has_cuda_compiler
 from loopkit.runtime.cuda.devices import why_not
 from loopkit.runtime.cuda.resources import Resources
-from loopkit.runtime.outputs import Outputs
-from loopkit.runtime.timing import Timing, TimingRequest
+from loopkit.runtime.results import Outputs, Timing, TimingRequest
 from loopkit.runtime.typed import Text
 from loopkit.target.code import Layout, resolve_text_target
 

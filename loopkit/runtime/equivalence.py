@@ -3,14 +3,14 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 
-from loopkit.analysis.rounding import accumulation_length, index_names
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, data_params
 from loopkit.errors import CallError, EquivalenceError, PreconditionError, TypeInferenceError, cell_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import epsilon, is_half, kind_of
@@ -18,8 +18,10 @@ from loopkit.expr.mappers import variables
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Target
 from loopkit.poly.limits import bounded
+from loopkit.poly.points import extents
 from loopkit.runtime import compiled, stages
 from loopkit.runtime.views import NumpyArray
 
@@ -73,8 +75,8 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
 
     The error bound is ``eps * (8 + 2*length) * max|ref|`` for each output. *eps* is that of the coarsest floating-point
     dtype among the arguments and temporaries. *length* bounds the number of operations
-    (:func:`loopkit.analysis.rounding.accumulation_length`). Integers and truth values must be equal, and so must the
-    places of NaN and of the infinities.
+    (:func:`accumulation_length`). Integers and truth values must be equal, and so must the places of NaN and of the
+    infinities.
 
     :arg ref: a kernel with the same arrays, or a function whose parameters are named like arguments of *knl*. The
         function receives these arguments (all, by ``**``), and returns the outputs: an array, a tuple in *knl*'s order,
@@ -286,3 +288,73 @@ def _distance(got: NumpyArray, expected: NumpyArray) -> NumpyArray:
         # Python's integers: no difference of two int64 or uint64 wraps around to a small one
         difference = np.abs(got.astype(object) - expected.astype(object)).astype(np.float64)
     return np.where(same, 0.0, np.where(np.isfinite(difference), difference, np.inf))
+
+
+# The accumulation length: a bound on the roundings in an output, from all reductions and recurrences
+
+def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
+    """The greatest number of operations on the way to an output element, up to a constant.
+
+    The sum of two kinds of products. For each reduction: the extents of its inames. For each statement that reads
+    values it contributes to: the extents of the inames that its element does not depend on (an accumulation), or of
+    all its inames (a recurrence). An extent that depends on data counts as the largest of *sizes*.
+    """
+    total = 0
+    for node in knl.reductions.values():
+        for update in map(knl.statement, node.updates):
+            total += prod(_extents(knl, update, [x for x in node.inames if x in update.inames], sizes))
+    sources = _sources(knl)
+    for statement in knl.statements:
+        if statement.id not in knl.reduction_of and statement.written in _reached(sources[statement.written], sources):
+            kept = _kept_inames(knl, statement)
+            lengths = _extents(knl, statement, [x for x in statement.inames if x not in (kept or ())], sizes)
+            total += sum(lengths) if kept is None else prod(lengths)
+    return max(total, 1)
+
+
+def index_names(knl: LoopKernel) -> frozenset[str]:
+    """The arrays whose values decide the elements or the number of other accesses (index arrays)."""
+    known = knl.array_args.keys() | knl.temporaries.keys()
+    found = {name for accesses in accesses_by_array(knl).values() for a in accesses for s in a.subscripts
+             for name in variables(s) & known}
+    found.update(name for s in knl.statements for name in data_params(knl, s.domain))
+    through = {name: read for name, read in _sources(knl).items() if name in knl.temporaries}
+    return frozenset(_reached(found, through) & knl.array_args.keys())
+
+
+def _extents(knl: LoopKernel, statement: Statement, inames: Sequence[str], sizes: Mapping[str, int]) -> list[int]:
+    domain = analysis_domain(knl, statement)
+    found = extents(domain.set, [domain.inames.index(x) for x in inames], sizes)
+    return [max(sizes.values(), default=1) if e is None else e for e in found]
+
+
+def _kept_inames(knl: LoopKernel, statement: Statement) -> frozenset[str] | None:
+    """The inames of the element that *statement* accumulates into; ``None`` where it reads another element."""
+    own = [a for a in accesses_of(knl, statement) if a.array == statement.written]
+    reads = [a for a in own if not a.is_write]
+    written = next(a for a in own if a.is_write)
+    if not reads or any(a.subscripts != written.subscripts for a in reads):
+        return None
+    return frozenset(name for s in written.subscripts for name in variables(s))
+
+
+def _sources(knl: LoopKernel) -> Mapping[str, set[str]]:
+    """For each written name, the names that its statements read."""
+    found: dict[str, set[str]] = {}
+    for statement in knl.statements:
+        reads = {a.array for a in accesses_of(knl, statement) if not a.is_write}
+        if statement.id in knl.reduction_of:
+            reads.discard(statement.written)          # the accumulation of a reduction counts as the reduction
+        found.setdefault(statement.written, set()).update(reads)
+    return found
+
+
+def _reached(start: Iterable[str], further: Mapping[str, set[str]]) -> set[str]:
+    """The names *start* and those to which *further* leads from them."""
+    found, waiting = set[str](), list(start)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += further.get(name, ())
+    return found

@@ -23,9 +23,8 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Run, Runner
 from loopkit.runtime.compiler import HostCompiler, find_compiler
 from loopkit.runtime.kinds import ArrayKinds, host_view
-from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.processes import dump, version
-from loopkit.runtime.timing import Timing, TimingRequest
+from loopkit.runtime.results import Outputs, Timing, TimingRequest
 from loopkit.runtime.typed import Text
 from loopkit.runtime.views import ArrayView, constant, picker
 from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer

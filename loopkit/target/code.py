@@ -11,12 +11,12 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function
+from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function, own_instructions
 from loopkit.ast.value_ranges import largest_magnitude
-from loopkit.ast.walk import nodes_in, own_instructions
+from loopkit.ast.walk import nodes_in
 from loopkit.errors import ENTRY_POINTS, NameConflictError, PreconditionError
 from loopkit.expr.mappers import conjunction
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import ElementText
 from loopkit.kernel.target import Target, resolve_target
 from loopkit.lowering.lowered import Lowered

@@ -10,8 +10,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
-from loopkit.analysis.legality import iname_span, require_legal
+from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import iname_span
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import PreconditionError, ScheduleError, instance_text, values_text
 from loopkit.expr.mappers import substitute, variables

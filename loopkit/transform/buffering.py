@@ -29,9 +29,8 @@ from loopkit.expr.nodes import Neutral
 from loopkit.expr.parsing import parse_expression
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, ValueArg
-from loopkit.kernel.dependence import Dependence, Obligation
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement, with_expressions
+from loopkit.kernel.statement import Dependence, Obligation, Statement, with_expressions
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import is_quasi_affine

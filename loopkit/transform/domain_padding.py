@@ -41,12 +41,10 @@ from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, re
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.dtypes import FLOAT64, type_of
 from loopkit.expr.mappers import alike, called, children, map_children, subexpressions, variables
-from loopkit.expr.nodes import REDUCTIONS
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import REDUCTIONS, to_text
 from loopkit.kernel.data import SubstitutionRule
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.poly.domains import condition_of, padded_to_tiles
 from loopkit.poly.elements import outside, read_beyond
 from loopkit.poly.piecewise import where_holds

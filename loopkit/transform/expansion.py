@@ -7,9 +7,10 @@ from functools import partial
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
-from loopkit.analysis.axes import with_axes, without_axes
+from loopkit.analysis.constructors import with_axes, without_axes
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.legality import accepted, iname_range, proven, require_reason
+from loopkit.analysis.legality import accepted, proven, require_reason
+from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.values_preserved import clobbered_values, copied_over, in_cells
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, Violation, element_of_source, refuse_smallest
 from loopkit.errors import ENTRY_POINTS, PreconditionError, StorageError, UndecidedError, instance_text

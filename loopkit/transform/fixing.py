@@ -18,8 +18,7 @@ from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, 
 from loopkit.expr.intervals import interval, of_dtype
 from loopkit.expr.kinds import kind_of
 from loopkit.expr.mappers import children, conjunction, map_children, split_affine, substitute
-from loopkit.expr.nodes import Neutral, TypeCast, onto
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import Neutral, TypeCast, onto, to_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, with_expressions

@@ -8,9 +8,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import annotated
-from loopkit.analysis.legality import iname_range, iname_span, require_legal
+from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.ranges import constant_range
+from loopkit.analysis.ranges import constant_range, iname_range, iname_span
 from loopkit.errors import PreconditionError, require_known
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import InameTag

@@ -13,9 +13,8 @@ from loopkit.analysis.constructors import Image, between_images, with_dependence
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, restricted, rewrite, seq
 from loopkit.poly.domains import parted
 from loopkit.poly.limits import IMPORTANT, affordable

@@ -9,18 +9,17 @@ from math import prod
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params, fastest_last, require_operands
-from loopkit.analysis.axes import with_axes, with_other_axes
-from loopkit.analysis.constructors import annotated, reordered, rewritten, with_dependences
+from loopkit.analysis.constructors import annotated, reordered, rewritten, with_axes, with_dependences, with_other_axes
 from loopkit.analysis.dependences import identity_pairs
-from loopkit.analysis.legality import axis_inames, iname_range
+from loopkit.analysis.legality import axis_inames
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, parts_of, restricted, rewrite, seq
 from loopkit.poly.affine import add, remainder, subtract

@@ -12,15 +12,15 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.constructors import Image, between_images, rewritten, with_dependences
 from loopkit.analysis.dependences import flow_of_values, reduction_dependences
-from loopkit.analysis.legality import iname_extent, iname_range, require_legal, violations
+from loopkit.analysis.legality import require_legal, violations
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.analysis.scans import Scan, require_alone, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, require_known
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import TemporaryVariable
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.poly.affine import add, multiply, subtract

@@ -21,7 +21,7 @@ from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import LoopkitError, PreconditionError, ScheduleError
 from loopkit.expr.mappers import map_children, variables
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable, named_space
 from loopkit.kernel.kernel import Derive, LoopKernel
 from loopkit.kernel.statement import Statement

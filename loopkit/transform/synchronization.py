@@ -14,12 +14,11 @@ from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.values_preserved import same_flow
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import update_of
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.instructions.block_flag import BlockFlag
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import RequestedBarrier, Statement
+from loopkit.kernel.statement import Dependence, RequestedBarrier, Statement
 from loopkit.poly.relations import same_element
 from loopkit.transform.step import matching_statements, temporary_list, transform
 

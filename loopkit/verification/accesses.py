@@ -21,8 +21,8 @@ from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import AccessWitness, BoundsError, VerificationError, values_text
 from loopkit.expr.mappers import array_of, children, replaced, subexpressions, variables
 from loopkit.expr.nodes import TypeCast
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Dependence
 from loopkit.lowering.lowered import Lowered, Storage
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import missed, outside

@@ -14,8 +14,8 @@ from loopkit.analysis.witnesses import smallest_witness
 from loopkit.errors import IllegalTransformError, UndecidedError, VerificationError, Witness
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import extent_of_checks
-from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Dependence
 from loopkit.kernel.target import Machine, Target, resolve_target
 from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.lowered import Lowered

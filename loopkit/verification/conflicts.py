@@ -16,8 +16,8 @@ from loopkit.analysis.dependences import dependences, in_words
 from loopkit.analysis.legality import to_later_blocks
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.dependence import kind_of
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.lowered import BoundStatement, Launch, Storage
 from loopkit.poly.limits import affordable, kept, kept_by_kernel
@@ -31,8 +31,7 @@ from loopkit.poly.relations import (
     shared_dims,
 )
 from loopkit.poly.sets import Map, plain_hull
-from loopkit.verification.barriers import TOGETHER, PlacedBarrier, Ways, ways_of
-from loopkit.verification.threads import Threads
+from loopkit.verification.threads import TOGETHER, PlacedBarrier, Threads, Ways, ways_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,9 +24,9 @@ from loopkit.lowering.lowered import Launch
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
 from loopkit.poly.sets import Map
-from loopkit.verification.barriers import TOGETHER, PlacedBarrier
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_between
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
+from loopkit.verification.threads import TOGETHER, PlacedBarrier
 
 
 def races(launches: Iterable[Conflicts]) -> Check:

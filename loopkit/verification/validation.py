@@ -1,23 +1,37 @@
-"""Translation validation: a proof that any loop program, however generated, executes the lowered kernel."""
+"""Translation validation: a proof that any loop program, however generated, executes the lowered kernel.
+
+The order is checked here: dependent executions run in the order of the kernel, with barriers between threads. Modules
+beside this one check the rest.
+"""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import product
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.accesses import data_params
+from loopkit.analysis.accesses import accesses_by_array, commute, data_params
+from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
 from loopkit.analysis.order import execution_paths, meeting_of
-from loopkit.ast.nodes import Assign, Call, For, Function, Sync
+from loopkit.ast.nodes import Assign, Call, Completion, For, Function, Scope, Sync, completion_of
+from loopkit.errors import values_text
+from loopkit.expr.mappers import variables
+from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.mma import Mma
 from loopkit.instructions.vector_access import VectorAccess
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Meeting, meeting
-from loopkit.lowering.lowered import Launch, Lowered
-from loopkit.poly.affine import NotAffineError
-from loopkit.poly.limits import bounded
+from loopkit.kernel.tree import Meeting, meeting, paths
+from loopkit.lowering.lowered import Launch, Lowered, Storage
+from loopkit.poly.affine import NotAffineError, floor_div
+from loopkit.poly.limits import bounded, kept_by_kernel
+from loopkit.poly.piecewise import equal_coordinates, piecewise_relation, projected
 from loopkit.poly.relations import (
+    apart_along,
+    in_one_iteration,
+    in_time_order,
     only_dims,
     other_instance,
     out_of_time_order,
@@ -27,11 +41,10 @@ from loopkit.poly.relations import (
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verification.report import Mismatch
-from loopkit.verification.validation_grid import grid_of
+from loopkit.verification.validation_grid import grid_of, thread_number
 from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import ProductCheck, VectorCheck, WarpRegisterCheck
-from loopkit.verification.validation_order import OrderCheck, required_order
-from loopkit.verification.validation_walk import Execution, executions, host_executions
+from loopkit.verification.validation_walk import TOGETHER, Execution, LaunchCheck, executions, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
 
@@ -106,7 +119,7 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
                 pass
     yield from WarpRegisterCheck(*subject).findings()
     if decided:
-        yield from OrderCheck(*subject).findings()
+        yield from _OrderCheck(*subject).findings()
 
 
 # The host's part
@@ -160,7 +173,7 @@ def _order(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
         a, b = launch_of.get(source), launch_of.get(sink)
         return None if a is None or b is None or (a is b and not a.hosts) else meeting_of(paths, source, sink)
     in_global = [name for name, storage in lowered.storages.items() if storage.space is AddressSpace.GLOBAL]
-    for (source, sink, array), pairs in required_order(knl, lowered.storages, in_global, where):
+    for (source, sink, array), pairs in _required_order(knl, lowered.storages, in_global, where):
         a, b = launch_of[source], launch_of[sink]
         apart = only_dims(pairs, [knl.statement_by_id[source].inames.index(x) for x in a.hosts],
                           [knl.statement_by_id[sink].inames.index(x) for x in b.hosts])
@@ -174,3 +187,202 @@ def _order(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
                     parameters, _, place = smallest_pair(late, first.coordinates, second.coordinates)
                     yield Mismatch("order", b.name, sink, f"the host launches '{b.name}' with '{sink}' before "
                                    f"'{source}' in '{a.name}' is done, which it meets on '{array}'", parameters, place)
+
+
+# The order of executions
+
+#: Two statements, and the array of their conflict.
+Meet = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class _Coordinates:
+    """Some of the coordinates of an execution."""
+
+    execution: Execution
+    names: tuple[str, ...]
+
+    @cached_property
+    def points(self) -> Set:
+        return projected(self.execution.points, self.execution.coordinates, self.names)
+
+    def equal(self, other: _Coordinates, names: Sequence[str]) -> Map:
+        """Pairs that agree in *names*."""
+        values = [p.Variable(x) for x in names]
+        return equal_coordinates(self.names, values, other.names, values)
+
+    @cached_property
+    def instances(self) -> tuple[Map, list[int]]:
+        """The map to the inames that these coordinates determine, and the places of those inames."""
+        own = tuple(self.execution.instance.values())
+        kept = [i for i, value in enumerate(own)
+                if not variables(value) & set(self.execution.coordinates).difference(self.names)]
+        values = [own[i] for i in kept]
+        return piecewise_relation(self.names, values).intersect_domain(self.points), kept
+
+
+@dataclass(frozen=True, eq=False)
+class _OrderCheck(LaunchCheck):
+    """The check of the order of dependent executions."""
+
+    def findings(self) -> Iterator[Mismatch]:
+        for _ in (node for node in self.divergent if not isinstance(node, For)):
+            yield from self.mismatch("divergent", "",
+                                "a barrier stands under a condition that may differ between the threads of a block")
+        ways = paths(self.launch.tree)
+        def where(source: str, sink: str) -> Meeting | None:
+            return meeting(ways[source], ways[sink]) if source in ways and sink in ways else None
+        required = joined(_required_order(self.kernel, self.storages, self.storages, where))
+        for (source, sink, array), pairs in required.items():
+            if array in self.storages:
+                pairs = without_assumed(self.kernel, array, source, sink, pairs)
+            for first, second in product(self.executions.get(source, ()), self.executions.get(sink, ())):
+                yield from self._pair(array, first, second, pairs)
+
+    # One pair of executions
+
+    def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
+        storage = self.storages.get(array)
+        between: dict[str, Sequence[Execution]] = {"order": ()}
+        if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
+            # warp instructions order arrays in warp registers only
+            in_warp = storage is not None and storage.space is AddressSpace.WARP
+            between["barrier"] = [b for b in self.places if b.sync.scope is not Scope.THREAD
+                                  and (in_warp or b.node is not TOGETHER)]
+        if completion_of(first.assign.instructions) is Completion.GROUP:
+            between["group"] = [b for b in self.places if pending(b.sync.instructions) is not None]
+        # at first without the coordinates of threads, in small sets: most pairs are not broken there
+        rough = self._run(first, second, pairs, meeting(first.path, second.path).loops)
+        widest = Scope.WARP if self.launch.threads <= self.launch.machine.warp else Scope.BLOCK
+        for kind, places in between.items():
+            if self._left(*rough, kind, places, widest) is not None:
+                x, y, run = self._run(first, second, pairs, (*first.coordinates, *second.coordinates))
+                wide = all(place.sync.scope >= widest for place in places)
+                for scope, some in self._by_scope(kind, first, second, run, wide=wide):
+                    left = self._left(x, y, some, kind, places, scope)
+                    if left is not None:
+                        yield from self._finding(kind, array, first, second, left)
+                        return
+
+    def _run(self, first: Execution, second: Execution, pairs: Map, names: tuple[str, ...]
+             ) -> tuple[_Coordinates, _Coordinates, Map]:
+        """The *pairs* as executions of one block, by the coordinates that order them among barriers, and *names*."""
+        x, y = (self._coordinates(e, names) for e in (first, second))
+        (source, own), (sink, others) = x.instances, y.instances
+        run = source.apply_range(only_dims(pairs, own, others)).apply_range(sink.reverse())
+        return x, y, run.intersect(x.equal(y, self.grid.along("g")))
+
+    def _by_scope(self, kind: str, first: Execution, second: Execution, pairs: Map, *, wide: bool
+                  ) -> Iterator[tuple[Scope, Map]]:
+        """The *pairs* of one block with the scope of the places that order them: those of one thread, or of a group,
+        for which the first one's thread waits; those of two threads, and those of two warps.
+
+        :arg wide: every place is one of all threads of the block.
+        """
+        threads = [*map(self.grid.coordinates.index, self.grid.along("l"))]
+        if kind == "order":
+            yield Scope.THREAD, in_one_iteration(pairs, [(i, i) for i in threads])
+        if kind == "group":
+            yield Scope.THREAD, pairs
+        if kind == "order" or (kind == "group" and wide):
+            return
+        # any lane of a warp may load the operands of an instruction
+        foreign = any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second))
+        warp = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
+        for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
+            yield Scope.WARP, others
+            if not wide:
+                one_warp = equal_coordinates(first.coordinates, warp, second.coordinates, warp)
+                yield Scope.BLOCK, others.subtract(one_warp)
+
+    def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map
+                 ) -> Iterator[Mismatch]:
+        a, b = first.assign.statement, second.assign.statement
+        real = self.grid.real(pairs.domain(), first.coordinates)
+        if real is None:
+            text = f"whether '{b}' meets '{a}' in a block that exists cannot be told"
+            yield from self.mismatch("undecided", b, text)
+            return
+        parameters, source, sink = smallest_pair(pairs.intersect_domain(real), first.coordinates, second.coordinates)
+        what = {"order": "runs behind, although it has to come first",
+                "barrier": "runs on another thread with no barrier between",
+                "group": "is asynchronous, with no wait between that is sure to cover it"}[kind]
+        on = f"on '{array}'" if array else "by dep="
+        yield Mismatch(kind, self.launch.name, b, f"'{b}' meets '{a}' {on}, which {what}"
+                       + values_text(source, ", at {}"), parameters, sink)
+
+    # Barriers and waits between
+
+    def _left(self, x: _Coordinates, y: _Coordinates, pairs: Map, kind: str, places: Sequence[Execution], scope: Scope
+              ) -> Map | None:
+        """The *pairs* of executions, identified by *x* and *y*, that run in the wrong order, or with none of *places*
+        of this *scope* between: barriers, or for the group of an asynchronous access waits. ``None``: none.
+        """
+        if kind == "order" and not pairs.is_empty():
+            pairs = pairs.subtract(self._first(x, y))
+        for place in places:
+            # a thread's wait covers other threads only behind a barrier with them
+            if place.sync.scope >= scope and not pairs.is_empty():
+                pairs = pairs.subtract(self._between(x, y, place, kind))
+        return None if pairs.is_empty() else pairs
+
+    @kept_by_kernel
+    def _coordinates(self, execution: Execution, also: tuple[str, ...]) -> _Coordinates:
+        """The coordinates that order it among barriers: the block's, the loops with barriers; and *also*."""
+        loops = (meeting(execution.path, place.path).loops for place in self.places)
+        names = {*self.grid.along("g"), *also}.union(*loops)
+        return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
+
+    @kept_by_kernel
+    def _between(self, x: _Coordinates, y: _Coordinates, place: Execution, kind: str) -> Map:
+        """Pairs of executions, by *x* and by *y*, with *place* between, which for a group waits for that of *x*."""
+        own, left = place.sync.instructions, pending(place.sync.instructions)
+        count = left + (not commits(own)) if kind == "group" and left is not None else 0
+        return self._behind(x, place, count).apply_range(self._first(self._at(place), y))
+
+    @kept_by_kernel
+    def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
+        """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
+        where = meeting(x.execution.path, y.execution.path)
+        return in_time_order(x.equal(y, self.grid.along("g")), shared_dims(x.names, y.names, where.loops), where.before)
+
+    @kept_by_kernel
+    def _at(self, place: Execution) -> _Coordinates:
+        return _Coordinates(place, (*self.grid.along("g"), *place.loops))
+
+    @kept_by_kernel
+    def _behind(self, x: _Coordinates, place: Execution, count: int) -> Map:
+        """Executions of *x* and of *place* behind it, with at least *count* commits of groups between."""
+        z = self._at(place)
+        found = self._first(x, z)
+        if count:
+            ways = (self._behind(x, other, count - 1).apply_range(self._first(self._at(other), z))
+                    for other in self.places if commits(other.sync.instructions))
+            found = reduce(Map.union, ways, Map.empty(found.get_space()))
+        return found.intersect_range(z.points)
+
+
+def _required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Collection[str],
+                   where: Callable[[str, str], Meeting | None]) -> Iterator[tuple[Meet, Map]]:
+    """Pairs of instances whose first must complete before the second starts, in the kernel's order.
+
+    Both access one cell of one of *arrays*, temporaries, and one of them writes; or they depend on each other in
+    arguments.
+
+    :arg where: the loops that two statements share, and which of the two comes first; ``None`` for other statements.
+    """
+    found: list[tuple[Meet, Map]] = []
+    for array in arrays:
+        accessed_cells = storages[array].accessed_cells
+        for a, b in product(accesses_by_array(knl).get(array, ()), repeat=2):
+            met = where(a.statement, b.statement)
+            if met is not None and (met.loops or met.before) and (a.is_write or b.is_write) and not commute(a, b):
+                found.append(((a.statement, b.statement, array), same_element(accessed_cells(a), accessed_cells(b))))
+    found += [((d.source, d.sink, d.array), d.relation) for d in dependences(knl) if d.array not in storages]
+    for meet, pairs in found:
+        source, sink, _ = meet
+        met = where(source, sink)
+        if met is not None:
+            pairs = in_time_order(pairs, shared_loops(knl, source, sink, met.loops), met.before)
+            if not pairs.is_empty():
+                yield meet, pairs

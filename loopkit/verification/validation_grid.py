@@ -17,7 +17,8 @@ from itertools import chain, product
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
+from loopkit.analysis.legality import axis_inames
+from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.ast.nodes import Function
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import replaced, subexpressions, substitute, variables

@@ -13,8 +13,7 @@ from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.copy_out import require_buffered
 from loopkit.analysis.dependences import dependences
 from loopkit.expr.mappers import substitute
-from loopkit.kernel.dependence import Dependence
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Dependence, Statement
 from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform import buffering, staging

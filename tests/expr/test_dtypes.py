@@ -9,9 +9,8 @@ from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import Type, Weak, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.mappers import variables
-from loopkit.expr.nodes import Reduction
+from loopkit.expr.nodes import Reduction, to_text
 from loopkit.expr.parsing import KnownNames, parse_expression
-from loopkit.expr.text import to_text
 from tests.expr.typed import dtype_of
 
 NAMES: dict[str, Type] = {

@@ -10,9 +10,8 @@ from hypothesis import example, given, reject, settings
 
 from loopkit.errors import ParseError, UnknownNameError
 from loopkit.expr.mappers import has_reduction, map_children, subexpressions, substitute, variables
-from loopkit.expr.nodes import Reduction, TypeCast
+from loopkit.expr.nodes import Reduction, TypeCast, to_text
 from loopkit.expr.parsing import KnownNames, parse_expression
-from loopkit.expr.text import to_text
 
 a, b, c, i, j, x, y = map(p.Variable, "abcijxy")
 

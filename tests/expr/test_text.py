@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopkit.expr.nodes import Neutral, Reduction, TypeCast
+from loopkit.expr.nodes import Neutral, Reduction, TypeCast, to_text
 from loopkit.expr.parsing import KnownNames, parse_expression
-from loopkit.expr.text import to_text
 
 x, y, i, j = map(p.Variable, "xyij")
 

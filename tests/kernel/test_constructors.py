@@ -23,7 +23,7 @@ from loopkit.analysis.constructors import (
 from loopkit.analysis.dependences import dependences, with_assumed
 from loopkit.analysis.legality import require_legal
 from loopkit.errors import InternalError
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.kernel.kernel import Derivation
 from loopkit.kernel.tree import Seq
 

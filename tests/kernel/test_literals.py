@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import loopkit as lk
 from loopkit.ast.nodes import Completion
 from loopkit.expr.nodes import TypeCast
-from loopkit.kernel.literals import call_text, literal, shown
+from loopkit.kernel.history import call_text, literal, shown
 from loopkit.kernel.tags import GroupTag, IlpTag
 
 NAMES = {"np": np, "lk": lk, "p": p, "isl": isl}

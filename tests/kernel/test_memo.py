@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, packing_order
+from loopkit.analysis.legality import axis_inames, packing_order
+from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
-from loopkit.lowering import cost
-from loopkit.lowering.pipeline import lower_fully
+from loopkit.lowering.pipeline import cost_of, lower_fully
 from tests.cases import CASES
 from tests.lowering.host_loops import HOSTED
 
@@ -64,7 +64,7 @@ def answers(make: Callable[[], lk.LoopKernel]) -> Mapping[str, str]:
     """All that users are told about a kernel, and what it is lowered to."""
     knl = make()
     assert not knl.history.proven
-    return {"kernel": str(knl), "obligations": str(knl.obligations), "cost": str(cost.cost_of(knl)),
+    return {"kernel": str(knl), "obligations": str(knl.obligations), "cost": str(cost_of(knl)),
             "history": re.sub(r"[0-9.]+ ms", "", str(knl.history)), "report": str(lk.verify(knl)),
             **{target: str(lk.generate_code(knl, target=target)) for target in ("c", "cuda")}}
 

@@ -9,8 +9,8 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.constructors import reordered
-from loopkit.kernel.dependence import Obligation
 from loopkit.kernel.printing import kernel_text
+from loopkit.kernel.statement import Obligation
 from loopkit.kernel.tree import Barrier, Leaf, seq
 from loopkit.notebook.html import as_html, code_html
 

@@ -12,7 +12,7 @@ from loopkit.errors import NameConflictError
 from loopkit.language.names import LIBRARY, fault, require_kernel_name
 from loopkit.runtime.compiler import BASE_FLAGS
 from loopkit.target.cuda.dialect import CUDA
-from loopkit.target.host.dialect import C
+from loopkit.target.host import C
 from tests.compilers import c_compiler
 from tests.nvrtc import compile_cuda
 

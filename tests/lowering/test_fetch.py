@@ -7,7 +7,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.ast.nodes import Define, For
-from loopkit.lowering.fetch import MOST_UNROLLED
+from loopkit.lowering.binding import MOST_UNROLLED
 from tests.lowering.kernels import F32, make
 from tests.lowering.shown import nodes, storages
 from tests.target.text import lines_with

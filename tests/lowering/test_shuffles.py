@@ -18,7 +18,7 @@ from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import dependences, flow_of_values
 from loopkit.errors import InternalError
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.statement import Dependence
 from loopkit.kernel.target import Machine
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lower_fully

@@ -21,7 +21,7 @@ from loopkit.ast.value_ranges import largest_magnitude
 from loopkit.expr.dtypes import INT32, weak
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import map_children
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.poly.affine import TruncatedQuotient, add, from_pw_aff
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.sets import (
@@ -33,7 +33,7 @@ from loopkit.poly.sets import (
     parse_assumptions,
     universe_params,
 )
-from loopkit.target.host.dialect import C
+from loopkit.target.host import C
 from tests.compilers import c_compiler
 from tests.expr.typed import to_c
 

@@ -12,8 +12,7 @@ import pytest
 import loopkit as lk
 from loopkit.analysis.shapes import array_shapes, fully_written_outputs
 from loopkit.kernel.target import GPU
-from loopkit.lowering.cost import cost_of
-from loopkit.lowering.pipeline import lowered_once, placed_once
+from loopkit.lowering.pipeline import cost_of, lowered_once, placed_once
 from loopkit.poly import limits
 from loopkit.verification.checks import report_of, subject_of
 
@@ -89,7 +88,7 @@ def test_a_look_at_the_cost_changes_no_storage(monkeypatch: pytest.MonkeyPatch) 
     """It lowers with a small budget of its own."""
     expected, knl = str(lk.generate_code(tiled(), target="c")), tiled()
     for budget in (1_000, 10_000, 30_000, 100_000):
-        monkeypatch.setattr("loopkit.lowering.cost.BUDGET", budget)
+        monkeypatch.setattr("loopkit.lowering.pipeline.COST_BUDGET", budget)
         cost_of(knl)
         assert (placed_once(knl).storages, array_shapes(knl)) == (placed_once(tiled()).storages, array_shapes(tiled()))
         assert str(lk.generate_code(knl, target="c")) == expected

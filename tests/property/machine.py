@@ -50,7 +50,7 @@ from loopkit.instructions.vector_access import (
     loaded_by_elements,
     vectors_of,
 )
-from loopkit.interpreter.values import function_value
+from loopkit.interpreter.interpreter import function_value
 from loopkit.kernel.data import AddressSpace
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, reject
 
 import loopkit as lk
-from loopkit.interpreter.values import Evaluator
+from loopkit.interpreter.interpreter import Evaluator
 from loopkit.lowering.pipeline import lower_fully
 from loopkit.lowering.types import index_types
 from loopkit.runtime.typed import TypedKernel

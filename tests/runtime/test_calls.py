@@ -11,7 +11,7 @@ import loopkit as lk
 from loopkit.analysis.constructors import annotated
 from loopkit.errors import CallError, DeviceError, PreconditionError, TypeInferenceError
 from loopkit.runtime.compiled import CompiledKernel
-from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.results import Outputs
 from tests.runtime.conftest import Workshop, array, c_code, m, n, value
 
 ADD = "  for (long i = 0; i < n; ++i) y[i * y_s0] = a[i * a_s0] + b[i * b_s0];"

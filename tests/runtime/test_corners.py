@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.interpreter.interpreter import InitialData
-from loopkit.interpreter.values import converted, function_value
+from loopkit.interpreter.interpreter import InitialData, converted, function_value
 from loopkit.runtime import calls
 from loopkit.runtime import compiler as compiler_module
 from loopkit.runtime.cache import DiskCache

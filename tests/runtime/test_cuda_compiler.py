@@ -14,16 +14,18 @@ import pytest
 import loopkit as lk
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.cuda import compiler as compiler_module
-from loopkit.runtime.cuda import nvrtc as nvrtc_module
 from loopkit.runtime.cuda.compiler import (
+    CudaCompiler,
     Nvcc,
+    Nvrtc,
     available_cuda_compilers,
     binary_key,
+    expected_nvrtc,
     find_cuda_compiler,
     find_nvcc,
+    find_nvrtc,
     load_binary,
 )
-from loopkit.runtime.cuda.nvrtc import CudaCompiler, Nvrtc, expected_nvrtc, find_nvrtc
 from loopkit.runtime.cuda.resources import Binary, PtxasUsage, parse_ptxas_log
 from tests.nvrtc import nvrtc
 
@@ -173,7 +175,7 @@ def test_no_cache_but_ours(monkeypatch: pytest.MonkeyPatch, version: str, refuse
     def compiled(_source: str, options: Sequence[str], _form: str) -> tuple[bytes, str]:
         given.extend(options)
         return b"", ""
-    monkeypatch.setattr(nvrtc_module, "_compile", compiled)
+    monkeypatch.setattr(compiler_module, "_compile", compiled)
     Nvrtc(version, ("sm_90",)).cubin(SOURCE, "reverse", SM_90)
     assert ("--no-cache" in given) == refused
 

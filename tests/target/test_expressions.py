@@ -14,7 +14,7 @@ from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import subexpressions
 from loopkit.expr.parsing import parse_expression
 from loopkit.target.cuda.dialect import CUDA
-from loopkit.target.host.dialect import C
+from loopkit.target.host import C
 from tests.expr.typed import (
     BFLOATS,
     REALS,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.kernel.dependence import Obligation
+from loopkit.kernel.statement import Obligation
 
 F32 = np.float32
 

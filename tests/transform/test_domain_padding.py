@@ -10,7 +10,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.constructors import rewritten
-from loopkit.expr.text import to_text
+from loopkit.expr.nodes import to_text
 from loopkit.transform.domain_padding import require_extended
 from tests.transform.same import assert_domain, assert_same, step
 

@@ -18,7 +18,7 @@ from loopkit.errors import ENTRY_POINTS
 from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.tree import ordered_pairs
-from loopkit.lowering.cost import cost_of
+from loopkit.lowering.pipeline import cost_of
 from loopkit.poly.limits import affordable, bounded
 from tests.cases import jacobi_over_blocks, matmul, matmul_tiled, two_launches
 from tests.following import followed
@@ -152,7 +152,7 @@ def test_the_cells_of_others_are_known_where_one_temporary_has_none(name: str) -
 def test_an_unknown_storage_grows_only_where_its_loops_move(monkeypatch: pytest.MonkeyPatch) -> None:
     knl = lk.split_iname(lk.split_iname(lk.add_dtypes(lk.make_kernel(
         "{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k])"), {"a": np.float32}), "i", 4), "k", 16)
-    monkeypatch.setattr("loopkit.lowering.cost.BUDGET", 1)
+    monkeypatch.setattr("loopkit.lowering.pipeline.COST_BUDGET", 1)
     with pytest.raises(lk.StorageError, match=r"may enlarge 'acc_k', .*, and its storage is not known") as err:
         lk.add_prefetch(knl, "a", ["i_inner", "k_inner"])
     assert "allow_global_storage=True" in (err.value.hint or "")
@@ -163,7 +163,7 @@ def test_an_unknown_storage_grows_only_where_its_loops_move(monkeypatch: pytest.
 
 
 def test_launches_that_are_not_known_may_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loopkit.lowering.cost.BUDGET", 1)
+    monkeypatch.setattr("loopkit.lowering.pipeline.COST_BUDGET", 1)
     with pytest.raises(lk.ScheduleError, match="may add launches, and their number is not known") as err:
         lk.buffer_array(overlapping(), "y", "j", fetch_bounding_box=True, allow_global_storage=True)
     assert "allow_launches=True" in (err.value.hint or "")

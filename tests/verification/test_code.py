@@ -8,7 +8,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.constructors import annotated
-from loopkit.kernel.dependence import Obligation
+from loopkit.kernel.statement import Obligation
 from tests.cases import csr_matvec, matmul_tiled
 from tests.lowering.kernels import F32, exchange, make
 

@@ -28,9 +28,9 @@ from loopkit.runtime.cuda.launching import (
     launch_error,
     reported,
 )
-from loopkit.runtime.cuda.staging import staging_of
+from loopkit.runtime.cuda.memory import staging_of
 from loopkit.runtime.kinds import Kind, host_view
-from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.results import Outputs
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import NumpyArray
 

@@ -38,7 +38,7 @@ from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.plan import WITH_CONTEXTS, CudaPlan, Scratch, Streams
 from loopkit.runtime.cuda.resources import Binary, Resources, kernel_resources
 from loopkit.runtime.kinds import ArrayKinds
-from loopkit.runtime.timing import Timing, TimingRequest
+from loopkit.runtime.results import Timing, TimingRequest
 from loopkit.runtime.typed import Text
 from loopkit.target.code import GeneratedKernel, Value
 from loopkit.target.cuda import CudaTarget

@@ -1,36 +1,50 @@
-"""The CUDA target: one ``__global__`` function per launch."""
+"""The CUDA target: one ``__global__`` function per launch, and a function of the host that launches them."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Scope, Sync
-from loopkit.ast.walk import nodes_in, own_instructions
+from loopkit.ast.nodes import Array, Call, For, Scope, Sync, own_instructions
+from loopkit.ast.value_ranges import Signs
+from loopkit.ast.walk import mentioned, nodes_in
 from loopkit.errors import LimitError, PreconditionError
-from loopkit.instructions.base import MemoryInstruction
+from loopkit.expr.mappers import variables
+from loopkit.instructions.base import MemoryInstruction, if_else
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import lanes_of
 from loopkit.kernel.target import DEVICE_LIMITS, DeviceLimits
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
+from loopkit.poly.affine import if_affine
+from loopkit.poly.codegen import condition_expression
+from loopkit.poly.extents import is_at_least
+from loopkit.poly.limits import affordable
+from loopkit.poly.piecewise import params_where
+from loopkit.poly.sets import Set
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import (
     GeneratedCode,
     GeneratedKernel,
+    HostIname,
     Layout,
+    Parameter,
+    Pointer,
+    ScratchPointer,
     TextTarget,
+    Value,
     assumed_by,
     assumption_lines,
     require_fields,
+    split_condition,
 )
-from loopkit.target.cuda.dialect import CUDA
-from loopkit.target.cuda.host_text import host_text
+from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.memory import (
     Addresses,
@@ -40,6 +54,7 @@ from loopkit.target.memory import (
     count_of,
     extents_text,
     function_lines,
+    type_of,
 )
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
@@ -125,7 +140,7 @@ class CudaTarget(TextTarget):
         sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
         comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
         source = "\n\n".join([*filter(None, (comments, CUDA.preamble("\n".join(texts)).rstrip())), *texts]) + "\n"
-        return GeneratedCode(self.name, source, launches, host_text(lowered, launches, layout), layout,
+        return GeneratedCode(self.name, source, launches, _host_text(lowered, launches, layout), layout,
                              lowered.program.host_order, assumed)
 
 
@@ -272,3 +287,139 @@ def _reference(array: Array, offset: int) -> str:
     place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
     own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
     return f"{type_name} {own} = *reinterpret_cast<{type_name} {pointer}>({place});"
+
+
+# The launch sequence as C++ for readers, in one file with the kernels for nvcc
+
+def _host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout) -> str:
+    """The runtime's work as a C++ function on device pointers: allocations and launches in order."""
+    scratch = {x.name: x for launch in launches for x in launch.parameters if isinstance(x, ScratchPointer)}
+    known = _Known(points=lowered.kernel.assumptions)
+    writer = _Writer(lowered, {launch.name: launch for launch in launches}, layout.index)
+    body: list[str] = []
+    for number, x in enumerate(scratch.values()):
+        body += writer.allocation(x, known, list(scratch)[:number])
+    body += [f"cudaFuncSetAttribute({writer.function(launch)}, cudaFuncAttributeMaxDynamicSharedMemorySize, "
+             f"{launch.dynamic_shared_bytes});" for launch in launches if launch.dynamic_shared_bytes]
+    body += writer.emitter.lines(lowered.program.order, known)
+    body += [f"cudaFree({name});" for name in scratch]
+    lines = function_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, scratch.values(), layout),
+                           [*_helpers(body), *wrapped(body)], CUDA, passes_on=True)
+    includes = ["#include <algorithm>", ""] if any("std::" in line for line in body) else []
+    return "\n".join([*includes, *lines]) + "\n"
+
+
+@dataclass(frozen=True)
+class _Known(Signs):
+    """The set of sizes and host inames that are possible at a place."""
+
+    points: Set = field(kw_only=True)
+
+    def nonnegative(self, expr: Expression) -> bool:
+        return is_at_least(expr, 0, self.points)
+
+    def defining(self, name: str, value: Expression) -> _Known:
+        return self.where(p.Comparison(p.Variable(name), "==", value))
+
+    def inside(self, loop: For) -> _Known:
+        x = p.Variable(loop.iname)
+        return self.where(p.Comparison(loop.start, "<=", x)).where(p.Comparison(x, "<", loop.stop))
+
+    def where(self, condition: Expression) -> _Known:
+        """The points at which *condition* holds; a superset if isl cannot express it."""
+        points = if_affine(lambda: params_where(condition))
+        return self if points is None else _Known(points=self.points.intersect(points))
+
+
+@dataclass(frozen=True)
+class _Writer:
+    lowered: Lowered
+    launches: Mapping[str, GeneratedKernel]
+    index: np.dtype[Any]
+
+    @cached_property
+    def emitter(self) -> Emitter:
+        kernel = self.lowered.kernel
+        return Emitter(kernel, HOST, Addresses({}), self.index, index_types(kernel, self.index),
+                       Hooks(call=self._launch))
+
+    def allocation(self, scratch: ScratchPointer, known: _Known, before: Sequence[str]) -> Iterator[str]:
+        """The allocation of a temporary; a negative extent allocates nothing.
+
+        If memory is exhausted, nothing is launched: the text frees *before*, and CUDA's last error reports it.
+        """
+        name = type_of(scratch, CUDA)
+        count = [f"sizeof({name})"]
+        for extent in scratch.shape:
+            safe = extent if known.nonnegative(extent) else p.Max((extent, 0))
+            text = self.emitter.text(safe, known)
+            count.append(text if isinstance(safe, int | p.Variable | p.Max) else f"({text})")
+        size = "*".join(count)
+        yield f"{name} *{scratch.name};"
+        yield from if_else(f"cudaMalloc(&{scratch.name}, {size}) != cudaSuccess",
+                           [*(f"cudaFree({x});" for x in before), "return;  // nothing runs: see cudaGetLastError()"])
+        if scratch.cleared:
+            yield f"cudaMemset({scratch.name}, 0, {size});"
+
+    def function(self, launch: GeneratedKernel) -> str:
+        """The name of a launch's function, also if an argument has the same name."""
+        return f"::{launch.name}" if launch.name in self.emitter.types else launch.name
+
+    def _launch(self, call: Call, known: Signs) -> Iterator[str]:
+        """The launch, under a condition that its grid is not empty: a launch without blocks is an error."""
+        assert isinstance(known, _Known)
+        launch = self.launches[call.name]
+        condition, grid = split_condition(launch.grid)
+        inside = known if condition is None else known.where(condition)
+        for extent in grid:
+            inside = inside.where(p.Comparison(extent, ">=", 1))
+        if affordable(inside.points.is_empty, otherwise=False):
+            return
+        clear = condition_expression(inside.points, known.points)
+        unclear = [p.Comparison(extent, ">", 0) for extent in grid if not _positive(extent, inside.points)]
+        extents = ", ".join(self.emitter.text(extent, inside) for extent in grid)
+        shape = [f"dim3({extents})", f"dim3({', '.join(map(str, launch.block))})"]
+        if launch.dynamic_shared_bytes:
+            shape.append(str(launch.dynamic_shared_bytes))
+        text = f"{self.function(launch)}<<<{', '.join(shape)}>>>({', '.join(x.name for x in launch.parameters)});"
+        tests = [] if clear is None else [self.emitter.condition(clear, known)]
+        tests += [self.emitter.condition(test, inside) for test in unclear]
+        if tests:
+            if len(tests) > 1 and isinstance(clear, p.LogicalOr):
+                tests[0] = f"({tests[0]})"
+            yield f"if ({' && '.join(tests)})"
+            text = f"    {text}"
+        yield text
+
+
+def _positive(extent: Expression, known: Set) -> bool:
+    """Is *extent* positive at all points of *known*?"""
+    if isinstance(extent, p.Product):
+        return all(_positive(factor, known) for factor in extent.children)
+    return is_at_least(extent, 1, known)
+
+
+def _helpers(lines: Sequence[str]) -> Iterator[str]:
+    """Functions that C++ lacks, as lambdas in the host's function: the device's functions may have their names."""
+    for name, text in HOST.helpers("\n".join(lines)).items():
+        head, _, *body, _ = text.splitlines()
+        yield f"const auto {name} = []({head.partition('(')[2]} {{"
+        yield from body
+        yield "};"
+
+
+def _taken(lowered: Lowered, launches: Sequence[GeneratedKernel], scratch: Collection[ScratchPointer], layout: Layout
+           ) -> tuple[Parameter, ...]:
+    """The parameters of the host's function: those of the launches, and the sizes of its loops."""
+    result: dict[str, Parameter] = {}
+    for x in (x for launch in launches for x in launch.parameters):
+        known = result.get(x.name)
+        if not (isinstance(x, ScratchPointer | HostIname) or (isinstance(known, Pointer) and known.written)):
+            result[x.name] = x
+    extents = [*(e for launch in launches for e in launch.grid), *(e for x in scratch for e in x.shape)]
+    names = mentioned(lowered.program.order).union(*map(variables, extents))
+    for a in lowered.kernel.arguments:
+        if a.name in names:
+            dtype = layout.index if a.dtype is None else np.dtype(a.dtype)
+            result.setdefault(a.name, Value(a.name, dtype))
+    return tuple(result.values())

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.runtime.cuda import devices, nvrtc, runner
+from loopkit.runtime.cuda import compiler, devices, runner
 from loopkit.runtime.cuda.compiler import binary_key
 from loopkit.runtime.kinds import TorchKind, general_kind
 from tests.runtime.cuda.conftest import Lab, install
@@ -260,14 +260,14 @@ def test_the_compiler_that_is_expected_fits_its_bindings(monkeypatch: pytest.Mon
 
     def version(name: str) -> str:
         if name not in there:
-            raise nvrtc.metadata.PackageNotFoundError(name)
+            raise compiler.metadata.PackageNotFoundError(name)
         return there[name]
-    monkeypatch.setattr(nvrtc.metadata, "version", version)
-    assert nvrtc.expected_nvrtc() is None
+    monkeypatch.setattr(compiler.metadata, "version", version)
+    assert compiler.expected_nvrtc() is None
     there["nvidia-cuda-nvrtc"] = "13.5.37"
-    assert nvrtc.expected_nvrtc() == ("NVRTC", "13.5.37")
+    assert compiler.expected_nvrtc() == ("NVRTC", "13.5.37")
     there |= {"cuda-bindings": "12.9.1"}
-    assert nvrtc.expected_nvrtc() == ("NVRTC", "12.8.93")
+    assert compiler.expected_nvrtc() == ("NVRTC", "12.8.93")
 
 
 def test_nvcc_brings_its_own_headers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.runtime.cuda import staging
+from loopkit.runtime.cuda import memory
 from loopkit.runtime.cuda.devices import find_gpu
 from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.work import F, increment, make, read, rows, saxpy
@@ -20,8 +20,8 @@ SIZES = sorted({8, *(n for k in (1, 3, 4, 5, 7) for n in (k*PIECE - 8, k*PIECE, 
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "LARGE", LARGE)
-    monkeypatch.setattr(staging, "_PIECE", PIECE)
+    monkeypatch.setattr(memory, "LARGE", LARGE)
+    monkeypatch.setattr(memory, "_PIECE", PIECE)
 
 
 @pytest.fixture(params=["pinned", "not pinned"])
@@ -102,7 +102,7 @@ def test_memory_on_the_gpu_is_kept_for_the_next_call(lab: Lab, monkeypatch: pyte
     assert pool.active_bytes == 0
     compiled(x=x, y=x, alpha=1)
     assert pool.managed_bytes == kept
-    monkeypatch.setattr(staging, "_KEPT", kept - 1)
+    monkeypatch.setattr(memory, "_KEPT", kept - 1)
     compiled(x=x, y=x, alpha=1)
     assert pool.managed_bytes == 0
     assert not pool.held

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import loopkit as lk
-from loopkit.runtime.cuda import nvrtc
-from loopkit.runtime.cuda.nvrtc import header_directories, needs_headers
+from loopkit.runtime.cuda import compiler
+from loopkit.runtime.cuda.compiler import header_directories, needs_headers
 
 
 @pytest.fixture
 def nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(nvrtc, "nvidia_path", lambda function, name: None)
-    monkeypatch.setattr(nvrtc, "_TOOLKIT", str(tmp_path / "usual"))
+    monkeypatch.setattr(compiler, "nvidia_path", lambda function, name: None)
+    monkeypatch.setattr(compiler, "_TOOLKIT", str(tmp_path / "usual"))
     for variable in ("CUDA_PATH", "CUDA_HOME"):
         monkeypatch.delenv(variable, raising=False)
     header_directories.cache_clear()
@@ -53,7 +53,7 @@ def test_usual_place(nothing_installed: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_wheels_come_first(nothing_installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_header(nothing_installed / "usual")
     wheel = with_header(nothing_installed / "wheel")
-    monkeypatch.setattr(nvrtc, "nvidia_path", lambda function, name: str(wheel))
+    monkeypatch.setattr(compiler, "nvidia_path", lambda function, name: str(wheel))
     assert header_directories() == (str(wheel),)
 
 

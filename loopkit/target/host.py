@@ -16,17 +16,122 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Sync
-from loopkit.instructions.atomic_update import has_openmp
+from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate, has_openmp
 from loopkit.instructions.base import indented
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
-from loopkit.target.c.dialect import Dialect
+from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, TextTarget, require_fields, split_condition
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
-from loopkit.target.host.dialect import C
 from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines
+
+# C11 with its mathematical library, as a table
+#
+# C compilers differ in _Float16 and __bf16, so the text needs neither: halves are stored in 16 bits, and computed in
+# float and rounded after each operation. For + - * / and sqrt this gives the half nearest to the exact result: 24 bits
+# are enough.
+
+# built from its parts, because re + im*I would turn infinities and signed zeros into NaNs and plain zeros
+_C_COMPLEX = """
+static inline TYPE _Complex make_NAME(TYPE re, TYPE im)
+{
+    union { TYPE parts[2]; TYPE _Complex number; } both = {{re, im}};
+    return both.number;
+}
+"""
+
+_ROUND = """
+static inline float round_SUFFIX(float x)
+{
+    return from_SUFFIX(to_SUFFIX(x));
+}
+"""
+
+#: Conversions of halves to and from float.
+_HALF_HELPERS = {
+    "from_f16": """
+static inline float from_f16(float16 x)
+{
+    const unsigned int sign = (x & 0x8000u) << 16, rest = x & 0x7fffu;
+    union { unsigned int bits; float value; } result;
+    if (rest >= 0x7c00u)                          // infinite or not a number
+        result.bits = 0x7f800000u | (rest & 0x3ffu) << 13;
+    else if (rest >= 0x400u)
+        result.bits = (rest << 13) + (112u << 23);
+    else                                          // a multiple of 2^-24
+        result.value = (float)rest*0x1p-24f;
+    result.bits |= sign;
+    return result.value;
+}
+""",
+    "to_f16": """
+// to the nearest float16, ties to even
+static inline float16 to_f16(float x)
+{
+    union { float value; unsigned int bits; } rest = {x};
+    const unsigned int sign = rest.bits >> 16 & 0x8000u;
+    rest.bits &= 0x7fffffffu;
+    if (rest.bits > 0x7f800000u)                  // not a number
+        return (float16)(sign | 0x7e00u | (rest.bits >> 13 & 0x3ffu));
+    if (rest.bits >= 0x477ff000u)                 // 65520 and more
+        return (float16)(sign | 0x7c00u);
+    if (rest.bits < 0x38800000u) {                // the sum rounds to a multiple of 2^-24
+        rest.value += 0.5f;
+        return (float16)(sign | (rest.bits - 0x3f000000u));
+    }
+    rest.bits += 0xfffu + (rest.bits >> 13 & 1u);
+    return (float16)(sign | (rest.bits - (112u << 23)) >> 13);
+}
+""",
+    "round_f16": _ROUND.replace("SUFFIX", "f16"),
+    "from_bf16": """
+static inline float from_bf16(bfloat16 x)
+{
+    const union { unsigned int bits; float value; } result = {(unsigned int)x << 16};
+    return result.value;
+}
+""",
+    "to_bf16": """
+// to the nearest bfloat16, ties to even
+static inline bfloat16 to_bf16(float x)
+{
+    const union { float value; unsigned int bits; } from = {x};
+    if (x != x)
+        return (bfloat16)(from.bits >> 16 | 0x40u);
+    return (bfloat16)((from.bits + 0x7fffu + (from.bits >> 16 & 1u)) >> 16);
+}
+""",
+    "round_bf16": _ROUND.replace("SUFFIX", "bf16"),
+    "odd_f32": """
+// a float that rounds to the same float16 as x: what does not fit into it leaves a 1 in its last bit
+static inline float odd_f32(double x)
+{
+    union { float value; unsigned int bits; } result = {(float)x};
+    if (x == x && (double)result.value != x) {
+        if (fabs((double)result.value) > fabs(x))
+            --result.bits;
+        result.bits |= 1u;
+    }
+    return result.value;
+}
+"""}
+
+C = Dialect(
+    {**INTEGERS, **REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16", "complex64": "float _Complex",
+     "complex128": "double _Complex"},
+    Functions("static inline", helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"})),
+    Syntax("#include <math.h>"),
+    {"float16": "typedef unsigned short float16;   // 1 bit of sign, 5 of exponent, 10 of fraction",
+     "bfloat16": "typedef unsigned short bfloat16;  // the upper half of a float",
+     "_Complex": "#include <complex.h>\n#undef I",
+     "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
+     "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
+     **_HALF_HELPERS}, instructions={AtomicUpdate: OPENMP})
+
+
+# The text of launches
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 import numpy as np
 import pymbolic.primitives as p
 
-from loopkit.analysis.rounding import accumulation_length, index_names
 from loopkit.kernel.data import GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, seq
 from loopkit.poly.sets import InstanceSet
+from loopkit.runtime.equivalence import accumulation_length, index_names
 
 REAL, INTEGER = np.dtype("f4"), np.dtype("i4")
 a, b, x, y, acc = (p.Variable(s) for s in ("a", "b", "x", "y", "acc"))
