@@ -78,15 +78,17 @@ def _largest(parts: Sequence[ProgramPart], writers: Writers, every: frozenset[st
     readers = [part for part in parts if part.reads and part.node.options.inames is None]
     gained = dict.fromkeys(parts, _NONE) | dict.fromkeys(readers, every | {_UNBOUND})
     while True:
-        found = {part: _NONE.union(*(_gain(part, read, writers, gained) for read in part.reads)) for part in readers}
-        if found.items() <= gained.items():
-            open_ended = next((part for part in readers if _UNBOUND in found[part]), None)
+        before = dict(gained)
+        # in the order of the text: values mostly come from statements above
+        for part in readers:
+            gained[part] = _NONE.union(*(_gain(part, read, writers, gained) for read in part.reads))
+        if gained == before:
+            open_ended = next((part for part in readers if _UNBOUND in gained[part]), None)
             if open_ended is None:
                 return gained
             # it computes its value from nothing but itself
             readers.remove(open_ended)
-            found = {open_ended: _NONE}
-        gained |= found
+            gained[open_ended] = _NONE
 
 
 def _gain(part: ProgramPart, read: Mention, writers: Writers, gained: Gains) -> frozenset[str]:
