@@ -34,7 +34,7 @@ from loopkit.kernel.history import TRANSFORMATIONS, History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
 from loopkit.language.make import make_kernel
-from loopkit.lazy import LazyTable
+from loopkit.lazy import LazyTable, checked_imports
 
 if TYPE_CHECKING:
     from loopkit import library
@@ -123,38 +123,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 #: The names above that type checkers import: others import them by asking for them.
-_LATER = LazyTable[Any]({"library": "loopkit.library", **{name: f"loopkit.{module}:{name}" for module, names in {
-    "interpreter.replay": "CellDifference Replay",
-    "lowering.pipeline": "lower",
-    "runtime.compiled": "CompiledKernel compile",
-    "runtime.equivalence": "check_equivalent",
-    "runtime.results": "Outputs",
-    "target.code": "GeneratedCode",
-    "target.cuda": "CudaTarget",
-    "target.host": "CTarget",
-    "transform.affine": "affine_map_inames reverse shift skew",
-    "transform.apply_schedule": "apply_schedule",
-    "transform.buffering": "buffer_array",
-    "transform.data": "add_dtypes assume rename_argument set_accumulator_dtype set_cache_policy set_options "
-                      "set_temporary_address_space",
-    "transform.domain_padding": "pad_domain",
-    "transform.expansion": "contract expand privatize",
-    "transform.fixing": "fix_parameters",
-    "transform.iname": "chunk_iname duplicate_inames join_inames remove_unused_inames rename_iname split_iname "
-                       "split_levels",
-    "transform.layout": "add_padding swizzle tag_array_axes",
-    "transform.order": "distribute_loop fuse_loops interchange prioritize_loops tile unroll_and_jam",
-    "transform.peel": "peel",
-    "transform.pipelining": "pipeline",
-    "transform.prefetch": "add_prefetch precompute",
-    "transform.scan": "make_two_level_scan realize_scan",
-    "transform.step": "replay",
-    "transform.subst": "expand_subst extract_subst",
-    "transform.synchronization": "add_barrier add_block_flags make_atomic",
-    "transform.tags": "tag_inames unroll untag_inames",
-    "transform.tensorize": "tensorize",
-    "verification.checks": "check_barriers check_bounds check_coverage check_legal check_races generate_code verify",
-    "verification.report": "Check Finding Report Verdict"}.items() for name in names.split()}})
+_LATER = LazyTable[Any](checked_imports(__name__))
 
 TRANSFORMATIONS.addresses.update({name: address for name, address in _LATER.addresses.items()
                                   if address.startswith("loopkit.transform.") and name != "replay"})

@@ -78,36 +78,28 @@ class UnknownNameError(LoopkitError):
 
     :ivar kind: the kind of name expected (``"iname"``, ``"argument"``, ``"statement"``, ...).
     :ivar name: the name given.
-    :ivar close: existing names that resemble it.
+    :ivar close: the known names that resemble it; if there are none, the hint is the one given, or lists few names.
     """
 
-    def __init__(self, kind: str, name: str, close: Sequence[str] = (), *, where: str = "the kernel",
+    def __init__(self, kind: str, name: object, known: Iterable[str], *, where: str = "the kernel",
                  hint: str | None = None) -> None:
         self.kind = kind
-        self.name = name
-        self.close = tuple(close)
-        if hint is None and self.close:
+        self.name = str(name)
+        names = list(dict.fromkeys(known))
+        self.close = tuple(get_close_matches(self.name, names, n=2))
+        if self.close:
             hint = "did you mean " + " or ".join(f"'{c}'" for c in self.close) + "?"
+        elif hint is None and 0 < len(names) <= 8:
+            hint = f"there {'is only' if len(names) == 1 else 'are'} {', '.join(names)}"
         article = "an" if kind[:1] in "aeiou" else "a"
         super().__init__(f"'{name}' is not {article} {kind} of {where}.", hint=hint)
-
-
-def unknown(kind: str, name: object, known: Iterable[str], *, where: str = "the kernel", hint: str | None = None
-            ) -> UnknownNameError:
-    """The error for an unknown *name* of any type, with the similar names, else *hint*, or all names if they are few.
-    """
-    names = list(dict.fromkeys(known))
-    close = get_close_matches(str(name), names, n=2)
-    if hint is None and 0 < len(names) <= 8:
-        hint = f"there {'is only' if len(names) == 1 else 'are'} {', '.join(names)}"
-    return UnknownNameError(kind, str(name), close, where=where, hint=None if close else hint)
 
 
 def require_known(kind: str, names: Iterable[str], known: Collection[str], *, where: str = "the kernel") -> None:
     """:raises UnknownNameError: one of *names* is not in *known*."""
     for name in names:
         if name not in known:
-            raise unknown(kind, name, known, where=where)
+            raise UnknownNameError(kind, name, known, where=where)
 
 
 class PreconditionError(LoopkitError):

@@ -20,7 +20,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.kinds import FUNCTIONS, is_half, kind_of, promote
-from loopkit.expr.nodes import REDUCTIONS, Operation, Reduction, TypeCast
+from loopkit.expr.nodes import Operation, TypeCast
 
 BOOL, INT32, INT64, UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = map(
     np.dtype, ("bool", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64", "complex64",
@@ -212,11 +212,6 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
             return expr.dtype
         case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
             return function_type(name, _fold(join, expr.parameters, child))
-        case Reduction():
-            operand = child(expr.expr)
-            # a user's operation is not known without the kernel
-            known = REDUCTIONS.get(expr.operation)
-            return None if operand is None or known is None else reduction_type(known, operand)
         case p.ExpressionNode():
             return None
         case _:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from loopkit.errors import ParseError, UnknownNameError, unknown
+from loopkit.errors import ParseError, UnknownNameError
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Source:
     def unknown(self, offset: int, kind: str, name: str, known: Iterable[str], *, where: str = "the kernel",
                 hint: str | None = None) -> UnknownNameError:
         """The error for an unknown *name* at *offset*."""
-        return unknown(kind, name, known, where=f"{where} (line {self.line_of(offset)})", hint=hint)
+        return UnknownNameError(kind, name, known, where=f"{where} (line {self.line_of(offset)})", hint=hint)
 
 
 #: Reserved words of the syntax.

@@ -5,7 +5,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Any, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 import numpy.typing as npt
@@ -44,77 +44,77 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 def require_kinds(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """:raises PreconditionError: an argument of *function* is of another kind than its annotation names."""
     parameters = _parameters(function)
-    by_name = {p.name: p for p in parameters if p.kind is not p.POSITIONAL_ONLY}
+    by_name = {p.name: (p, kind) for p, kind in parameters if p.kind is not p.POSITIONAL_ONLY}
     # Python itself checks for missing and surplus arguments
-    for parameter, value in (*zip(parameters, args, strict=False),
-                             *((by_name[name], value) for name, value in kwargs.items() if name in by_name)):
-        if not fits(value, parameter.annotation):
+    for (parameter, kind), value in (*zip(parameters, args, strict=False),
+                                     *((by_name[name], value) for name, value in kwargs.items() if name in by_name)):
+        if not kind.has(value):
             text = " ".join(repr(value).split())
             raise PreconditionError(
-                f"{function.__name__}: {parameter.name}= is {_words(parameter.annotation)[0]}, not "
+                f"{function.__name__}: {parameter.name}= is {kind.one}, not "
                 f"{text if len(text) <= _LONGEST else text[:_LONGEST] + '...'}.", subject=parameter.name,
                 hint=_example(function) if parameter.default is parameter.empty else
                 f"the default is {parameter.name}={parameter.default!r}")
 
 
 @functools.cache
-def _parameters(function: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
-    """The named parameters, with their annotations as types."""
-    return tuple(p for p in inspect.signature(function, eval_str=True).parameters.values()
+def _parameters(function: Callable[..., object]) -> tuple[tuple[inspect.Parameter, _Kind], ...]:
+    """The named parameters, each with the kind that its annotation names."""
+    return tuple((p, _kind(p.annotation)) for p in inspect.signature(function, eval_str=True).parameters.values()
                  if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
 
 
-def fits(value: object, kind: Any) -> bool:
-    """Is *value* of the *kind* that an annotation names? Any value fits a kind that this function does not list.
+def fits(value: object, annotation: Any) -> bool:
+    """Is *value* of the kind that *annotation* names?
 
     >>> fits({"i": 16}, Mapping[str, int]), fits(["i"], Mapping[str, int]), fits(True, int | str)
     (True, False, False)
     """
-    origin: Any = get_origin(kind) or kind
-    inner = get_args(kind)
-    if kind == npt.DTypeLike or kind is Any or kind is inspect.Parameter.empty:       # a method's self
-        return True
-    if origin is Union or origin is UnionType:
-        return any(fits(value, one) for one in inner)
-    if kind in _NUMBERS:
-        return isinstance(value, _NUMBERS[kind]) and not isinstance(value, bool)
-    if not isinstance(origin, type):
-        return True
-    if not inner or origin is Callable:
-        return isinstance(value, origin)
-    if issubclass(origin, Mapping):
-        return isinstance(value, origin) and all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
-    if issubclass(origin, tuple) and inner[-1] is not ...:
-        return isinstance(value, tuple | list) and len(value) == len(inner) and all(map(fits, value, inner))
-    # a text, bytes and a mapping do not count as lists
-    return not issubclass(origin, Iterable) or (isinstance(value, origin) and not isinstance(
-        value, str | bytes | Mapping) and all(fits(item, inner[0]) for item in value))
+    return _kind(annotation).has(value)
 
 
-def _words(kind: Any) -> tuple[str, str]:
-    """The words of an error for one value of *kind*, and for several."""
-    origin: Any = get_origin(kind) or kind
-    inner = get_args(kind)
-    if kind in _WORDS:
-        return _WORDS[kind]
-    if origin is Union or origin is UnionType:
-        one, several = zip(*dict.fromkeys(map(_words, inner)), strict=True)
-        return _listed(one), _listed(several)
-    if not isinstance(origin, type) or kind is object:
-        return "a value", "values"
+class _Kind(NamedTuple):
+    """The values that an annotation allows, and the words of an error for one of them, and for several."""
+
+    has: Callable[[Any], bool]
+    one: str
+    several: str
+
+
+def _kind(annotation: Any) -> _Kind:
+    """The kind that *annotation* names; any value is of a kind that this function does not list."""
+    origin: Any = get_origin(annotation) or annotation
+    inner = get_args(annotation)
     if origin is Callable:
-        return "a function", "functions"
+        return _Kind(callable, "a function", "functions")
+    if annotation in _NUMBERS:
+        return _Kind(lambda value: isinstance(value, _NUMBERS[annotation]) and not isinstance(value, bool),
+                     *_WORDS[annotation])
+    if annotation in (Any, npt.DTypeLike):
+        return _Kind(lambda value: True, *_WORDS[annotation])
+    kinds = [_kind(part) for part in inner if part is not ...]
+    if origin is Union or origin is UnionType:
+        one, several = zip(*dict.fromkeys((kind.one, kind.several) for kind in kinds), strict=True)
+        return _Kind(lambda value: any(kind.has(value) for kind in kinds), _listed(one), _listed(several))
+    # a method's self has no annotation
+    if not isinstance(origin, type) or annotation in (object, inspect.Parameter.empty):
+        return _Kind(lambda value: True, "a value", "values")
     if not inner:
         name = origin.__name__
-        return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}", f"{name} objects"
-    ones, several = zip(*map(_words, inner), strict=True)
+        words = f"{'an' if name[0] in 'AEIOU' else 'a'} {name}", f"{name} objects"
+        return _Kind(lambda value: isinstance(value, origin), *_WORDS.get(annotation, words))
     if issubclass(origin, Mapping):
-        name, of = "mapping", f"of {' to '.join(several)}"
-    elif issubclass(origin, tuple) and inner[-1] is not ...:
-        name, of = "tuple", f"({', '.join(ones)})"
-    else:
-        name, of = "list", f"of {several[0]}"
-    return f"a {name} {of}", f"{name}s {of}"
+        of = f"of {' to '.join(kind.several for kind in kinds)}"
+        return _Kind(lambda value: isinstance(value, origin) and all(
+            kinds[0].has(k) and kinds[1].has(v) for k, v in value.items()), f"a mapping {of}", f"mappings {of}")
+    if issubclass(origin, tuple) and inner[-1] is not ...:
+        parts = f"({', '.join(kind.one for kind in kinds)})"
+        return _Kind(lambda value: isinstance(value, tuple | list) and len(value) == len(kinds) and all(
+            kind.has(part) for kind, part in zip(kinds, value, strict=True)), f"a tuple {parts}", f"tuples {parts}")
+    # a text, bytes and a mapping do not count as lists
+    return _Kind(lambda value: not issubclass(origin, Iterable) or (isinstance(value, origin) and not isinstance(
+        value, str | bytes | Mapping) and all(map(kinds[0].has, value))),
+        f"a list of {kinds[0].several}", f"lists of {kinds[0].several}")
 
 
 def _listed(parts: Sequence[str]) -> str:

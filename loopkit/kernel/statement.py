@@ -9,6 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Completion, Instruction, completion_of
+from loopkit.expr.mappers import array_of
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -68,9 +69,7 @@ class Statement:
     @property
     def written(self) -> str:
         """The array or variable on the left-hand side."""
-        target = self.assignee.aggregate if isinstance(self.assignee, p.Subscript) else self.assignee
-        assert isinstance(target, p.Variable)
-        return target.name
+        return array_of(self.assignee)
 
 
 def with_expressions(statement: Statement, f: Callable[[Expression], Expression]) -> Statement:

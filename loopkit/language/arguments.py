@@ -8,7 +8,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.errors import NameConflictError, PreconditionError, unknown
+from loopkit.errors import NameConflictError, PreconditionError, UnknownNameError
 from loopkit.expr.kinds import DTYPES, dtype_of, named_dtype
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
@@ -211,7 +211,7 @@ class _Uses:
         if name in self.sizes:
             return ValueArg(name)
         if name not in self.ranks:
-            raise unknown("argument", name, [*self.ranks, *self.sizes])
+            raise UnknownNameError("argument", name, [*self.ranks, *self.sizes])
         if self.ranks[name].rank != BARE:
             return GlobalArg(name)
         return GlobalArg(name, shape=()) if name in self.written else ValueArg(name)

@@ -62,7 +62,7 @@ def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules:
 
     :raises ParseError: the reader is in a ``for`` block that leaves two readings, or reduces over the iname.
     """
-    parts = list(_PartCollector(rules, frozenset(temporaries)).parts(program.body))
+    parts = list(_parts(rules, temporaries, program.body))
     writers = {name: [part for part in parts if isinstance(part.node, Assignment) and part.node.written == name]
                for name in temporaries}
     gained = _largest(parts, writers, frozenset(rules.domains.parents))
@@ -85,15 +85,17 @@ def _largest(parts: Sequence[ProgramPart], writers: Writers, every: frozenset[st
     readers = [part for part in parts if part.reads and part.node.options.inames is None]
     gained = dict.fromkeys(parts, _NONE) | dict.fromkeys(readers, every | {_UNBOUND})
     while True:
-        found = {part: _NONE.union(*(_gain(part, read, writers, gained) for read in part.reads)) for part in readers}
-        if found.items() <= gained.items():
-            open_ended = next((part for part in readers if _UNBOUND in found[part]), None)
+        before = dict(gained)
+        # in the order of the text: values mostly come from statements above
+        for part in readers:
+            gained[part] = _NONE.union(*(_gain(part, read, writers, gained) for read in part.reads))
+        if gained == before:
+            open_ended = next((part for part in readers if _UNBOUND in gained[part]), None)
             if open_ended is None:
                 return gained
             # it computes its value from nothing but itself
             readers.remove(open_ended)
-            found = {open_ended: _NONE}
-        gained |= found
+            gained[open_ended] = _NONE
 
 
 def _gain(part: ProgramPart, read: Mention, writers: Writers, gained: Gains) -> frozenset[str]:
@@ -109,36 +111,25 @@ def _all_inames(part: ProgramPart, gained: Gains) -> frozenset[str]:
     return part.own.union(*(gained[source] for source in (part, *part.above)))
 
 
-@dataclass(frozen=True)
-class _PartCollector:
-    """Collects the parts of the program from the tree of the text."""
-
-    rules: Rules
-    temporaries: frozenset[str]
-
-    def parts(self, nodes: Iterable[ProgramNode], around: frozenset[str] = _NONE, opened: frozenset[str] = _NONE,
-              above: tuple[ProgramPart, ...] = ()) -> Iterator[ProgramPart]:
-        """The parts of *nodes*, in blocks over the inames *around*, of which those *opened* have a ``for`` block."""
-        for node in nodes:
-            if isinstance(node, ForBlock):
-                inames = frozenset(token.text for token in node.inames)
-                yield from self.parts(node.body, around | inames, opened | inames, above)
-                continue
-            part = self._part(node, around.union(token.text for token in node.options.inames or ()), opened, above)
-            yield part
-            if isinstance(node, IfBlock):
-                yield from self.parts((*node.then, *node.otherwise), part.own, opened, (*above, part))
-
-    def _part(self, node: Assignment | IfBlock, around: frozenset[str], opened: frozenset[str],
-              above: tuple[ProgramPart, ...]) -> ProgramPart:
-        rules = self.rules
+def _parts(rules: Rules, temporaries: Collection[str], nodes: Iterable[ProgramNode], around: frozenset[str] = _NONE,
+           opened: frozenset[str] = _NONE, above: tuple[ProgramPart, ...] = ()) -> Iterator[ProgramPart]:
+    """The parts of *nodes*, in blocks over the inames *around*, of which those *opened* have a ``for`` block."""
+    for node in nodes:
+        if isinstance(node, ForBlock):
+            inames = frozenset(token.text for token in node.inames)
+            yield from _parts(rules, temporaries, node.body, around | inames, opened | inames, above)
+            continue
         every = [rules.expanded(e, node.start, only_reducing=True) for e in node.parts]
         mentions = frozenset(mention for e in every for mention in rules.mentions(e))
-        own = rules.domains.ancestors(around | rules.free_inames(mentions))
+        listed = around.union(token.text for token in node.options.inames or ())
+        own = rules.domains.ancestors(listed | rules.free_inames(mentions))
         reads = mentions.union((name, ()) for name in rules.domains.bounds(own))
-        return ProgramPart(node, opened, above, own, frozenset(read for read in reads if read[0] in self.temporaries),
+        part = ProgramPart(node, opened, above, own, frozenset(read for read in reads if read[0] in temporaries),
                            _NONE.union(*map(bound_inames, every)),
                            rules.free_inames(rules.mentions(node.assignee)) if isinstance(node, Assignment) else _NONE)
+        yield part
+        if isinstance(node, IfBlock):
+            yield from _parts(rules, temporaries, (*node.then, *node.otherwise), own, opened, (*above, part))
 
 
 def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writers, gained: Gains) -> ParseError:

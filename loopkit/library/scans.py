@@ -41,10 +41,7 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | N
         raise lk.PreconditionError(f"A block of {threads} threads is not one of whole warps.", subject="threads",
                                    hint=f"give a multiple of {WARP}")
     known = known_dtype(dtype)
-    if rows is None:
-        rows = 16 if known.itemsize <= _REGISTER else 12
-    if rows < 1:
-        raise lk.PreconditionError(f"A warp cannot have {rows} rows.", subject="rows", hint="give at least 1")
+    rows = (16 if known.itemsize <= _REGISTER else 12) if rows is None else require_positive(rows, "rows")
     items = items_a_thread(known)
     domains, text = _look_back(threads // WARP, rows, items)
     kept = lk.TemporaryVariable("kept,done", shape=(threads // WARP, rows, WARP, items))

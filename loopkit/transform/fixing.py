@@ -13,7 +13,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import declared, expand_rules, maybe_real
 from loopkit.analysis.constructors import Image, between_images, specialized
 from loopkit.analysis.shapes import without_inferred_shapes
-from loopkit.errors import PreconditionError, unknown
+from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, rank_of, resolve, type_of, weak
 from loopkit.expr.intervals import interval, of_dtype
 from loopkit.expr.kinds import kind_of
@@ -103,7 +103,7 @@ def _fixed(kernel: LoopKernel, name: str, value: object) -> tuple[Number, Type]:
     """The number in place of the argument *name*, and the type of the argument."""
     argument = kernel.argument_by_name.get(name)
     if not isinstance(argument, ValueArg):
-        raise unknown("value argument", name, [a.name for a in kernel.arguments if isinstance(a, ValueArg)])
+        raise UnknownNameError("value argument", name, [a.name for a in kernel.arguments if isinstance(a, ValueArg)])
     dtype, is_size = argument.dtype, argument.dtype is None and name not in maybe_real(kernel)
     if dtype is not None and kind_of(dtype) in "iu" and dtype not in (INT32, INT64):
         raise PreconditionError(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.errors import ParseError, PreconditionError, unknown
+from loopkit.errors import ParseError, PreconditionError, UnknownNameError
 from loopkit.expr.tokens import Cursor, Source, Token
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -108,7 +108,7 @@ class _Parser(Cursor):
 def _matched(kernel: LoopKernel, kind: str, glob: str) -> Ids:
     noun, names, known = _KINDS[kind]
     if not any(fnmatchcase(x, glob) for x in known(kernel)):
-        raise unknown(noun, glob, known(kernel))
+        raise UnknownNameError(noun, glob, known(kernel))
     found = frozenset(s.id for s in kernel.statements if any(fnmatchcase(x, glob) for x in names(kernel, s)))
     return found if kind == "id" else frozenset(s for s in kernel.statement_by_id if owner(s) in set(map(owner, found)))
 

@@ -6,11 +6,11 @@ import pymbolic.primitives as p
 import pytest
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.dtypes import Type, Weak, type_of, weak
+from loopkit.expr.dtypes import Type, Weak, reduction_type, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.mappers import variables
-from loopkit.expr.nodes import Reduction, to_text
-from loopkit.expr.parsing import KnownNames, parse_expression
+from loopkit.expr.nodes import REDUCTIONS, Reduction, to_text
+from loopkit.expr.parsing import parse_expression
 from tests.expr.typed import dtype_of
 
 NAMES: dict[str, Type] = {
@@ -22,7 +22,7 @@ NAMES: dict[str, Type] = {
 
 
 def dtype(text: str) -> np.dtype | None:
-    return dtype_of(parse_expression(text, known=KnownNames(("k",))), NAMES.get)
+    return dtype_of(parse_expression(text), NAMES.get)
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -49,11 +49,15 @@ def dtype(text: str) -> np.dtype | None:
     ("sqrt(f[i])", "float32"), ("exp(x[i])", "float64"), ("exp(z[i])", "complex64"), ("abs(w[i])", "float64"),
     ("abs(s[i])", "int8"), ("real(z[i])", "float32"), ("floor(f[i])", "float32"), ("floor(x[i])", "int32"),
     ("atan2(f[i], 1)", "float32"), ("atan2(f[i], x[i])", "float64"), ("isnan(f[i])", "bool"), ("conj(f[i])", "float32"),
-    ("cast(int8, f[i])", "int8"), ("2f", "float32"), ("2f*d[i]", "float64"),
-    # a reduction has its operand's dtype, counts have int32
-    ("sum(k, f[k])", "float32"), ("sum(k, t[k])", "int32"), ("max(k, s[k])", "int8"), ("any(k, x[k])", "bool")])
+    ("cast(int8, f[i])", "int8"), ("2f", "float32"), ("2f*d[i]", "float64")])
 def test_dtype(text: str, expected: str) -> None:
     assert dtype(text) == np.dtype(expected)
+
+
+@pytest.mark.parametrize(("operation", "operand", "expected"), [
+    ("sum", "f", "float32"), ("sum", "t", "int32"), ("max", "s", "int8"), ("any", "x", "bool")])
+def test_a_reduction_has_its_operands_dtype_and_counts_have_int32(operation: str, operand: str, expected: str) -> None:
+    assert reduction_type(REDUCTIONS[operation], NAMES[operand]) == np.dtype(expected)
 
 
 def test_unknown_names() -> None:
@@ -81,7 +85,7 @@ def test_complex_numbers_have_no_order(text: str, subject: str) -> None:
 
 def test_complex_maximum_over_an_iname() -> None:
     with pytest.raises(TypeInferenceError):
-        dtype_of(Reduction("max", ("k",), parse_expression("z[k]")), NAMES.get)
+        reduction_type(REDUCTIONS["max"], NAMES["z"])
 
 
 def test_numbers_of_numpy_are_not_weak() -> None:
@@ -95,8 +99,8 @@ def test_a_node_of_no_operation_of_the_language() -> None:
         variables(p.BitwiseNot(p.Variable("x")))
 
 
-def test_a_reduction_that_only_a_kernel_knows() -> None:
-    assert type_of(Reduction("largest", ("k",), 2), NAMES.get) is None
+def test_only_a_kernel_knows_the_type_of_a_reduction() -> None:
+    assert type_of(Reduction("sum", ("k",), 2), NAMES.get) is None
 
 
 def test_text_may_end_with_lines() -> None:
