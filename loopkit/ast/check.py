@@ -142,8 +142,6 @@ class _Checker:
         for inner in nodes_in(region.body):
             if isinstance(inner, Assign):
                 self._own_elements(inner, foreign)
-        for fault in instruction.faults(region, self.thread_axes):
-            raise self.fault(fault)
 
     def _own_elements(self, assign: Assign, foreign: Collection[Expression] = ()) -> None:
         """Check that all elements in warp registers but the *foreign* ones are the thread's own."""

@@ -52,7 +52,7 @@ def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Bl
     meant = {s.statement.id for s in launch.statements.values() if collective_inames(knl, s.statement)}
     if not meant:
         return body
-    finder = _Finder(knl, launch, storages, mma_inames(knl))
+    finder = _Finder(knl, launch, storages)
     body = as_block(finder.node(body, {}))
     uniform = knl.value_params.union(launch.hosts, GRID, launch.mapping.block_inames)
     guarded = [node for node, _ in divergent_nodes(body, mentioned(body) - uniform)]
@@ -85,13 +85,12 @@ class _Finder:
     kernel: LoopKernel
     launch: Launch
     storages: Mapping[str, Storage]
-    inames: frozenset[str]
     reasons: dict[str, str] = field(default_factory=dict)
 
     def node(self, node: Node, names: Names) -> Node:
         """*node* with its products, also those that some threads do not execute; *names*: the constants in scope."""
         match node:
-            case For() if node.iname in self.inames:
+            case For() if isinstance(self.kernel.tags.get(node.iname), MmaTag):
                 return self._nest(node, names)
             case For():
                 names = {x: value for x, value in names.items() if x != node.iname}
