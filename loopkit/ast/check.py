@@ -22,13 +22,13 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
         differ between threads; a barrier, or a region with an instruction, is in a region; or a thread accesses
         another thread's element of an array in warp registers without an instruction for it.
     """
+    checker = _Checker(function.name, {a.name: a.thread_axes for a in function.arrays if a.thread_axes}, {})
     for node, _ in divergent_nodes(function.body, frozenset(divergent)):
         what = node.instruction.noun if not isinstance(node, Sync) and node.instruction is not None else "a barrier"
-        raise _fault(function.name, f"{what} stands where not all threads of a block come")
+        raise checker.fault(f"{what} stands where not all threads of a block come")
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
-    _Checker(function.name, {a.name: a.thread_axes for a in function.arrays if a.thread_axes}, {}).block(
-        function.body, _NameScope(frozenset({*outside, *arrays, *axes, *function.coordinates})))
+    checker.block(function.body, _NameScope(frozenset({*outside, *arrays, *axes, *function.coordinates})))
 
 
 def divergent_nodes(node: Node, divergent: frozenset[str], why: str = "", *, alone: bool = False
@@ -107,11 +107,11 @@ class _Checker:
             match node:
                 case Define(name=name, value=value):
                     if name in own:
-                        raise self._fault(f"'{name}' is defined twice in one block")
+                        raise self.fault(f"'{name}' is defined twice in one block")
                     if name in scope.loops:
-                        raise self._fault(f"'{name}' hides the variable of a loop around it")
+                        raise self.fault(f"'{name}' hides the variable of a loop around it")
                     if name in variables(value):
-                        raise self._fault(f"'{name}' is defined by itself")
+                        raise self.fault(f"'{name}' is defined by itself")
                     own.add(name)
                     scope = scope.naming(name)
                 case Assign():
@@ -119,7 +119,7 @@ class _Checker:
                         self._own_elements(node)
                 case For(iname=iname):
                     if iname in scope.loops:
-                        raise self._fault(f"a loop over '{iname}' stands in another one")
+                        raise self.fault(f"a loop over '{iname}' stands in another one")
                     self.block(node.body, replace(scope.naming(iname), loops=scope.loops | {iname}))
                 case Region(instruction=instruction):
                     if instruction is not None:
@@ -135,15 +135,13 @@ class _Checker:
                     raise AssertionError(node)
             for e in expressions_of(node):
                 if missing := variables(e) - scope.names:
-                    raise self._fault(f"'{min(missing)}' has no value in '{e}'")
+                    raise self.fault(f"'{min(missing)}' has no value in '{e}'")
 
     def _executes(self, instruction: Instruction, region: Region) -> None:
         foreign = set(instruction.foreign_elements(region, self.thread_axes))
         for inner in nodes_in(region.body):
             if isinstance(inner, Assign):
                 self._own_elements(inner, foreign)
-        for fault in instruction.faults(region, self.thread_axes):
-            raise self._fault(fault)
 
     def _own_elements(self, assign: Assign, foreign: Collection[Expression] = ()) -> None:
         """Check that all elements in warp registers but the *foreign* ones are the thread's own."""
@@ -151,11 +149,7 @@ class _Checker:
             name = array_of(e)
             index = e.index_tuple[-self.thread_axes[name]:]
             if e not in foreign and self.own.setdefault(name, index) != index:
-                raise self._fault(f"'{e}' is read from another lane without an instruction that does so")
+                raise self.fault(f"'{e}' is read from another lane without an instruction that does so")
 
-    def _fault(self, what: str) -> InternalError:
-        return _fault(self.function, what)
-
-
-def _fault(function: str, what: str) -> InternalError:
-    return InternalError(f"In the loop program of '{function}' {what}.")
+    def fault(self, what: str) -> InternalError:
+        return InternalError(f"In the loop program of '{self.function}' {what}.")

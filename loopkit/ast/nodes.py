@@ -1,7 +1,7 @@
 """The loop program after scheduling: its nodes, the hardware instructions that they carry, and its text."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import ClassVar
@@ -84,12 +84,11 @@ class Instruction:
         return False
 
     def foreign_elements(self, region: Region, warp_arrays: Collection[str]) -> Iterable[Expression]:
-        """The elements of arrays in warp registers that it reads from other lanes."""
-        return ()
+        """The elements of arrays in warp registers that it reads from other lanes in *region*, which it executes.
 
-    def faults(self, region: Region, warp_arrays: Collection[str]) -> Iterator[str]:
-        """Messages about errors in the code of *region*, which it executes."""
-        return iter(())
+        :raises InternalError: the code of *region* is not what it does.
+        """
+        return ()
 
 
 def completion_of(instructions: Iterable[Instruction]) -> Completion:

@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, mentioned, nodes_in, rewritten
-from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.expr.mappers import array_of, map_children, substitute, variables
 from loopkit.poly.affine import add
 
 Names = Mapping[str, Expression]
@@ -53,8 +53,7 @@ def _forget(known: dict[str, Expression], name: str) -> None:
 
 def _joined(first: If, second: If, known: Names) -> If | None:
     """Two neighbours as one ``if``: under one condition, or under a condition and its negation."""
-    changed = assigned(first.then) | (frozenset() if first.otherwise is None else assigned(first.otherwise))
-    if second.otherwise is not None or variables(first.condition) & changed:
+    if second.otherwise is not None or variables(first.condition) & assigned(first):
         return None
     if second.condition == first.condition:
         return replace(first, then=simplified(Block((first.then, second.then)), known))
@@ -120,10 +119,9 @@ def _with_instance(node: Node, name: str, value: Expression) -> Node:
             return map_child_nodes(node, lambda child: _with_instance(child, name, value))
 
 
-def assigned(block: Block) -> frozenset[str]:
-    """The variables and arrays that *block* writes."""
-    targets = (node.target for node in nodes_in(block) if isinstance(node, Assign))
-    return frozenset().union(*(variables(t.aggregate if isinstance(t, p.Subscript) else t) for t in targets))
+def assigned(node: Node) -> frozenset[str]:
+    """The variables and arrays that *node* writes."""
+    return frozenset(array_of(inner.target) for inner in nodes_in(node) if isinstance(inner, Assign))
 
 
 def _flattened(block: Block, known: Names, own: set[str]) -> Iterator[Node]:

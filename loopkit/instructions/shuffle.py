@@ -52,17 +52,15 @@ class Shuffle(Instruction):
         return multiply(self.width, floor_div(thread, self.width))
 
     def foreign_elements(self, region: Region, warp_arrays: Collection[str]) -> Iterable[Expression]:
-        return (read_of_other_lane(region, warp_arrays)[1],)
-
-    def faults(self, region: Region, warp_arrays: Collection[str]) -> Iterator[str]:
-        """A message if the element that is read is not in the lane that its subscripts name."""
+        """:raises InternalError: the element that is read is not in the lane that its subscripts name."""
         assign, read = read_of_other_lane(region, warp_arrays)
         target = assign.target
         if self.offset is not None and (
                 not isinstance(target, p.Subscript) or not any(elements_of(target, warp_arrays))
                 or target.index_tuple[:-1] != read.index_tuple[:-1]
                 or affine_difference(read.index_tuple[-1], target.index_tuple[-1]) != self.offset):
-            yield f"'{read}' is not held {self.offset} lanes further on than '{target}'"
+            raise InternalError(f"'{read}' is not held {self.offset} lanes further on than '{target}'.")
+        return (read,)
 
 
 def read_of_other_lane(region: Region, warp_arrays: Collection[str]) -> tuple[Assign, p.Subscript]:
@@ -70,21 +68,15 @@ def read_of_other_lane(region: Region, warp_arrays: Collection[str]) -> tuple[As
 
     :raises InternalError: the region is not one assignment with one such read, perhaps under a guard.
     """
-    node = _assignment(region.body)
+    match [node for node in nodes_in(region.body) if not isinstance(node, Block)]:
+        case [*guards, Assign() as node] if all(isinstance(g, If) and g.otherwise is None for g in guards):
+            pass
+        case _:
+            raise InternalError("A shuffle should be one assignment, perhaps under a guard.")
     reads = {e for e in elements_of(node.value, warp_arrays) if e != node.target}
     if len(reads) != 1:
         raise InternalError(f"The shuffle of '{node.statement}' should read one element of another lane.")
     return node, reads.pop()
-
-
-def _assignment(block: Block) -> Assign:
-    match block.children:
-        case (Assign() as node,):
-            return node
-        case (If(otherwise=None) as guard,):
-            return _assignment(guard.then)
-        case _:
-            raise InternalError("A shuffle should be one assignment, perhaps under a guard.")
 
 
 # CUDA

@@ -189,8 +189,7 @@ def in_registers(loop: For) -> For:
     """
     assign, condition = assignment_of(loop)
     assert assign is not None
-    written = assign.target.aggregate if isinstance(assign.target, p.Subscript) else assign.target
-    loaded = [v for v in vectors_of(loop) if v.element.aggregate != written]
+    loaded = [v for v in vectors_of(loop) if v.array != array_of(assign.target)]
     certain = certain_reads(assign)
     held = {v.element: _held(loop, v, 0) for v in vectors_of(loop)}
 
@@ -314,11 +313,10 @@ def _moved(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> I
                f"{v.name}[{len(iterations(loop))}];")
     emitter = printer.with_registers(dtypes)
     for v in access.vectors:
-        if v.loaded and v.inside is None:
-            yield from _moves(printer, loop, v, signs, load=True)
-        elif v.loaded and v.inside is not None:
-            yield from if_else(printer.condition(v.inside, signs), _moves(printer, loop, v, signs, load=True),
-                               emitter.loop(loaded_by_elements(loop, v), signs))
+        if v.loaded:
+            loads = _moves(printer, loop, v, signs, load=True)
+            yield from loads if v.inside is None else if_else(
+                printer.condition(v.inside, signs), loads, emitter.loop(loaded_by_elements(loop, v), signs))
     yield from emitter.loop(in_registers(loop), signs)
     for v in access.vectors:
         if v.stored and condition is None:

@@ -20,13 +20,13 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import as_block
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.full_tiles import VERSION, full_tile_here
-from loopkit.lowering.guard_folding import folded, has_branches, with_limited_conditions
+from loopkit.lowering.guard_folding import folded, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
@@ -300,7 +300,7 @@ class Coder:
     def _value(self, bound: BoundStatement, level: Level) -> Expression:
         """The statement's expression, without conditions that have one truth value at this place of the text."""
         expression = expanded_expression(self.kernel, bound.statement)
-        if not has_branches(expression):
+        if not any(isinstance(e, p.If) for e in subexpressions(expression)):
             return expression
         here = level.on_sides(InstanceSet((), params_of(bound.domain).intersect(level.context)))
         points = InstanceSet((), here.set.from_params())

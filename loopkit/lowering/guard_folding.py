@@ -15,17 +15,12 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import For, If, Node
 from loopkit.ast.walk import map_child_nodes
 from loopkit.expr.dtypes import Type, type_of
-from loopkit.expr.mappers import conjunction, conjuncts, map_children, subexpressions, variables
+from loopkit.expr.mappers import conjunction, conjuncts, map_children, variables
 from loopkit.poly.affine import NotAffineError, add
 from loopkit.poly.piecewise import is_affine_condition, params_where, where_holds
 from loopkit.poly.sets import InstanceSet, Set, range_condition
 
 Ranges = Mapping[str, tuple[int, int]]
-
-
-def has_branches(expr: Expression) -> bool:
-    """Does *expr* choose between two values?"""
-    return any(isinstance(e, p.If) for e in subexpressions(expr))
 
 
 def folded(expr: Expression, points: InstanceSet, names: frozenset[str], types: Mapping[str, Type]) -> Expression:

@@ -16,8 +16,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import collective_inames
 from loopkit.analysis.legality import axis_inames
 from loopkit.analysis.ranges import iname_range
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Node
-from loopkit.ast.walk import as_block, map_child_nodes
+from loopkit.ast.check import divergent_nodes
+from loopkit.ast.nodes import Assign, Block, Define, For, Node
+from loopkit.ast.walk import as_block, map_child_nodes, mentioned, nodes_in, rewritten
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.instructions.mma import Mma, element_at, nest_of
@@ -52,9 +53,15 @@ def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Bl
     meant = {s.statement.id for s in launch.statements.values() if collective_inames(knl, s.statement)}
     if not meant:
         return body
-    finder = _Finder(knl, launch, storages, mma_inames(knl))
-    body = as_block(finder.node(body, {}, knl.value_params.union(launch.hosts, GRID, launch.mapping.block_inames)))
-    for s in sorted(meant - finder.found):
+    finder = _Finder(knl, launch, storages)
+    body = as_block(finder.node(body, {}))
+    uniform = knl.value_params.union(launch.hosts, GRID, launch.mapping.block_inames)
+    guarded = [node for node, _ in divergent_nodes(body, mentioned(body) - uniform)]
+    body = rewritten(body, lambda node: replace(node, instruction=None) if isinstance(node, For)
+                     and any(node is other for other in guarded) else node)
+    done = {assign.statement for node in nodes_in(body) if isinstance(node, For) and isinstance(node.instruction, Mma)
+            and (assign := nest_of(node)[1]) is not None}
+    for s in sorted(meant - done):
         raise PreconditionError(
             f"The lanes of a warp cannot compute '{s}' by matrix instructions: {finder.reasons.get(s, _GUARDED)}.",
             subject=s, hint="see tensorize for what they need, or untag_inames(knl, "
@@ -73,39 +80,31 @@ class _Refusal(Exception):  # noqa: N818
 class _Finder:
     """Finds the products of one launch.
 
-    :ivar found: the statements that are products somewhere; *reasons*: why others are not.
+    :ivar reasons: why statements are none.
     """
 
     kernel: LoopKernel
     launch: Launch
     storages: Mapping[str, Storage]
-    inames: frozenset[str]
-    found: set[str] = field(default_factory=set)
     reasons: dict[str, str] = field(default_factory=dict)
 
-    def node(self, node: Node, names: Names, uniform: frozenset[str]) -> Node:
-        """*node*, where *names* are the constants in scope, and all threads of a block agree in the names *uniform*."""
+    def node(self, node: Node, names: Names) -> Node:
+        """*node* with its products, also those that some threads do not execute; *names*: the constants in scope."""
         match node:
-            case For() if node.iname in self.inames:
+            case For() if isinstance(self.kernel.tags.get(node.iname), MmaTag):
                 return self._nest(node, names)
             case For():
-                if not _agree(uniform, node.start, node.stop):
-                    return node
                 names = {x: value for x, value in names.items() if x != node.iname}
-                uniform |= {node.iname}
-            case If() if not _agree(uniform, node.condition):
-                return node
             case Block():
                 result: list[Node] = []
                 for child in node.children:
                     if isinstance(child, Define):
                         names = {**names, child.name: substitute(child.value, names)}
-                        uniform = uniform | {child.name} if _agree(uniform, child.value) else uniform - {child.name}
-                    result.append(self.node(child, names, uniform))
+                    result.append(self.node(child, names))
                 return Block(tuple(result))
             case _:
                 pass
-        return map_child_nodes(node, lambda child: self.node(child, names, uniform))
+        return map_child_nodes(node, lambda child: self.node(child, names))
 
     def _nest(self, loop: For, names: Names) -> For:
         loops, assign = nest_of(loop)
@@ -116,7 +115,6 @@ class _Finder:
         except _Refusal as refusal:
             self.reasons.setdefault(assign.statement, str(refusal))
             return loop
-        self.found.add(assign.statement)
         return replace(loop, instruction=product)
 
     def _product(self, loops: tuple[For, ...], assign: Assign, names: Names) -> Mma:
@@ -205,9 +203,3 @@ class _Finder:
             left += [element_at(one, at)] if row is None else \
                 [element_at(one, {**at, row.iname: add(row.start, r)}) for r in range(2)]
         return Mma(None if row is None else row.iname, column.iname, depth.iname, tuple(left), tuple(right))
-
-
-def _agree(uniform: frozenset[str], *expressions: Expression) -> bool:
-    """Have all threads of a block the same values of *expressions*?"""
-    return all(variables(e) <= uniform and not any(isinstance(x, p.Subscript) for x in subexpressions(e))
-               for e in expressions)

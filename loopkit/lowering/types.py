@@ -6,7 +6,7 @@ the dtype ``None``: they are integers as wide as the indices of the generated te
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -103,51 +103,33 @@ def solved_types(kernel: LoopKernel) -> Mapping[str, Type | None]:
         types[a.name] = weak(dtype) if isinstance(a, ValueArg) and dtype is not None else dtype
     unknown = frozenset(name for name, found in types.items() if found is None) - kernel.value_params
     types |= dict.fromkeys(_sizes(kernel), WEAK_INT)
-    writers: dict[str, list[int]] = {}
-    for i, s in enumerate(kernel.statements):
-        if s.written in unknown and not isinstance(s.expression, Neutral):
-            writers.setdefault(s.written, []).append(i)
-    readers: dict[str, dict[int, None]] = {}
-    _propagate(kernel, types, writers, readers, [i for own in writers.values() for i in own])
+    writes = [s for s in kernel.statements if s.written in unknown and not isinstance(s.expression, Neutral)]
+    _propagate(kernel, types, writes)
     # a type that is still weak becomes a dtype, which propagates
-    still_weak = {name: found for name in writers if isinstance(found := types[name], Weak)}
-    types |= {name: resolve(found) for name, found in still_weak.items()}
-    _propagate(kernel, types, writers, readers, {i for name in still_weak for i in readers.get(name, ())})
+    if weak_still := {s.written: resolve(found) for s in writes if isinstance(found := types[s.written], Weak)}:
+        types |= weak_still
+        _propagate(kernel, types, writes)
     return {name: found if found is None or name not in unknown else resolve(found) for name, found in types.items()}
 
 
-def _propagate(kernel: LoopKernel, types: dict[str, Type | None], writers: Mapping[str, Sequence[int]],
-               readers: dict[str, dict[int, None]], statements: Iterable[int]) -> None:
-    """Let *types* flow from reads to writes until nothing changes.
-
-    Each of *statements* is looked at once, and again when a name that it reads has changed.
-
-    :arg writers: the statements that write each name whose type is sought, in order.
-    :arg readers: those found to read it.
-    """
-    waiting = dict.fromkeys(sorted(statements))
-    while waiting:
-        i = next(iter(waiting))
-        del waiting[i]
-        s = kernel.statements[i]
-        old = types[s.written]
-        if s.written in kernel.temporaries and i != writers[s.written][0] and not isinstance(old, Weak):
-            continue                        # the first write decides
-
-        def lookup(read: str, i: int = i) -> Type | None:
-            if read in writers:
-                readers.setdefault(read, {})[i] = None
-            return types.get(read)
-        written = type_of(expanded_expression(kernel, s), lookup)
-        if written is None:
-            continue
-        if s.combine is not None:
-            written = _accumulated(kernel, s.combine, written)
-        new = written if old is None else join(old, written)
-        if old is None or new != old:       # a dtype of float64 equals None for numpy
-            types[s.written] = new
-            again = (*readers.get(s.written, ()), *(writers[s.written] if isinstance(new, Weak) else ()))
-            waiting |= dict.fromkeys(again)
+def _propagate(kernel: LoopKernel, types: dict[str, Type | None], writes: Sequence[Statement]) -> None:
+    """Let *types* flow from what *writes* read to what they write, until nothing changes."""
+    first = {s.written: s for s in reversed(writes)}
+    changed = True
+    while changed:
+        changed = False
+        for s in writes:
+            old = types[s.written]
+            if s.written in kernel.temporaries and s is not first[s.written] and not isinstance(old, Weak):
+                continue                    # the first write decides
+            written = type_of(expanded_expression(kernel, s), types.get)
+            if written is None:
+                continue
+            if s.combine is not None:
+                written = _accumulated(kernel, s.combine, written)
+            new = written if old is None else join(old, written)
+            if old is None or new != old:   # a dtype of float64 equals None for numpy
+                types[s.written], changed = new, True
 
 
 def _sizes(kernel: LoopKernel) -> frozenset[str]:

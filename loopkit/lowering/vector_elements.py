@@ -231,11 +231,9 @@ class Elements:
         assert isinstance(first.aggregate, p.Variable)
         result: list[Assumed] = [AlignedArray(first.aggregate.name, length)] if place.argument else []
         offsets: list[Expression] = [substitute(first.index_tuple[-1], self.names)]
-        if len(place.shape) > 1:
-            row = place.shape[-1]
-            # each call checks the strides of an argument
-            if row is None or (place.argument and not isinstance(row, int)):
-                row = 0
+        row = place.shape[-1] if len(place.shape) > 1 else None
+        # each call checks the strides of an argument
+        if row is not None and (isinstance(row, int) or not place.argument):
             offsets.append(row)
         for rest in (_remainder(offset, length) for offset in offsets):
             if rest == 0:
