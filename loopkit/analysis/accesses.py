@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.dtypes import WEAK_INT, Type, weak
-from loopkit.expr.mappers import children, map_children, subexpressions, substitute, variables
+from loopkit.expr.mappers import children, elements_of, map_children, subexpressions, substitute, variables
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -84,9 +84,8 @@ def commute(a: Access, b: Access) -> bool:
 
 def declared(knl: LoopKernel, name: str) -> Type | None:
     """The type of a name as *knl* declares it: inames and value arguments are weak."""
-    datum = knl.array_args.get(name) or knl.temporaries.get(name)
-    if datum is not None:
-        return datum.dtype
+    if name in knl.data:
+        return knl.data[name].dtype
     argument = knl.argument_by_name.get(name)
     return WEAK_INT if argument is None or argument.dtype is None else weak(argument.dtype)
 
@@ -95,13 +94,8 @@ def expand_rules(expr: Expression, rules: Mapping[str, SubstitutionRule]) -> Exp
     """*expr* with every use of a substitution rule replaced by the rule's body."""
     if not rules:
         return expr
-    name: str | None = None
-    args: tuple[Expression, ...] = ()
-    if isinstance(expr, p.Call) and isinstance(expr.function, p.Variable):
-        name, args = expr.function.name, expr.parameters
-    elif isinstance(expr, p.Variable):
-        name = expr.name
-    rule = rules.get(name) if name is not None else None
+    name, args = (expr.function, expr.parameters) if isinstance(expr, p.Call) else (expr, ())
+    rule = rules.get(name.name) if isinstance(name, p.Variable) else None
     if rule is not None:
         values = {a: expand_rules(v, rules) for a, v in zip(rule.arguments, args, strict=True)}
         return expand_rules(substitute(rule.expr, values), rules)
@@ -215,7 +209,7 @@ def origin(knl: LoopKernel, names: Iterable[str]) -> str:
 def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str:
     """The reason why no analysis knows the values of *expr*."""
     names = variables(expr)
-    if data := [x for x in names if x in knl.temporaries or x in knl.array_args]:
+    if data := names & knl.data.keys():
         return f"is {origin(knl, data)}"
     if other := sorted(names.difference(allowed) & knl.argument_by_name.keys()):
         argument = knl.argument_by_name[other[0]]
@@ -252,7 +246,7 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
 
     def reads(expr: Expression, where: _Where) -> Iterator[Access]:
         for name, subscripts, at in references(expr, where, branch):
-            if subscripts or name in knl.temporaries or name in knl.array_args:
+            if subscripts or name in knl.data:
                 yield access(name, subscripts, at)
     domain, doubt = analysis_domain(knl, statement), f"a bound is {origin(knl, data)}" if data else None
     for name in data:
@@ -354,9 +348,7 @@ def fastest_last(knl: LoopKernel, loaded: Expression, inames: Sequence[str]) -> 
     The order stays if *loaded* has no such subscript, or if subscripts disagree. Strides of several elements count
     too: vectors have them.
     """
-    arrays = {p.Variable(name) for name in knl.array_args}
-    rows = {e.index_tuple[-1] for e in subexpressions(expand_rules(loaded, knl.substitutions))
-            if isinstance(e, p.Subscript) and e.aggregate in arrays}
+    rows = {e.index_tuple[-1] for e in elements_of(expand_rules(loaded, knl.substitutions), knl.array_args)}
     found = {_fastest(subscript, inames) for subscript in rows} - {None}
     return tuple(sorted(inames, key=found.__contains__)) if len(found) == 1 else tuple(inames)
 

@@ -183,7 +183,7 @@ def _aligned(new: Expression, old: Expression, points: tuple[InstanceSet, Instan
         return
     ours, theirs = children(new), children(old)
     if isinstance(new, p.Variable) and new == old:
-        if new.name in knl.temporaries or new.name in knl.array_args:
+        if new.name in knl.data:
             yield _Reference(new.name, (), ())
     elif not alike(new, old):
         if ours or type(new) is not type(old) or new != old:        # two numbers may be equal

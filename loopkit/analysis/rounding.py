@@ -33,9 +33,8 @@ def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
 
 def index_names(knl: LoopKernel) -> frozenset[str]:
     """The arrays whose values decide the elements or the number of other accesses (index arrays)."""
-    known = knl.array_args.keys() | knl.temporaries.keys()
     found = {name for accesses in accesses_by_array(knl).values() for a in accesses for s in a.subscripts
-             for name in variables(s) & known}
+             for name in variables(s) & knl.data.keys()}
     found.update(name for s in knl.statements for name in data_params(knl, s.domain))
     through = {name: read for name, read in _sources(knl).items() if name in knl.temporaries}
     return frozenset(_reached(found, through) & knl.array_args.keys())

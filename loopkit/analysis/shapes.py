@@ -13,7 +13,7 @@ from loopkit.analysis.constructors import specialized
 from loopkit.analysis.ranges import known_sizes
 from loopkit.errors import ShapeError
 from loopkit.expr.mappers import subexpressions, variables
-from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
+from loopkit.kernel.data import Argument, GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import if_affine
 from loopkit.poly.elements import axis_extent, constant_extent, leaves_a_margin, missed, outside, reached_within
@@ -42,8 +42,7 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     """
     by_array = accesses_by_array(knl)
     shapes: dict[str, Shape] = {}
-    data: list[GlobalArg | TemporaryVariable] = [*knl.array_args.values(), *knl.temporaries.values()]
-    for name, declared in ((datum.name, datum.shape) for datum in data):
+    for name, declared in ((name, datum.shape) for name, datum in knl.data.items()):
         accesses = by_array.get(name, ())
         _require_one_rank(name, declared, accesses)
         if declared is not None:
@@ -116,8 +115,7 @@ def reached_elements(knl: LoopKernel, accesses: Sequence[Access]) -> Set:
     A transformed kernel's accesses may have a form from which the shape no longer follows.
     """
     name = accesses[0].array
-    declared = knl.array_args[name].shape if name in knl.array_args else knl.temporaries[name].shape
-    shape = array_shapes(knl)[name] if declared is None else (None,)
+    shape = array_shapes(knl)[name] if knl.data[name].shape is None else (None,)
     return reached_within([a.relation for a in accesses], shape, knl.assumptions)
 
 

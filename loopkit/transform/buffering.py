@@ -38,6 +38,7 @@ from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.piecewise import cells, subscripts_on
 from loopkit.poly.relations import restrict, same_element, union_of_some
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
+from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import Box, BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
@@ -94,8 +95,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
       y[y_store_0] = y_buf[y_store_0]  {id=store_y}
     end
     """
-    require_known("array", [var_name], [*kernel.array_args, *kernel.temporaries])
-    array = kernel.array_args.get(var_name) or kernel.temporaries[var_name]
+    require_known("array", [var_name], kernel.data)
     inames = name_list(buffer_inames)
     step = f"buffer_array({var_name!r}, {list(inames)})"
     users, operation = _users_of(kernel, step, var_name, within,
@@ -103,8 +103,8 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     require_known("iname", inames, [x for s in users for x in s.inames], where=f"the users of '{var_name}'")
     load_id = new_id(kernel, init_insn_id, f"init_{var_name}")
     buffer = _spanning(Buffer(
-        kernel, step, Staged.of_array(var_name),
-        temporary_for(kernel, temporary_name, f"{var_name}_buf", array.dtype, temporary_address_space),
+        kernel, step, Staged(var_name, partial(element, var_name)),
+        temporary_for(kernel, temporary_name, f"{var_name}_buf", kernel.data[var_name].dtype, temporary_address_space),
         BoxRequest(inames, default_tag, fetch_bounding_box),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe),
         load_id=load_id, store_id=new_id(kernel, store_insn_id, f"store_{var_name}", load_id),

@@ -80,12 +80,12 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
       y[i] = sum(j, a_fetch[j]*x[i, j])  {id=insn}
     end
     """
-    require_known("array", [var_name], [*kernel.array_args, *kernel.temporaries])
-    kernel = without_rules(kernel, rules_using(kernel, [var_name]))
-    source, sweep = kernel.array_args.get(var_name) or kernel.temporaries[var_name], name_list(sweep_inames)
+    require_known("array", [var_name], kernel.data)
+    kernel, sweep = without_rules(kernel, rules_using(kernel, [var_name])), name_list(sweep_inames)
+    dtype = kernel.data[var_name].dtype
     return _staged(StagingBuffer(
-        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", Staged.of_array(var_name),
-        temporary_for(kernel, temporary_name, f"{var_name}_fetch", source.dtype, temporary_address_space),
+        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", Staged(var_name, partial(element, var_name)),
+        temporary_for(kernel, temporary_name, f"{var_name}_fetch", dtype, temporary_address_space),
         BoxRequest(sweep, default_tag, fetch_bounding_box, dim_arg_names, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         fetch_outer_inames, prefetch_insn_id, within)
@@ -134,21 +134,15 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     # swept inames that the rule mentions freely become its arguments
     sweep = name_list(sweep_inames)
     free = tuple(x for x in sweep if x in variables(rule.expr) and x not in rule.arguments)
-
-    def is_use(expr: Expression) -> tuple[Expression, ...] | None:
-        own = tuple(p.Variable(x) for x in free)
-        if isinstance(expr, p.Call) and expr.function == p.Variable(subst_use):
-            return (*expr.parameters, *own)
-        return own if not rule.arguments and expr == p.Variable(subst_use) else None
-    staged = Staged(subst_use, is_use, lambda args: substitute(value, dict(zip((*rule.arguments, *free), args,
-                                                                               strict=True))))
+    staged = Staged(subst_use, lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
+                    free)
     result = _staged(StagingBuffer(
         kernel, f"precompute({subst_use!r}, {list(sweep)})", staged,
         temporary_for(kernel, temporary_name, subst_use, None, temporary_address_space),
         BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
-    is_used = any(True for s in result.statements for _ in uses_at(result, s, is_use))
+    is_used = any(True for s in result.statements for _ in uses_at(result, s, staged.is_use))
     return result if is_used else rewritten(
         result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
