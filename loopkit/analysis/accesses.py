@@ -194,16 +194,22 @@ def doubt_of(knl: LoopKernel, *accesses: Access) -> str | None:
 def origin(knl: LoopKernel, names: Iterable[str]) -> str:
     """``read from memory`` if a value of *names* is, directly or through temporaries; else ``computed in the kernel``.
     """
-    waiting, seen = list(names), set[str]()
+    def read(name: str) -> Iterator[str]:
+        return (x for s in knl.statements if s.written == name and name in knl.temporaries
+                for e in (expanded_expression(knl, s), *s.predicates) for x in variables(e))
+    is_read = not reached(names, read).isdisjoint(knl.array_args)
+    return "read from memory" if is_read else "computed in the kernel"
+
+
+def reached(start: Iterable[str], further: Callable[[str], Iterable[str]]) -> set[str]:
+    """The names *start* and those to which *further* leads from them."""
+    found, waiting = set[str](), list(start)
     while waiting:
         name = waiting.pop()
-        if name in knl.array_args:
-            return "read from memory"
-        if name in knl.temporaries and name not in seen:
-            seen.add(name)
-            waiting += [x for s in knl.statements if s.written == name
-                        for e in (expanded_expression(knl, s), *s.predicates) for x in variables(e)]
-    return "computed in the kernel"
+        if name not in found:
+            found.add(name)
+            waiting += further(name)
+    return found
 
 
 def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str:
@@ -243,11 +249,6 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
         domain, doubt = where
         found, unknown = _branch(condition, domain, integers, holds)
         return found, doubt if doubt or unknown is None else f"a condition {_unknown(knl, unknown, integers)}"
-
-    def reads(expr: Expression, where: _Where) -> Iterator[Access]:
-        for name, subscripts, at in references(expr, where, branch):
-            if subscripts or name in knl.data:
-                yield access(name, subscripts, at)
     domain, doubt = analysis_domain(knl, statement), f"a bound is {origin(knl, data)}" if data else None
     for name in data:
         yield access(name, (), (domain, None))
@@ -256,7 +257,9 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
         inside, reason = branch(predicate, (domain, None), True)
         domain, doubt = inside if reason is None else domain, doubt or reason
     for expr in (*predicates, expanded_expression(knl, statement), *statement.subscripts):
-        yield from reads(expr, (domain, doubt))
+        for name, subscripts, at in references(expr, (domain, doubt), branch):
+            if subscripts or name in knl.data:
+                yield access(name, subscripts, at)
     update = statement.combine if statement.commutes else None
     for is_write in (True,) if statement.combine is None else (False, True):
         yield access(statement.written, statement.subscripts, (domain, doubt), is_write=is_write, update=update)

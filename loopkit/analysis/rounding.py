@@ -1,10 +1,10 @@
 """Accumulation length: a bound on the roundings in an output, from all reductions and recurrences."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
-from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, data_params
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, data_params, reached
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -24,7 +24,8 @@ def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
             total += prod(_extents(knl, update, [x for x in node.inames if x in update.inames], sizes))
     sources = _sources(knl)
     for statement in knl.statements:
-        if statement.id not in knl.reduction_of and statement.written in _reached(sources[statement.written], sources):
+        if statement.id not in knl.reduction_of and statement.written in reached(
+                sources[statement.written], lambda name: sources.get(name, ())):
             kept = _kept_inames(knl, statement)
             lengths = _extents(knl, statement, [x for x in statement.inames if x not in (kept or ())], sizes)
             total += sum(lengths) if kept is None else prod(lengths)
@@ -36,8 +37,9 @@ def index_names(knl: LoopKernel) -> frozenset[str]:
     found = {name for accesses in accesses_by_array(knl).values() for a in accesses for s in a.subscripts
              for name in variables(s) & knl.data.keys()}
     found.update(name for s in knl.statements for name in data_params(knl, s.domain))
-    through = {name: read for name, read in _sources(knl).items() if name in knl.temporaries}
-    return frozenset(_reached(found, through) & knl.array_args.keys())
+    sources = _sources(knl)
+    through = reached(found, lambda name: sources.get(name, ()) if name in knl.temporaries else ())
+    return frozenset(through & knl.array_args.keys())
 
 
 def _extents(knl: LoopKernel, statement: Statement, inames: Sequence[str], sizes: Mapping[str, int]) -> list[int]:
@@ -64,15 +66,4 @@ def _sources(knl: LoopKernel) -> Mapping[str, set[str]]:
         if statement.id in knl.reduction_of:
             reads.discard(statement.written)          # the accumulation of a reduction counts as the reduction
         found.setdefault(statement.written, set()).update(reads)
-    return found
-
-
-def _reached(start: Iterable[str], further: Mapping[str, set[str]]) -> set[str]:
-    """The names *start* and those to which *further* leads from them."""
-    found, waiting = set[str](), list(start)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += further.get(name, ())
     return found
