@@ -123,24 +123,15 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
 
     :arg is_use: the arguments of an expression that is a use, else ``None``.
     """
-    found: list[tuple[Expression, ...]] = []
-
     def marked(expr: Expression) -> Expression:
-        args = is_use(expr)
-        if args is None:
-            return map_children(expr, marked)
-        found.append(args)
-        return p.Subscript(p.Variable(_USE), (len(found) - 1,))
+        args = is_use(expr)     # with a further one: without subscripts, a name is no access
+        return map_children(expr, marked) if args is None else p.Subscript(p.Variable(_USE), (*args, 0))
     uses = replace(statement, expression=marked(statement.expression))
     if statement.subscripts:
         uses = replace(uses, assignee=p.Subscript(p.Variable(statement.written),
                                                   tuple(map(marked, statement.subscripts))))
-    for a in accesses_as(knl, uses) if found else ():
-        match a.subscripts:
-            case (int() as number,) if a.array == _USE:
-                yield found[number], a.domain
-            case _:
-                pass
+    accesses = accesses_as(knl, uses) if _USE in variables(uses.expression) | variables(uses.assignee) else ()
+    return ((a.subscripts[:-1], a.domain) for a in accesses if a.array == _USE)
 
 
 #: The name of an array in expressions, which no user can write.

@@ -33,10 +33,10 @@ from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.limits import IMPORTANT, affordable, kept, kept_by_kernel
 from loopkit.poly.piecewise import cells
 from loopkit.poly.relations import SharedLoop, carry, identity_on, in_time_order, same_element
-from loopkit.poly.sets import Map, Set
+from loopkit.poly.sets import InstanceSet, Map, Set
 
 K = TypeVar("K")
-Points = TypeVar("Points", Map, Set)
+Points = TypeVar("Points", Map, Set, InstanceSet)
 
 #: Two statements.
 Pair = tuple[str, str]

@@ -11,9 +11,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, uses_at
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
-from loopkit.analysis.dependences import End, moved_dependences
+from loopkit.analysis.dependences import End, joined, moved_dependences
 from loopkit.errors import PreconditionError, require_known
-from loopkit.expr.dtypes import Type, Weak, type_of
+from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
 from loopkit.expr.mappers import called, children, subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
@@ -149,8 +149,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None) -> Expression:
     """The body of *rule* as its cells hold it: an index if the rule is part of a subscript."""
-    def typed(e: Expression) -> Type | None:
-        return type_of(e, partial(declared, kernel))
+    typed = partial(type_of, lookup=partial(declared, kernel))
     expr = expand_rules(rule.expr, kernel.substitutions)
     given = typed(expr)
     index = index_value(expr, typed)
@@ -191,21 +190,24 @@ def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection
         yield from walk(expand_rules(e, others), inside=False)
 
 
+#: For each reader the arguments of its uses, and the instances that evaluate them: a branch of an ``if`` excludes some.
+_Readers = Mapping[str, Mapping[tuple[Expression, ...], InstanceSet]]
+
+
 def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None,
             within: str | Collection[str] | None) -> LoopKernel:
     """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy."""
     kernel, name = buffer.kernel, buffer.name
     chosen = matching_statements(kernel, within)
-    found = {s.id: [args for args, _ in uses_at(kernel, s, buffer.staged.is_use)]
-             for s in kernel.statements if s.id in chosen}
-    readers = {s: tuple(dict.fromkeys(uses)) for s, uses in found.items() if uses}
+    readers = {s.id: uses for s in kernel.statements
+               if s.id in chosen and (uses := joined(uses_at(kernel, s, buffer.staged.is_use)))}
     if not readers:
         raise _no_reader(buffer, chosen)
     own_id = new_id(kernel, copy_id, f"{buffer.temporary.name}_rule")
     require_known("iname", buffer.request.sweep, [x for s in readers for x in kernel.statement_by_id[s].inames],
                   where=f"the readers of '{name}'")
     place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
-    return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id),
+    return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id, readers),
                                                                   fixed=outer is not None)
 
 
@@ -223,7 +225,7 @@ def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionErr
 
 
 def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
-                  readers: Mapping[str, Sequence[tuple[Expression, ...]]]) -> tuple[str, ...]:
+                  readers: _Readers) -> tuple[str, ...]:
     """The loops around the copy, the same for all readers: those *given*, or those in which the copy differs."""
     kernel, sweep, others = buffer.kernel, buffer.request.sweep, ", or give fetch_outer_inames"
     if given is not None:
@@ -238,9 +240,10 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
     return buffer.loops_around(stay, sweep, others)
 
 
-def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
+def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKernel:
     kernel, allowed = buffer.kernel, buffer.allowed
-    moves = {s: list(_moves(buffer, kernel.statement_by_id[s])) for s in buffer.uses}
+    moves = {s: [restrict(buffer.cell_of(analysis_domain(kernel, kernel.statement_by_id[s]), args), at)
+                 for args, at in uses.items()] for s, uses in readers.items()}
     if buffer.request.whole:        # it may have an element without a value, which no statement reads
         value = expand_rules(buffer.staged.value(buffer.box.arguments()), kernel.substitutions)
         if written := variables(value) & (kernel.temporaries.keys() | kernel.written_names):
@@ -269,14 +272,6 @@ def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
     claims = require_copied_in(kernel, made, buffer.temporary.name, buffer.step, assume=allowed.assume,
                                unsafe=allowed.unsafe)
     return result if not claims else annotated(result, obligations=(*result.obligations, *claims))
-
-
-def _moves(buffer: StagingBuffer, s: Statement) -> Iterator[Map]:
-    """For each use in *s*, from the instances that evaluate it to their cells: a branch of an ``if`` excludes some."""
-    evaluated = list(uses_at(buffer.kernel, s, buffer.staged.is_use))
-    for args in buffer.uses[s.id]:
-        where = reduce(InstanceSet.union, (at for own, at in evaluated if own == args))
-        yield restrict(buffer.cell_of(analysis_domain(buffer.kernel, s), args), where)
 
 
 def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]],

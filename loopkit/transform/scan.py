@@ -152,15 +152,13 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     new = {node.init: start, node.update: replace(combined, assignee=cell),
            node.final: substituted(kernel.statement_by_id[node.final], {node.accumulator: cell})}
     tree = _tree(kernel, scan, inside, behind)
-    tags = dict(kernel.tags)
-    if not any(scan.iname in s.inames for s in kernel.statements if s.id != node.update):
-        tags.pop(scan.iname, None)
+    statements = tuple(new.get(s, kernel.statement_by_id[s]) for s in leaves(tree))
     result = with_dependences(
-        kernel, partial(_dependences, node, moved), tree=tree,
-        statements=tuple(new.get(s, kernel.statement_by_id[s]) for s in leaves(tree)),
+        kernel, partial(_dependences, node, moved), tree=tree, statements=statements,
         temporaries={**kernel.temporaries, node.accumulator: replace(
             kernel.temporaries[node.accumulator], shape=tuple(iname_extent(kernel, x) for x in inside))},
-        reductions={name: r for name, r in kernel.reductions.items() if r is not node}, tags=tags)
+        reductions={name: r for name, r in kernel.reductions.items() if r is not node},
+        tags={x: t for x, t in kernel.tags.items() if any(x in s.inames for s in statements)})
     for x in inside:
         if isinstance(kernel.tags.get(x), LocalTag):        # the cell becomes private to a thread where possible
             with suppress(PreconditionError, UndecidedError, IllegalTransformError):

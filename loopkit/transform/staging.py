@@ -117,7 +117,7 @@ class StagingBuffer:
     temporary: TemporaryVariable
     request: BoxRequest
     allowed: Allowed
-    uses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)
+    uses: Mapping[str, Collection[Arguments]] = field(default_factory=dict)
     outer: tuple[str, ...] = ()
 
     @property
