@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.dtypes import WEAK_INT, Type, weak
-from loopkit.expr.mappers import children, elements_of, map_children, subexpressions, substitute, variables
+from loopkit.expr.mappers import children, element, elements_of, map_children, subexpressions, substitute, variables
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -112,9 +112,10 @@ def accesses_of(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
     return kept(knl.memo.setdefault("accesses", {}), statement.id, lambda: tuple(accesses_as(knl, statement)))
 
 
-def accesses_to(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> list[Access]:
-    """The writes to *array* by the *statement* of this id, or its reads."""
-    return [a for a in accesses_of(knl, knl.statement_by_id[statement]) if a.array == array and a.is_write == is_write]
+def accesses_to(knl: LoopKernel, statement: str, array: str, *, is_write: bool | None = None) -> list[Access]:
+    """The accesses to *array* by the *statement* of this id, or only its writes or its reads."""
+    return [a for a in accesses_of(knl, knl.statement_by_id[statement])
+            if a.array == array and is_write in (None, a.is_write)]
 
 
 def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
@@ -126,10 +127,8 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
     def marked(expr: Expression) -> Expression:
         args = is_use(expr)     # with a further one: without subscripts, a name is no access
         return map_children(expr, marked) if args is None else p.Subscript(p.Variable(_USE), (*args, 0))
-    uses = replace(statement, expression=marked(statement.expression))
-    if statement.subscripts:
-        uses = replace(uses, assignee=p.Subscript(p.Variable(statement.written),
-                                                  tuple(map(marked, statement.subscripts))))
+    uses = replace(statement, expression=marked(statement.expression),
+                   assignee=element(statement.written, tuple(map(marked, statement.subscripts))))
     accesses = accesses_as(knl, uses) if _USE in variables(uses.expression) | variables(uses.assignee) else ()
     return ((a.subscripts[:-1], a.domain) for a in accesses if a.array == _USE)
 

@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.constructors import rewritten
 from loopkit.analysis.legality import iname_extent, iname_range
-from loopkit.expr.mappers import map_children
+from loopkit.expr.mappers import element, map_children
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import with_expressions
 from loopkit.poly.affine import subtract
@@ -52,7 +52,7 @@ def with_other_axes(kernel: LoopKernel, names: Collection[str], subscripts: Call
                 index = subscripts(name, ())
             case _:
                 return map_children(expr, lambda e: indexed(e, hidden))
-        return p.Subscript(p.Variable(name), index) if index else p.Variable(name)
+        return element(name, index)
     return rewritten(
         kernel, statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
         substitutions={name: replace(rule, expr=indexed(rule.expr, rule.arguments))

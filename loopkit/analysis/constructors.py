@@ -227,8 +227,8 @@ def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection
         elif d.kind == "flow":
             relation = d.relation
             # a write of one element hides a pair only if the pair shares no other element
-            known = _accesses_one(knl, d.source, d.array, is_write=True) or _accesses_one(
-                knl, d.sink, d.array, is_write=False)
+            known = any(len(own) == 1 and own[0].relation.is_single_valued() for own in (
+                accesses_to(knl, d.source, d.array, is_write=True), accesses_to(knl, d.sink, d.array, is_write=False)))
             for order in orders if known else ():
                 for last in found:
                     if (order.array, order.source, last.kind, last.array, last.source, last.sink) == (
@@ -240,18 +240,9 @@ def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection
     for d in found:
         if d.array in arrays and d.kind == "output" and not (
                 is_must(d.array, d.source) and is_must(d.array, d.sink)):     # only one of two must-writes is the last
-            for first, second in product(_readings(flows, d.array, d.source), _readings(flows, d.array, d.sink)):
+            for first, second in product(*([f for f in flows if (f.array, f.source) == (d.array, writer)]
+                                           for writer in (d.source, d.sink))):
                 if first.sink == second.sink:
                     relation = d.relation.intersect(same_element(first.relation, second.relation))
                     if not relation.is_empty():
                         yield replace(d, relation=relation)
-
-
-def _accesses_one(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> bool:
-    """Does each instance of *statement* access a single element of *array*?"""
-    own = accesses_to(knl, statement, array, is_write=is_write)
-    return len(own) == 1 and bool(own[0].relation.is_single_valued())
-
-
-def _readings(flows: Iterable[Dependence], array: str, writer: str) -> list[Dependence]:
-    return [d for d in flows if d.array == array and d.source == writer]

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, data_params, reached
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, accesses_to, analysis_domain, data_params, reached
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -50,9 +50,7 @@ def _extents(knl: LoopKernel, statement: Statement, inames: Sequence[str], sizes
 
 def _kept_inames(knl: LoopKernel, statement: Statement) -> frozenset[str] | None:
     """The inames of the element that *statement* accumulates into; ``None`` where it reads another element."""
-    own = [a for a in accesses_of(knl, statement) if a.array == statement.written]
-    reads = [a for a in own if not a.is_write]
-    written = next(a for a in own if a.is_write)
+    reads, [written] = (accesses_to(knl, statement.id, statement.written, is_write=kind) for kind in (False, True))
     if not reads or any(a.subscripts != written.subscripts for a in reads):
         return None
     return frozenset(name for s in written.subscripts for name in variables(s))

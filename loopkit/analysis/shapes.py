@@ -44,7 +44,10 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     shapes: dict[str, Shape] = {}
     for name, declared in ((name, datum.shape) for name, datum in knl.data.items()):
         accesses = by_array.get(name, ())
-        _require_one_rank(name, declared, accesses)
+        ranks = {len(a.subscripts) for a in accesses} | ({len(declared)} if declared is not None else set())
+        if len(ranks) > 1:
+            raise ShapeError(f"'{name}' is used with {' and with '.join(map(str, sorted(ranks)))} subscripts.",
+                             subject=name, hint="an array has one number of axes, the same wherever it is used")
         if declared is not None:
             shapes[name] = declared if name not in knl.temporaries else tuple(_number(knl, e) for e in declared)
         elif accesses:
@@ -62,15 +65,6 @@ def _number(knl: LoopKernel, extent: Expression | None) -> Expression | None:
         return extent
     number = known_value(extent, known_sizes(knl))
     return extent if number is None else number
-
-
-def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Access]) -> None:
-    ranks = {len(a.subscripts) for a in accesses}
-    if declared is not None:
-        ranks.add(len(declared))
-    if len(ranks) > 1:
-        raise ShapeError(f"'{name}' is used with {' and with '.join(map(str, sorted(ranks)))} subscripts.",
-                         subject=name, hint="an array has one number of axes, the same wherever it is used")
 
 
 def _inferred(knl: LoopKernel, accesses: Sequence[Access], temporary: bool) -> Shape:

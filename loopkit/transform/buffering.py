@@ -8,7 +8,7 @@ from functools import cached_property, partial, reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, accesses_to, commute, data_params, origin
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_to, commute, data_params, origin
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
 from loopkit.analysis.dependences import (
@@ -24,7 +24,7 @@ from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UndecidedError, require_known
-from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.mappers import element, substitute, variables
 from loopkit.expr.nodes import Neutral
 from loopkit.expr.parsing import parse_expression
 from loopkit.instructions.atomic_update import AtomicUpdate
@@ -38,7 +38,6 @@ from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.piecewise import cells, subscripts_on
 from loopkit.poly.relations import restrict, same_element, union_of_some
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
-from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import Box, BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, require_no_rule, transform
@@ -170,8 +169,7 @@ class Buffer(StagingBuffer):
     @cached_property
     def moves(self) -> Mapping[str, list[tuple[Access, Map]]]:
         """For each user its accesses, and the relation from its instances to the cells of their elements."""
-        return {u: [(a, self._cell_of(a)) for a in accesses_of(self.kernel, self.kernel.statement_by_id[u])
-                    if a.array == self.name] for u in self.uses}
+        return {u: [(a, self._cell_of(a)) for a in accesses_to(self.kernel, u, self.name)] for u in self.uses}
 
     @cached_property
     def used_cells(self) -> InstanceSet:
@@ -286,7 +284,7 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
               ) -> tuple[list[Statement], str | None]:
     """The users of *name*, and the operation of atomic updates; *is_special*: the caller wants more than elements."""
     chosen = matching_statements(kernel, within)
-    own = {s: [a for a in accesses_of(kernel, kernel.statement_by_id[s]) if a.array == name] for s in chosen}
+    own = {s: accesses_to(kernel, s, name) for s in chosen}
     users = [s for s in kernel.statements if own.get(s.id)]
     operation = _operation_of(step, name, [a for s in users for a in own[s.id]])
     of_value = operation is None and name in kernel.temporaries
@@ -358,7 +356,7 @@ def _ends_of_axes(buffer: Buffer, s: Statement, subscripts: Sequence[Expression]
 def _spanning(buffer: Buffer, users: Sequence[Statement]) -> Buffer:
     """*buffer* with its users and its loops: those that distinguish cells; for updates, all but the swept ones."""
     kernel, name = buffer.kernel, buffer.name
-    uses = {s.id: tuple(dict.fromkeys(a.subscripts for a in accesses_of(kernel, s) if a.array == name)) for s in users}
+    uses = {s.id: tuple(dict.fromkeys(a.subscripts for a in accesses_to(kernel, s.id, name))) for s in users}
     stay = {x for arguments in uses.values() for args in arguments for e in args for x in variables(e)}
     if name in kernel.temporaries:
         # a value that enters or leaves an iteration is copied in or out there

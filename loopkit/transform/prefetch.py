@@ -15,7 +15,7 @@ from loopkit.analysis.dependences import End, joined, moved_dependences
 from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
-from loopkit.expr.mappers import called, children, subexpressions, substitute, variables
+from loopkit.expr.mappers import called, children, element, subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
@@ -25,7 +25,6 @@ from loopkit.language.names import name_list
 from loopkit.poly.elements import box_hull
 from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
-from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform

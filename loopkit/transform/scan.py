@@ -16,6 +16,7 @@ from loopkit.analysis.legality import iname_extent, iname_range, require_legal, 
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.scans import Scan, require_alone, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, require_known
+from loopkit.expr.mappers import element
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.dependence import Dependence
@@ -28,7 +29,7 @@ from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.expansion import contracted
 from loopkit.transform.iname import split_iname
-from loopkit.transform.reindex import bounded_by, element, substituted
+from loopkit.transform.reindex import bounded_by, substituted
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
 from loopkit.transform.tags import tagged
 

@@ -20,7 +20,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import LoopkitError, PreconditionError, ScheduleError
-from loopkit.expr.mappers import map_children, variables
+from loopkit.expr.mappers import element, map_children, variables
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable, named_space
 from loopkit.kernel.kernel import Derive, LoopKernel
@@ -35,7 +35,7 @@ from loopkit.poly.piecewise import subscripts_on, where_holds
 from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
 from loopkit.transform.order import with_loop_sunk
-from loopkit.transform.reindex import Condition, bounded_by, element
+from loopkit.transform.reindex import Condition, bounded_by
 from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import as_tag, new_name, require_fresh, require_positive
 
