@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.dtypes import WEAK_INT, Type, weak
-from loopkit.expr.mappers import children, map_children, subexpressions, substitute, variables
+from loopkit.expr.mappers import children, element, elements_of, map_children, subexpressions, substitute, variables
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -84,9 +84,8 @@ def commute(a: Access, b: Access) -> bool:
 
 def declared(knl: LoopKernel, name: str) -> Type | None:
     """The type of a name as *knl* declares it: inames and value arguments are weak."""
-    datum = knl.array_args.get(name) or knl.temporaries.get(name)
-    if datum is not None:
-        return datum.dtype
+    if name in knl.data:
+        return knl.data[name].dtype
     argument = knl.argument_by_name.get(name)
     return WEAK_INT if argument is None or argument.dtype is None else weak(argument.dtype)
 
@@ -95,13 +94,8 @@ def expand_rules(expr: Expression, rules: Mapping[str, SubstitutionRule]) -> Exp
     """*expr* with every use of a substitution rule replaced by the rule's body."""
     if not rules:
         return expr
-    name: str | None = None
-    args: tuple[Expression, ...] = ()
-    if isinstance(expr, p.Call) and isinstance(expr.function, p.Variable):
-        name, args = expr.function.name, expr.parameters
-    elif isinstance(expr, p.Variable):
-        name = expr.name
-    rule = rules.get(name) if name is not None else None
+    name, args = (expr.function, expr.parameters) if isinstance(expr, p.Call) else (expr, ())
+    rule = rules.get(name.name) if isinstance(name, p.Variable) else None
     if rule is not None:
         values = {a: expand_rules(v, rules) for a, v in zip(rule.arguments, args, strict=True)}
         return expand_rules(substitute(rule.expr, values), rules)
@@ -118,9 +112,10 @@ def accesses_of(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
     return kept(knl.memo.setdefault("accesses", {}), statement.id, lambda: tuple(accesses_as(knl, statement)))
 
 
-def accesses_to(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> list[Access]:
-    """The writes to *array* by the *statement* of this id, or its reads."""
-    return [a for a in accesses_of(knl, knl.statement_by_id[statement]) if a.array == array and a.is_write == is_write]
+def accesses_to(knl: LoopKernel, statement: str, array: str, *, is_write: bool | None = None) -> list[Access]:
+    """The accesses to *array* by the *statement* of this id, or only its writes or its reads."""
+    return [a for a in accesses_of(knl, knl.statement_by_id[statement])
+            if a.array == array and is_write in (None, a.is_write)]
 
 
 def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
@@ -129,24 +124,13 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
 
     :arg is_use: the arguments of an expression that is a use, else ``None``.
     """
-    found: list[tuple[Expression, ...]] = []
-
     def marked(expr: Expression) -> Expression:
-        args = is_use(expr)
-        if args is None:
-            return map_children(expr, marked)
-        found.append(args)
-        return p.Subscript(p.Variable(_USE), (len(found) - 1,))
-    uses = replace(statement, expression=marked(statement.expression))
-    if statement.subscripts:
-        uses = replace(uses, assignee=p.Subscript(p.Variable(statement.written),
-                                                  tuple(map(marked, statement.subscripts))))
-    for a in accesses_as(knl, uses) if found else ():
-        match a.subscripts:
-            case (int() as number,) if a.array == _USE:
-                yield found[number], a.domain
-            case _:
-                pass
+        args = is_use(expr)     # with a further one: without subscripts, a name is no access
+        return map_children(expr, marked) if args is None else p.Subscript(p.Variable(_USE), (*args, 0))
+    uses = replace(statement, expression=marked(statement.expression),
+                   assignee=element(statement.written, tuple(map(marked, statement.subscripts))))
+    accesses = accesses_as(knl, uses) if _USE in variables(uses.expression) | variables(uses.assignee) else ()
+    return ((a.subscripts[:-1], a.domain) for a in accesses if a.array == _USE)
 
 
 #: The name of an array in expressions, which no user can write.
@@ -200,22 +184,28 @@ def doubt_of(knl: LoopKernel, *accesses: Access) -> str | None:
 def origin(knl: LoopKernel, names: Iterable[str]) -> str:
     """``read from memory`` if a value of *names* is, directly or through temporaries; else ``computed in the kernel``.
     """
-    waiting, seen = list(names), set[str]()
+    def read(name: str) -> Iterator[str]:
+        return (x for s in knl.statements if s.written == name and name in knl.temporaries
+                for e in (expanded_expression(knl, s), *s.predicates) for x in variables(e))
+    is_read = not reached(names, read).isdisjoint(knl.array_args)
+    return "read from memory" if is_read else "computed in the kernel"
+
+
+def reached(start: Iterable[str], further: Callable[[str], Iterable[str]]) -> set[str]:
+    """The names *start* and those to which *further* leads from them."""
+    found, waiting = set[str](), list(start)
     while waiting:
         name = waiting.pop()
-        if name in knl.array_args:
-            return "read from memory"
-        if name in knl.temporaries and name not in seen:
-            seen.add(name)
-            waiting += [x for s in knl.statements if s.written == name
-                        for e in (expanded_expression(knl, s), *s.predicates) for x in variables(e)]
-    return "computed in the kernel"
+        if name not in found:
+            found.add(name)
+            waiting += further(name)
+    return found
 
 
 def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str:
     """The reason why no analysis knows the values of *expr*."""
     names = variables(expr)
-    if data := [x for x in names if x in knl.temporaries or x in knl.array_args]:
+    if data := names & knl.data.keys():
         return f"is {origin(knl, data)}"
     if other := sorted(names.difference(allowed) & knl.argument_by_name.keys()):
         argument = knl.argument_by_name[other[0]]
@@ -249,11 +239,6 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
         domain, doubt = where
         found, unknown = _branch(condition, domain, integers, holds)
         return found, doubt if doubt or unknown is None else f"a condition {_unknown(knl, unknown, integers)}"
-
-    def reads(expr: Expression, where: _Where) -> Iterator[Access]:
-        for name, subscripts, at in references(expr, where, branch):
-            if subscripts or name in knl.temporaries or name in knl.array_args:
-                yield access(name, subscripts, at)
     domain, doubt = analysis_domain(knl, statement), f"a bound is {origin(knl, data)}" if data else None
     for name in data:
         yield access(name, (), (domain, None))
@@ -262,7 +247,9 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
         inside, reason = branch(predicate, (domain, None), True)
         domain, doubt = inside if reason is None else domain, doubt or reason
     for expr in (*predicates, expanded_expression(knl, statement), *statement.subscripts):
-        yield from reads(expr, (domain, doubt))
+        for name, subscripts, at in references(expr, (domain, doubt), branch):
+            if subscripts or name in knl.data:
+                yield access(name, subscripts, at)
     update = statement.combine if statement.commutes else None
     for is_write in (True,) if statement.combine is None else (False, True):
         yield access(statement.written, statement.subscripts, (domain, doubt), is_write=is_write, update=update)
@@ -354,9 +341,7 @@ def fastest_last(knl: LoopKernel, loaded: Expression, inames: Sequence[str]) -> 
     The order stays if *loaded* has no such subscript, or if subscripts disagree. Strides of several elements count
     too: vectors have them.
     """
-    arrays = {p.Variable(name) for name in knl.array_args}
-    rows = {e.index_tuple[-1] for e in subexpressions(expand_rules(loaded, knl.substitutions))
-            if isinstance(e, p.Subscript) and e.aggregate in arrays}
+    rows = {e.index_tuple[-1] for e in elements_of(expand_rules(loaded, knl.substitutions), knl.array_args)}
     found = {_fastest(subscript, inames) for subscript in rows} - {None}
     return tuple(sorted(inames, key=found.__contains__)) if len(found) == 1 else tuple(inames)
 

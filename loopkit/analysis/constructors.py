@@ -16,7 +16,7 @@ from loopkit.analysis.accesses import Access, accesses_to, commute
 from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.errors import InternalError
-from loopkit.expr.mappers import map_children
+from loopkit.expr.mappers import element, map_children
 from loopkit.kernel.data import Argument, Options, SubstitutionRule, TemporaryVariable
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import Derivation, Derive, LoopKernel, WholeKernel
@@ -240,8 +240,8 @@ def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection
         elif d.kind == "flow":
             relation = d.relation
             # a write of one element hides a pair only if the pair shares no other element
-            known = _accesses_one(knl, d.source, d.array, is_write=True) or _accesses_one(
-                knl, d.sink, d.array, is_write=False)
+            known = any(len(own) == 1 and own[0].relation.is_single_valued() for own in (
+                accesses_to(knl, d.source, d.array, is_write=True), accesses_to(knl, d.sink, d.array, is_write=False)))
             for order in orders if known else ():
                 for last in found:
                     if (order.array, order.source, last.kind, last.array, last.source, last.sink) == (
@@ -253,21 +253,12 @@ def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection
     for d in found:
         if d.array in arrays and d.kind == "output" and not (
                 is_must(d.array, d.source) and is_must(d.array, d.sink)):     # only one of two must-writes is the last
-            for first, second in product(_readings(flows, d.array, d.source), _readings(flows, d.array, d.sink)):
+            for first, second in product(*([f for f in flows if (f.array, f.source) == (d.array, writer)]
+                                           for writer in (d.source, d.sink))):
                 if first.sink == second.sink:
                     relation = d.relation.intersect(same_element(first.relation, second.relation))
                     if not relation.is_empty():
                         yield replace(d, relation=relation)
-
-
-def _accesses_one(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> bool:
-    """Does each instance of *statement* access a single element of *array*?"""
-    own = accesses_to(knl, statement, array, is_write=is_write)
-    return len(own) == 1 and bool(own[0].relation.is_single_valued())
-
-
-def _readings(flows: Iterable[Dependence], array: str, writer: str) -> list[Dependence]:
-    return [d for d in flows if d.array == array and d.source == writer]
 
 
 # Expansion and contraction of temporaries
@@ -310,7 +301,7 @@ def with_other_axes(kernel: LoopKernel, names: Collection[str], subscripts: Call
                 index = subscripts(name, ())
             case _:
                 return map_children(expr, lambda e: indexed(e, hidden))
-        return p.Subscript(p.Variable(name), index) if index else p.Variable(name)
+        return element(name, index)
     return rewritten(
         kernel, statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
         substitutions={name: replace(rule, expr=indexed(rule.expr, rule.arguments))

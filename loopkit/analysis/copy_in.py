@@ -29,7 +29,7 @@ from loopkit.analysis.dependences import in_order, relations_of
 from loopkit.analysis.values_preserved import wrong_values
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, element_of_source, refuse_smallest
 from loopkit.errors import UndecidedError
-from loopkit.expr.dtypes import Type, type_of
+from loopkit.expr.dtypes import type_of
 from loopkit.expr.indices import index_value, is_of_values
 from loopkit.expr.mappers import alike, children
 from loopkit.kernel.kernel import LoopKernel
@@ -129,8 +129,7 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_St
 def _originals(knl: LoopKernel, temporary: str, new: Expression, old: Expression, *, inside: bool
                ) -> Iterator[tuple[tuple[Expression, ...], Expression]]:
     """The subscripts of each read of *temporary* in *new*, with the part of *old* that it replaces."""
-    def typed(e: Expression) -> Type | None:
-        return type_of(e, partial(declared, knl))
+    typed = partial(type_of, lookup=partial(declared, knl))
     if new is old:
         return
     value = index_value(old, typed) if inside else old
@@ -182,7 +181,7 @@ def _aligned(new: Expression, old: Expression, points: tuple[InstanceSet, Instan
         return
     ours, theirs = children(new), children(old)
     if isinstance(new, p.Variable) and new == old:
-        if new.name in knl.temporaries or new.name in knl.array_args:
+        if new.name in knl.data:
             yield _Reference(new.name, (), ())
     elif not alike(new, old):
         if ours or type(new) is not type(old) or new != old:        # two numbers may be equal

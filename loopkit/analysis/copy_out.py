@@ -196,8 +196,7 @@ def _unbound(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
             ends_of = copy_in.statement, w.statement
             pairs = without(same_element(copy_in.relation, w.relation), known, ends_of)
             pairs = without(pairs.reverse(), known, ends_of[::-1]).reverse()
-            yield Refusal(BrokenPairs(after, *ends_of, pairs, taken.array, "anti",
-                                      shared_element(after, taken.array, "anti", *ends_of)),
+            yield Refusal(BrokenPairs.on_one_element(after, taken.array, "anti", *ends_of, pairs),
                           f"{taken.name}: nothing would keep '{w.statement}' from writing what '{copy_in.statement}' "
                           "reads at that moment.", after=after, doubt=doubt_of(after, copy_in, w))
 

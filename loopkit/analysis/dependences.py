@@ -32,10 +32,10 @@ from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.limits import IMPORTANT, affordable, kept, kept_by_kernel
 from loopkit.poly.piecewise import cells
 from loopkit.poly.relations import SharedLoop, carry, identity_on, in_time_order, same_element
-from loopkit.poly.sets import Map, Set
+from loopkit.poly.sets import InstanceSet, Map, Set
 
 K = TypeVar("K")
-Points = TypeVar("Points", Map, Set)
+Points = TypeVar("Points", Map, Set, InstanceSet)
 
 #: Two statements.
 Pair = tuple[str, str]
@@ -91,13 +91,9 @@ def shared_loops(knl: LoopKernel, source: str, sink: str, loops: Sequence[str]) 
     return tuple((a.index(x), b.index(x)) for x in loops)
 
 
-def in_order(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
-    """The *pairs* of instances of two statements whose source runs first in the execution order of *knl*."""
-    return _in_order(knl, execution_paths(knl), source, sink, pairs)
-
-
-def _in_order(knl: LoopKernel, paths: Mapping[str, Path], source: str, sink: str, pairs: Map) -> Map:
-    where = meeting_of(paths, source, sink)
+def in_order(knl: LoopKernel, source: str, sink: str, pairs: Map, paths: Mapping[str, Path] | None = None) -> Map:
+    """The *pairs* of instances of two statements whose source runs first on *paths*, by default those of execution."""
+    where = meeting_of(execution_paths(knl) if paths is None else paths, source, sink)
     return in_time_order(pairs, shared_loops(knl, source, sink, where.loops), where.before)
 
 
@@ -145,7 +141,7 @@ def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[_Fou
     for (i, a), (j, b) in product(enumerate(accesses), repeat=2):
         where = meeting_of(knl.paths, a.statement, b.statement)
         if (a.is_write or b.is_write) and not commute(a, b) and (where.loops or where.before):
-            ordered = _in_order(knl, knl.paths, a.statement, b.statement, same_element(a.relation, b.relation))
+            ordered = in_order(knl, a.statement, b.statement, same_element(a.relation, b.relation), knl.paths)
             if not ordered.is_empty():
                 yield i, j, kind_of(a.is_write, b.is_write), ordered
 
@@ -160,7 +156,7 @@ def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str
     yield from flows
 
     def ordered(i: int, j: int, kind: str, pairs: Map) -> Iterator[_Found]:
-        found = _in_order(knl, paths, accesses[i].statement, accesses[j].statement, pairs)
+        found = in_order(knl, accesses[i].statement, accesses[j].statement, pairs, paths)
         if not found.is_empty():
             yield i, j, kind, found
     for (i, sink, _, first), (j, other, _, second) in product(flows, repeat=2):

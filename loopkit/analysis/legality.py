@@ -46,7 +46,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
         for pairs, reason in cache[key]:
             broken = not_separable(knl, d, where, pairs) if reason == "blocks" else pairs
             if broken is not None:
-                yield Violation(d, broken, reason, reason != "blocks" or _places(knl, d) is not None)
+                yield Violation(d, broken, reason, reason != "blocks" or _places_on(knl, *_axes(knl, d)) is not None)
         if (meeting := _in_one_vector(knl, d)) is not None:
             yield Violation(d, meeting, "order")
 
@@ -85,15 +85,10 @@ def _axes(knl: LoopKernel, d: Dependence, kind: type[InameTag] = GroupTag) -> tu
     return source, sink, sorted(source if d.of_value else {*source, *sink})
 
 
-def _places(knl: LoopKernel, d: Dependence) -> list[tuple[Expression, ...]] | None:
-    """Pairs of coordinates of both statements' blocks, on the axes of both; ``None``: they are not known."""
-    source, sink, axes = _axes(knl, d)
-    return _places_on(knl, source, sink, [x for x in axes if x in source and x in sink])
-
-
 def _places_on(knl: LoopKernel, source: OnAxes, sink: OnAxes, axes: Sequence[int]
                ) -> list[tuple[Expression, ...]] | None:
-    found = [places_on_axis(knl, source[x], sink[x]) for x in axes]
+    """Pairs of coordinates of both statements' places, on those of *axes* that both have; ``None``: not known."""
+    found = [places_on_axis(knl, source[x], sink[x]) for x in axes if x in source and x in sink]
     known = [pair for places in found if places is not None for pair in places]
     return None if None in found else known
 

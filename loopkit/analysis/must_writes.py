@@ -12,7 +12,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, data_params
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import conjuncts, opposite, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import meeting
@@ -73,8 +73,8 @@ def _joined(knl: LoopKernel, accesses: Sequence[Access], sets: Sequence[_Set]) -
     for a, b in combinations(sets, 2):
         if _same_cell(knl, accesses[a[0][0]], accesses[b[0][0]]):
             for flag in sorted(a[1], key=str):
-                if _negated(flag) in b[1]:
-                    yield a, b, ((*a[0], *b[0]), (a[1] - {flag}) | (b[1] - {_negated(flag)}))
+                if (negated := opposite(flag, ())) in b[1]:
+                    yield a, b, ((*a[0], *b[0]), (a[1] - {flag}) | (b[1] - {negated}))
 
 
 def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
@@ -87,7 +87,7 @@ def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
 def _flags(knl: LoopKernel, write: Access) -> Flags:
     """The conditions of *write* if all are flags, else none."""
     statement = knl.statement_by_id[write.statement]
-    conditions = frozenset(c for predicate in statement.predicates for c in _conjuncts(predicate))
+    conditions = frozenset(c for predicate in statement.predicates for c in conjuncts(predicate))
     if data_params(knl, statement.domain) or any(_setter(knl, c, statement) is None for c in conditions):
         return frozenset()
     return conditions
@@ -96,20 +96,14 @@ def _flags(knl: LoopKernel, write: Access) -> Flags:
 def _conditions(knl: LoopKernel, user: Statement) -> frozenset[Expression]:
     """The conditions that hold where *user* runs: its predicates, and the conjuncts to which its flags were set."""
     found: set[Expression] = set()
-    waiting = [c for predicate in user.predicates for c in _conjuncts(predicate)]
+    waiting = [c for predicate in user.predicates for c in conjuncts(predicate)]
     while waiting:
         condition = waiting.pop()
         if condition not in found and not isinstance(condition, p.LogicalNot) \
                 and (setter := _setter(knl, condition, user)) is not None:
-            waiting += [c for c in _conjuncts(setter.expression) if _setter(knl, c, setter) is not None]
+            waiting += [c for c in conjuncts(setter.expression) if _setter(knl, c, setter) is not None]
         found.add(condition)
     return frozenset(found)
-
-
-def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
-    if isinstance(condition, p.LogicalAnd):
-        return tuple(c for child in condition.children for c in _conjuncts(child))
-    return (condition,)
 
 
 def _setter(knl: LoopKernel, condition: Expression, user: Statement) -> Statement | None:
@@ -140,7 +134,3 @@ def _only_writer(knl: LoopKernel, name: str, user: Statement) -> Statement | Non
 
 def _shared_loops(knl: LoopKernel, a: Statement, b: Statement) -> set[str]:
     return set(meeting(knl.paths[a.id], knl.paths[b.id]).loops)
-
-
-def _negated(flag: Expression) -> Expression:
-    return flag.child if isinstance(flag, p.LogicalNot) else p.LogicalNot(flag)

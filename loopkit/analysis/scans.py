@@ -13,9 +13,16 @@ from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, ins
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, Statement
-from loopkit.kernel.tree import Leaf, Loop, leaves, nodes_in
+from loopkit.kernel.tree import Leaf, leaves, loops_in
 from loopkit.poly.affine import add
-from loopkit.poly.relations import apart_along, identity_on, only_dims, other_instance, reindexing, smallest_pair
+from loopkit.poly.relations import (
+    apart_along,
+    identity_on,
+    only_dims,
+    other_instance,
+    smallest_pair,
+    subscript_relation,
+)
 from loopkit.poly.sets import InstanceSet, lexmin_point
 
 
@@ -75,9 +82,8 @@ def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
 
 def require_alone(knl: LoopKernel, scan: Scan) -> None:
     """:raises ScheduleError: the loop over the iname of *scan* has other statements than the update."""
-    for loop in nodes_in(knl.tree):
-        if isinstance(loop, Loop) and loop.iname == scan.iname and scan.node.update in leaves(loop) \
-                and loop.body != Leaf(scan.node.update):
+    for loop in loops_in(knl.tree):
+        if loop.iname == scan.iname and scan.node.update in leaves(loop) and loop.body != Leaf(scan.node.update):
             raise ScheduleError(f"The loop of '{scan.node.update}' over '{scan.iname}' has other statements too.",
                                 subject=scan.iname, hint="compute them before the reduction, into an array")
 
@@ -99,9 +105,8 @@ def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points:
 
 def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
     """*points* moved by 1 along *sweep*."""
-    values = tuple(add(p.Variable(x), -1) if x == sweep else p.Variable(x) for x in points.inames)
-    everything = InstanceSet.universe(points.inames).set
-    return points.apply(reindexing(points.inames, values, everything), points.inames)
+    values = tuple(add(p.Variable(x), int(x == sweep)) for x in points.inames)
+    return points.apply(subscript_relation(points.inames, values), points.inames)
 
 
 def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: InstanceSet, sweep: str) -> InstanceSet:

@@ -13,7 +13,7 @@ from loopkit.analysis.constructors import specialized
 from loopkit.analysis.ranges import known_sizes
 from loopkit.errors import ShapeError
 from loopkit.expr.mappers import subexpressions, variables
-from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
+from loopkit.kernel.data import Argument, GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import if_affine
 from loopkit.poly.elements import axis_extent, constant_extent, leaves_a_margin, missed, outside, reached_within
@@ -42,10 +42,12 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     """
     by_array = accesses_by_array(knl)
     shapes: dict[str, Shape] = {}
-    data: list[GlobalArg | TemporaryVariable] = [*knl.array_args.values(), *knl.temporaries.values()]
-    for name, declared in ((datum.name, datum.shape) for datum in data):
+    for name, declared in ((name, datum.shape) for name, datum in knl.data.items()):
         accesses = by_array.get(name, ())
-        _require_one_rank(name, declared, accesses)
+        ranks = {len(a.subscripts) for a in accesses} | ({len(declared)} if declared is not None else set())
+        if len(ranks) > 1:
+            raise ShapeError(f"'{name}' is used with {' and with '.join(map(str, sorted(ranks)))} subscripts.",
+                             subject=name, hint="an array has one number of axes, the same wherever it is used")
         if declared is not None:
             shapes[name] = declared if name not in knl.temporaries else tuple(_number(knl, e) for e in declared)
         elif accesses:
@@ -63,15 +65,6 @@ def _number(knl: LoopKernel, extent: Expression | None) -> Expression | None:
         return extent
     number = known_value(extent, known_sizes(knl))
     return extent if number is None else number
-
-
-def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Access]) -> None:
-    ranks = {len(a.subscripts) for a in accesses}
-    if declared is not None:
-        ranks.add(len(declared))
-    if len(ranks) > 1:
-        raise ShapeError(f"'{name}' is used with {' and with '.join(map(str, sorted(ranks)))} subscripts.",
-                         subject=name, hint="an array has one number of axes, the same wherever it is used")
 
 
 def _inferred(knl: LoopKernel, accesses: Sequence[Access], temporary: bool) -> Shape:
@@ -116,8 +109,7 @@ def reached_elements(knl: LoopKernel, accesses: Sequence[Access]) -> Set:
     A transformed kernel's accesses may have a form from which the shape no longer follows.
     """
     name = accesses[0].array
-    declared = knl.array_args[name].shape if name in knl.array_args else knl.temporaries[name].shape
-    shape = array_shapes(knl)[name] if declared is None else (None,)
+    shape = array_shapes(knl)[name] if knl.data[name].shape is None else (None,)
     return reached_within([a.relation for a in accesses], shape, knl.assumptions)
 
 

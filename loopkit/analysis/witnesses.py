@@ -71,6 +71,11 @@ class BrokenPairs:
         """Single instances of *sink* that have no value from *source*."""
         return cls(knl, source, sink, Map.from_range(points), array, kind, element, alone=True)
 
+    @classmethod
+    def on_one_element(cls, knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> BrokenPairs:
+        """Pairs that access one element of *array* in *knl*."""
+        return cls(knl, source, sink, pairs, array, kind, shared_element(knl, array, kind, source, sink))
+
     @property
     def smallest(self) -> SmallestPair:
         """The smallest of the pairs."""
@@ -165,8 +170,7 @@ class Violation:
 
     def broken(self, knl: LoopKernel) -> BrokenPairs:
         d = self.dependence
-        return BrokenPairs(knl, d.source, d.sink, self.pairs, d.array, d.kind,
-                           shared_element(knl, d.array, d.kind, d.source, d.sink))
+        return BrokenPairs.on_one_element(knl, d.array, d.kind, d.source, d.sink, self.pairs)
 
 
 #: The greatest number of pairs of instances that are evaluated to find whether they access one element.
@@ -230,7 +234,7 @@ def smallest_witness(knl: LoopKernel, array: str, kind: str, source: str, sink: 
 
     The smallest is the first by parameters in the order of the arguments, then by inames.
     """
-    return BrokenPairs(knl, source, sink, pairs, array, kind, shared_element(knl, array, kind, source, sink)).witness
+    return BrokenPairs.on_one_element(knl, array, kind, source, sink, pairs).witness
 
 
 def _elements(knl: LoopKernel, statement: str, point: dict[str, int], array: str, is_write: bool,

@@ -1,7 +1,7 @@
 """The loop program after scheduling: its nodes, the hardware instructions that they carry, and its text."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import ClassVar

@@ -103,6 +103,11 @@ def elements_of(expr: Expression, arrays: Collection[str]) -> Iterator[p.Subscri
             and e.aggregate.name in arrays)
 
 
+def element(name: str, subscripts: tuple[Expression, ...]) -> p.Variable | p.Subscript:
+    """An element of an array, or a scalar."""
+    return p.Subscript(p.Variable(name), subscripts) if subscripts else p.Variable(name)
+
+
 def array_of(element: Expression) -> str:
     """The name of the array of *element*, or of a scalar."""
     array = element.aggregate if isinstance(element, p.Subscript) else element

@@ -144,6 +144,11 @@ class LoopKernel(KernelBody, KernelData):
         return {a.name: a for a in self.arguments if isinstance(a, GlobalArg)}
 
     @cached_property
+    def data(self) -> Mapping[str, GlobalArg | TemporaryVariable]:
+        """The array arguments and the temporaries."""
+        return {**self.array_args, **self.temporaries}
+
+    @cached_property
     def written_names(self) -> frozenset[str]:
         return frozenset(s.written for s in self.statements)
 

@@ -113,8 +113,7 @@ def _title(knl: LoopKernel) -> str:
 def _sizes(knl: LoopKernel) -> frozenset[str]:
     """The value arguments that are integers by their use in domains and shapes."""
     names = {x for domain in {id(s.domain): s.domain for s in knl.statements}.values() for x in domain.params}
-    arrays: list[GlobalArg | TemporaryVariable] = [*knl.array_args.values(), *knl.temporaries.values()]
-    for a in arrays:
+    for a in knl.data.values():
         names.update(x for extent in a.shape or () for x in variables(extent))
     return frozenset(a.name for a in knl.arguments if isinstance(a, ValueArg) and a.name in names)
 

@@ -213,6 +213,11 @@ def restricted(tree: Tree, statements: Collection[str]) -> Tree:
     return without(tree, frozenset(leaves(tree)).difference(statements))
 
 
+def with_ids(tree: Tree, ids: Mapping[str, str]) -> Tree:
+    """The statements of *tree* that *ids* names, by their new ids; without the others."""
+    return rewrite(restricted(tree, ids), lambda node: Leaf(ids[node.statement]) if isinstance(node, Leaf) else node)
+
+
 def in_order_of(tree: Tree, statements: Iterable[Statement]) -> tuple[Statement, ...]:
     """*statements* in the textual order of *tree*."""
     at = {s: i for i, s in enumerate(leaves(tree))}

@@ -3,14 +3,14 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any
 
 import numpy as np
 
-from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, data_params
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, accesses_to, analysis_domain, data_params, reached
 from loopkit.errors import CallError, EquivalenceError, PreconditionError, TypeInferenceError, cell_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import epsilon, is_half, kind_of
@@ -305,7 +305,8 @@ def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
             total += prod(_extents(knl, update, [x for x in node.inames if x in update.inames], sizes))
     sources = _sources(knl)
     for statement in knl.statements:
-        if statement.id not in knl.reduction_of and statement.written in _reached(sources[statement.written], sources):
+        if statement.id not in knl.reduction_of and statement.written in reached(
+                sources[statement.written], lambda name: sources.get(name, ())):
             kept = _kept_inames(knl, statement)
             lengths = _extents(knl, statement, [x for x in statement.inames if x not in (kept or ())], sizes)
             total += sum(lengths) if kept is None else prod(lengths)
@@ -314,12 +315,12 @@ def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
 
 def index_names(knl: LoopKernel) -> frozenset[str]:
     """The arrays whose values decide the elements or the number of other accesses (index arrays)."""
-    known = knl.array_args.keys() | knl.temporaries.keys()
     found = {name for accesses in accesses_by_array(knl).values() for a in accesses for s in a.subscripts
-             for name in variables(s) & known}
+             for name in variables(s) & knl.data.keys()}
     found.update(name for s in knl.statements for name in data_params(knl, s.domain))
-    through = {name: read for name, read in _sources(knl).items() if name in knl.temporaries}
-    return frozenset(_reached(found, through) & knl.array_args.keys())
+    sources = _sources(knl)
+    through = reached(found, lambda name: sources.get(name, ()) if name in knl.temporaries else ())
+    return frozenset(through & knl.array_args.keys())
 
 
 def _extents(knl: LoopKernel, statement: Statement, inames: Sequence[str], sizes: Mapping[str, int]) -> list[int]:
@@ -330,9 +331,7 @@ def _extents(knl: LoopKernel, statement: Statement, inames: Sequence[str], sizes
 
 def _kept_inames(knl: LoopKernel, statement: Statement) -> frozenset[str] | None:
     """The inames of the element that *statement* accumulates into; ``None`` where it reads another element."""
-    own = [a for a in accesses_of(knl, statement) if a.array == statement.written]
-    reads = [a for a in own if not a.is_write]
-    written = next(a for a in own if a.is_write)
+    reads, [written] = (accesses_to(knl, statement.id, statement.written, is_write=kind) for kind in (False, True))
     if not reads or any(a.subscripts != written.subscripts for a in reads):
         return None
     return frozenset(name for s in written.subscripts for name in variables(s))
@@ -346,15 +345,4 @@ def _sources(knl: LoopKernel) -> Mapping[str, set[str]]:
         if statement.id in knl.reduction_of:
             reads.discard(statement.written)          # the accumulation of a reduction counts as the reduction
         found.setdefault(statement.written, set()).update(reads)
-    return found
-
-
-def _reached(start: Iterable[str], further: Mapping[str, set[str]]) -> set[str]:
-    """The names *start* and those to which *further* leads from them."""
-    found, waiting = set[str](), list(start)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += further.get(name, ())
     return found

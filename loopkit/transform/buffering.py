@@ -8,7 +8,7 @@ from functools import cached_property, partial, reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, accesses_to, commute, data_params, origin
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_to, commute, data_params, origin
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
 from loopkit.analysis.dependences import (
@@ -24,7 +24,7 @@ from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UndecidedError, require_known
-from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.mappers import element, substitute, variables
 from loopkit.expr.nodes import Neutral
 from loopkit.expr.parsing import parse_expression
 from loopkit.instructions.atomic_update import AtomicUpdate
@@ -93,8 +93,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
       y[y_store_0] = y_buf[y_store_0]  {id=store_y}
     end
     """
-    require_known("array", [var_name], [*kernel.array_args, *kernel.temporaries])
-    array = kernel.array_args.get(var_name) or kernel.temporaries[var_name]
+    require_known("array", [var_name], kernel.data)
     inames = name_list(buffer_inames)
     step = f"buffer_array({var_name!r}, {list(inames)})"
     users, operation = _users_of(kernel, step, var_name, within,
@@ -102,8 +101,8 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     require_known("iname", inames, [x for s in users for x in s.inames], where=f"the users of '{var_name}'")
     load_id = new_id(kernel, init_insn_id, f"init_{var_name}")
     buffer = _spanning(Buffer(
-        kernel, step, Staged.of_array(var_name),
-        temporary_for(kernel, temporary_name, f"{var_name}_buf", array.dtype, temporary_address_space),
+        kernel, step, Staged(var_name, partial(element, var_name)),
+        temporary_for(kernel, temporary_name, f"{var_name}_buf", kernel.data[var_name].dtype, temporary_address_space),
         BoxRequest(inames, default_tag, fetch_bounding_box),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe),
         load_id=load_id, store_id=new_id(kernel, store_insn_id, f"store_{var_name}", load_id),
@@ -169,8 +168,7 @@ class Buffer(StagingBuffer):
     @cached_property
     def moves(self) -> Mapping[str, list[tuple[Access, Map]]]:
         """For each user its accesses, and the relation from its instances to the cells of their elements."""
-        return {u: [(a, self._cell_of(a)) for a in accesses_of(self.kernel, self.kernel.statement_by_id[u])
-                    if a.array == self.name] for u in self.uses}
+        return {u: [(a, self._cell_of(a)) for a in accesses_to(self.kernel, u, self.name)] for u in self.uses}
 
     @cached_property
     def used_cells(self) -> InstanceSet:
@@ -285,7 +283,7 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
               ) -> tuple[list[Statement], str | None]:
     """The users of *name*, and the operation of atomic updates; *is_special*: the caller wants more than elements."""
     chosen = matching_statements(kernel, within)
-    own = {s: [a for a in accesses_of(kernel, kernel.statement_by_id[s]) if a.array == name] for s in chosen}
+    own = {s: accesses_to(kernel, s, name) for s in chosen}
     users = [s for s in kernel.statements if own.get(s.id)]
     operation = _operation_of(step, name, [a for s in users for a in own[s.id]])
     of_value = operation is None and name in kernel.temporaries
@@ -357,7 +355,7 @@ def _ends_of_axes(buffer: Buffer, s: Statement, subscripts: Sequence[Expression]
 def _spanning(buffer: Buffer, users: Sequence[Statement]) -> Buffer:
     """*buffer* with its users and its loops: those that distinguish cells; for updates, all but the swept ones."""
     kernel, name = buffer.kernel, buffer.name
-    uses = {s.id: tuple(dict.fromkeys(a.subscripts for a in accesses_of(kernel, s) if a.array == name)) for s in users}
+    uses = {s.id: tuple(dict.fromkeys(a.subscripts for a in accesses_to(kernel, s.id, name))) for s in users}
     stay = {x for arguments in uses.values() for args in arguments for e in args for x in variables(e)}
     if name in kernel.temporaries:
         # a value that enters or leaves an iteration is copied in or out there

@@ -120,9 +120,6 @@ def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: s
 
 def _converted(kernel: LoopKernel, node: ReductionNode, operand: Expression, wanted: np.dtype) -> Expression:
     """*operand* with its loads of narrower reals converted; itself where it has none."""
-    arrays: list[GlobalArg | TemporaryVariable] = [*kernel.array_args.values(), *kernel.temporaries.values()]
-    known = {a.name: a.dtype for a in arrays}
-
     def convert(e: Expression) -> Expression:
         match e:
             case p.Call(function=p.Variable(name=name)) if name in kernel.substitutions:
@@ -131,7 +128,8 @@ def _converted(kernel: LoopKernel, node: ReductionNode, operand: Expression, wan
             case TypeCast():
                 return e                               # its dtype was chosen already
             case p.Variable(name=name) | p.Subscript(aggregate=p.Variable(name=name)):
-                return TypeCast(wanted.name, e) if name in known and _is_narrower(name, known[name], wanted) else e
+                return TypeCast(wanted.name, e) if name in kernel.data and _is_narrower(
+                    name, kernel.data[name].dtype, wanted) else e
             case _:
                 return map_children(e, convert)
     return convert(operand)

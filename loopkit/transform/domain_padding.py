@@ -40,7 +40,7 @@ from loopkit.analysis.values_preserved import Flow, same_flow, wrong_values
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.dtypes import FLOAT64, type_of
-from loopkit.expr.mappers import alike, called, children, map_children, subexpressions, variables
+from loopkit.expr.mappers import alike, called, children, element, map_children, subexpressions, variables
 from loopkit.expr.nodes import REDUCTIONS, to_text
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
@@ -50,8 +50,8 @@ from loopkit.poly.elements import outside, read_beyond
 from loopkit.poly.piecewise import where_holds
 from loopkit.poly.relations import identity_on
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
-from loopkit.transform.reindex import element, with_domains
-from loopkit.transform.step import matching_statements, require_dtype, require_iname, require_positive, transform
+from loopkit.transform.reindex import with_domains
+from loopkit.transform.step import iname_list, matching_statements, require_dtype, require_positive, transform
 from loopkit.transform.subst import rules_using
 
 #: Every dtype of numbers has all integers up to this value, so that sums and products up to it are exact.
@@ -93,8 +93,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     end
     """
     sizes = {x: require_positive(length, f"the length of a tile along '{x}'") for x, length in lengths.items()}
-    for x in sizes:
-        require_iname(kernel, x)
+    iname_list(kernel, sizes)
     chosen = _chosen(kernel, sizes, within)
     step = f"pad_domain({dict(sizes)})"
     if not isfinite(value):

@@ -160,7 +160,7 @@ class _Types:
             self._require_width(s, s.expression)
         if not isinstance(given, Weak):
             return s
-        datum = self.kernel.array_args.get(s.written) or self.kernel.temporaries.get(s.written)
+        datum = self.kernel.data.get(s.written)
         adapts = datum is not None and datum.dtype is not None and given != weak(INT64)
         return s if adapts else replace(s, expression=self._cast(s.expression, s.expression))
 

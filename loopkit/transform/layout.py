@@ -48,15 +48,11 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
 
 
 def _order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:
-    if dim_tags == "C":
-        return tuple(range(axes))
-    if dim_tags == "F":
-        return tuple(reversed(range(axes)))
-    tags = [tag.strip() for tag in dim_tags.split(",")]
-    if sorted(tags) != sorted(f"N{level}" for level in range(axes)):
-        slowest_first = ",".join(f"N{level}" for level in reversed(range(axes)))
+    levels = [f"N{level}" for level in range(axes)]
+    tags = {"C": levels[::-1], "F": levels}.get(dim_tags) or [tag.strip() for tag in dim_tags.split(",")]
+    if sorted(tags) != sorted(levels):
         raise PreconditionError(f"{dim_tags!r} does not say how the {axes} axes of '{name}' lie.", subject=name,
-                                hint=f"'C', which is '{slowest_first}', 'F', or these tags in another order")
+                                hint=f"'C', which is '{','.join(levels[::-1])}', 'F', or these tags in another order")
     return tuple(sorted(range(axes), key=lambda axis: -int(tags[axis][1:])))
 
 

@@ -113,17 +113,13 @@ def _matched(kernel: LoopKernel, kind: str, glob: str) -> Ids:
     return found if kind == "id" else frozenset(s for s in kernel.statement_by_id if owner(s) in set(map(owner, found)))
 
 
-def _data(kernel: LoopKernel) -> Collection[str]:
-    return [*kernel.array_args, *kernel.temporaries]
-
-
 #: For each kind of pattern its noun in messages, the names of a statement, and all names of a kernel.
 _KINDS: Mapping[str, tuple[str, Callable[[LoopKernel, Statement], Collection[str]],
                            Callable[[LoopKernel], Collection[str]]]] = {
     "id": ("statement", lambda _, s: (s.id, owner(s.id)), lambda kernel: kernel.statement_by_id),
-    "writes": ("array or temporary", lambda _, s: (s.written,), _data),
+    "writes": ("array or temporary", lambda _, s: (s.written,), lambda kernel: kernel.data),
     "reads": ("array or temporary", lambda kernel, s: {a.array for a in accesses_of(kernel, s) if not a.is_write},
-              _data),
+              lambda kernel: kernel.data),
     "iname": ("iname", lambda _, s: s.inames, lambda kernel: kernel.inames),
     "tag": ("statement tag", lambda _, s: s.options.tags,
             lambda kernel: {tag for s in kernel.statements for tag in s.options.tags})}

@@ -84,8 +84,7 @@ def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | Non
       a[i, j] = a[i - 1, j] + 1  {id=insn}
     end
     """
-    for x in (outer, inner):
-        require_iname(kernel, x)
+    iname_list(kernel, (outer, inner))
     swapped = _swapped(kernel.tree, outer, inner)
     if swapped is kernel.tree:
         swapped = _swapped(kernel.tree, inner, outer)

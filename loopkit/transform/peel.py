@@ -15,7 +15,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, Statement
-from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, restricted, rewrite, seq
+from loopkit.kernel.tree import Loop, Tree, in_order_of, leaves, loops_in, seq, with_ids
 from loopkit.poly.domains import parted
 from loopkit.poly.limits import IMPORTANT, affordable
 from loopkit.poly.sets import InstanceSet, in_plain_bounds
@@ -161,9 +161,7 @@ def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str], parts: 
                               {acc: p.Variable(new) for acc, new in accumulators[part.end].items()})
 
     def part_of(loop: Loop, end: str) -> Tree:
-        names = {s: part.id for s in leaves(loop) for part in parts[s] if part.end == end}
-        return rewrite(restricted(loop, names), lambda node: Leaf(names[node.statement]) if isinstance(node, Leaf)
-                       else node)
+        return with_ids(loop, {s: part.id for s in leaves(loop) for part in parts[s] if part.end == end})
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: seq(*(part_of(loop, end) for end in _ENDS)))
     cells = {new: replace(kernel.temporaries[acc], name=new) for own in accumulators.values()
              for acc, new in own.items()}

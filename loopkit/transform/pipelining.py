@@ -21,7 +21,7 @@ from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, loops_in, parts_of, restricted, rewrite, seq
+from loopkit.kernel.tree import Loop, in_order_of, leaves, loops_in, parts_of, rewrite_over, seq, with_ids
 from loopkit.poly.affine import add, remainder, subtract
 from loopkit.transform.expansion import require_cells, require_not_carried
 from loopkit.transform.iname import split_into
@@ -273,13 +273,7 @@ def _through_registers(kernel: LoopKernel, iname: str, copies: _Copies) -> LoopK
     loads = {s.id: kernel.fresh_name(f"{s.written}_load") for s in own}
     registers = {s.id: kernel.fresh_name(f"{s.written}_next") for s in own}
 
-    def loaded_first(node: Tree) -> Tree:
-        if not isinstance(node, Loop) or node.iname != iname:
-            return node
-        stores = restricted(node.body, loads)
-        return Loop(iname, seq(rewrite(stores, lambda leaf: Leaf(loads[leaf.statement]) if isinstance(leaf, Leaf)
-                                       else leaf), node.body))
-    tree = rewrite(kernel.tree, loaded_first)
+    tree = rewrite_over(kernel.tree, iname, lambda loop: Loop(iname, seq(with_ids(loop.body, loads), loop.body)))
     statements = [replace(s, expression=p.Variable(registers[s.id])) if s.id in registers else s
                   for s in kernel.statements]
     statements += [replace(s, id=loads[s.id], assignee=p.Variable(registers[s.id])) for s in own]
@@ -326,13 +320,10 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
 def _moved_ahead(kernel: LoopKernel, iname: str, copies: _Copies, ahead: int, *, last: bool) -> LoopKernel:
     """*kernel* with its copies *ahead* iterations earlier, at the start of the loop's body or as its *last* part."""
     ids = copies.keys()
-
-    def body(node: Tree) -> Tree:
-        if not isinstance(node, Loop) or node.iname != iname or ids.isdisjoint(leaves(node)):
-            return node
-        return Loop(iname, seq(*sorted(parts_of(node.body), key=lambda part: last == (ids >= set(leaves(part))))))
+    tree = rewrite_over(kernel.tree, iname, lambda loop: loop if ids.isdisjoint(leaves(loop)) else Loop(
+        iname, seq(*sorted(parts_of(loop.body), key=lambda part: last == (ids >= set(leaves(part)))))))
     step = Reindexing((iname,), {iname: add(p.Variable(iname), ahead)})
-    result = reindex(kernel, step, rewrite(kernel.tree, body), frozenset(ids))
+    result = reindex(kernel, step, tree, frozenset(ids))
     return rewritten(result, statements=in_order_of(result.tree, result.statements))
 
 

@@ -11,11 +11,11 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import analysis_domain, declared, expand_rules, uses_at
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
-from loopkit.analysis.dependences import End, moved_dependences
+from loopkit.analysis.dependences import End, joined, moved_dependences
 from loopkit.errors import PreconditionError, require_known
-from loopkit.expr.dtypes import Type, Weak, type_of
+from loopkit.expr.dtypes import Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
-from loopkit.expr.mappers import called, children, subexpressions, substitute, variables
+from loopkit.expr.mappers import called, children, element, subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
@@ -24,7 +24,6 @@ from loopkit.language.names import name_list
 from loopkit.poly.elements import box_hull
 from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
-from loopkit.transform.reindex import element
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
 from loopkit.transform.step import matching_statements, new_id, transform
@@ -79,12 +78,12 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
       y[i] = sum(j, a_fetch[j]*x[i, j])  {id=insn}
     end
     """
-    require_known("array", [var_name], [*kernel.array_args, *kernel.temporaries])
-    kernel = without_rules(kernel, rules_using(kernel, [var_name]))
-    source, sweep = kernel.array_args.get(var_name) or kernel.temporaries[var_name], name_list(sweep_inames)
+    require_known("array", [var_name], kernel.data)
+    kernel, sweep = without_rules(kernel, rules_using(kernel, [var_name])), name_list(sweep_inames)
+    dtype = kernel.data[var_name].dtype
     return _staged(StagingBuffer(
-        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", Staged.of_array(var_name),
-        temporary_for(kernel, temporary_name, f"{var_name}_fetch", source.dtype, temporary_address_space),
+        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", Staged(var_name, partial(element, var_name)),
+        temporary_for(kernel, temporary_name, f"{var_name}_fetch", dtype, temporary_address_space),
         BoxRequest(sweep, default_tag, fetch_bounding_box, dim_arg_names, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         fetch_outer_inames, prefetch_insn_id, within)
@@ -133,29 +132,22 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     # swept inames that the rule mentions freely become its arguments
     sweep = name_list(sweep_inames)
     free = tuple(x for x in sweep if x in variables(rule.expr) and x not in rule.arguments)
-
-    def is_use(expr: Expression) -> tuple[Expression, ...] | None:
-        own = tuple(p.Variable(x) for x in free)
-        if isinstance(expr, p.Call) and expr.function == p.Variable(subst_use):
-            return (*expr.parameters, *own)
-        return own if not rule.arguments and expr == p.Variable(subst_use) else None
-    staged = Staged(subst_use, is_use, lambda args: substitute(value, dict(zip((*rule.arguments, *free), args,
-                                                                               strict=True))))
+    staged = Staged(subst_use, lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
+                    free)
     result = _staged(StagingBuffer(
         kernel, f"precompute({subst_use!r}, {list(sweep)})", staged,
         temporary_for(kernel, temporary_name, subst_use, None, temporary_address_space),
         BoxRequest(sweep, default_tag, fetch_bounding_box, precompute_inames, box_multiples),
         Allowed(allow_reordering, allow_global_storage, allow_launches, assume, unsafe)),
         precompute_outer_inames, compute_insn_id, within)
-    is_used = any(True for s in result.statements for _ in uses_at(result, s, is_use))
+    is_used = any(True for s in result.statements for _ in uses_at(result, s, staged.is_use))
     return result if is_used else rewritten(
         result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None) -> Expression:
     """The body of *rule* as its cells hold it: an index if the rule is part of a subscript."""
-    def typed(e: Expression) -> Type | None:
-        return type_of(e, partial(declared, kernel))
+    typed = partial(type_of, lookup=partial(declared, kernel))
     expr = expand_rules(rule.expr, kernel.substitutions)
     given = typed(expr)
     index = index_value(expr, typed)
@@ -196,21 +188,24 @@ def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection
         yield from walk(expand_rules(e, others), inside=False)
 
 
+#: For each reader the arguments of its uses, and the instances that evaluate them: a branch of an ``if`` excludes some.
+_Readers = Mapping[str, Mapping[tuple[Expression, ...], InstanceSet]]
+
+
 def _staged(buffer: StagingBuffer, outer: str | Iterable[str] | None, copy_id: str | None,
             within: str | Collection[str] | None) -> LoopKernel:
     """The kernel of *buffer* with a copy in the loops over *outer*; its readers *within* read the copy."""
     kernel, name = buffer.kernel, buffer.name
     chosen = matching_statements(kernel, within)
-    found = {s.id: [args for args, _ in uses_at(kernel, s, buffer.staged.is_use)]
-             for s in kernel.statements if s.id in chosen}
-    readers = {s: tuple(dict.fromkeys(uses)) for s, uses in found.items() if uses}
+    readers = {s.id: uses for s in kernel.statements
+               if s.id in chosen and (uses := joined(uses_at(kernel, s, buffer.staged.is_use)))}
     if not readers:
         raise _no_reader(buffer, chosen)
     own_id = new_id(kernel, copy_id, f"{buffer.temporary.name}_rule")
     require_known("iname", buffer.request.sweep, [x for s in readers for x in kernel.statement_by_id[s].inames],
                   where=f"the readers of '{name}'")
     place = _outer_inames(buffer, None if outer is None else name_list(outer), readers)
-    return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id),
+    return replace(buffer, uses=readers, outer=place).placed_best(lambda at: _with_copy(at, own_id, readers),
                                                                   fixed=outer is not None)
 
 
@@ -228,7 +223,7 @@ def _no_reader(buffer: StagingBuffer, chosen: frozenset[str]) -> PreconditionErr
 
 
 def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
-                  readers: Mapping[str, Sequence[tuple[Expression, ...]]]) -> tuple[str, ...]:
+                  readers: _Readers) -> tuple[str, ...]:
     """The loops around the copy, the same for all readers: those *given*, or those in which the copy differs."""
     kernel, sweep, others = buffer.kernel, buffer.request.sweep, ", or give fetch_outer_inames"
     if given is not None:
@@ -243,9 +238,10 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
     return buffer.loops_around(stay, sweep, others)
 
 
-def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
+def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKernel:
     kernel, allowed = buffer.kernel, buffer.allowed
-    moves = {s: list(_moves(buffer, kernel.statement_by_id[s])) for s in buffer.uses}
+    moves = {s: [restrict(buffer.cell_of(analysis_domain(kernel, kernel.statement_by_id[s]), args), at)
+                 for args, at in uses.items()] for s, uses in readers.items()}
     if buffer.request.whole:        # it may have an element without a value, which no statement reads
         value = expand_rules(buffer.staged.value(buffer.box.arguments()), kernel.substitutions)
         if written := variables(value) & (kernel.temporaries.keys() | kernel.written_names):
@@ -274,14 +270,6 @@ def _with_copy(buffer: StagingBuffer, copy_id: str) -> LoopKernel:
     claims = require_copied_in(kernel, made, buffer.temporary.name, buffer.step, assume=allowed.assume,
                                unsafe=allowed.unsafe)
     return result if not claims else annotated(result, obligations=(*result.obligations, *claims))
-
-
-def _moves(buffer: StagingBuffer, s: Statement) -> Iterator[Map]:
-    """For each use in *s*, from the instances that evaluate it to their cells: a branch of an ``if`` excludes some."""
-    evaluated = list(uses_at(buffer.kernel, s, buffer.staged.is_use))
-    for args in buffer.uses[s.id]:
-        where = reduce(InstanceSet.union, (at for own, at in evaluated if own == args))
-        yield restrict(buffer.cell_of(analysis_domain(buffer.kernel, s), args), where)
 
 
 def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]],

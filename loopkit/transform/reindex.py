@@ -208,11 +208,6 @@ def bounded_by(iname: str, length: int) -> tuple[Condition, Condition]:
     return (">=", p.Variable(iname)), ("<", add(p.Variable(iname), -length))
 
 
-def element(name: str, subscripts: tuple[Expression, ...]) -> p.Variable | p.Subscript:
-    """An element of an array, or a scalar."""
-    return p.Subscript(p.Variable(name), subscripts) if subscripts else p.Variable(name)
-
-
 def with_domains(statements: Iterable[Statement], f: Callable[[InstanceSet], InstanceSet]) -> tuple[Statement, ...]:
     """*statements* with *f* applied to their domains; those that share a domain still share one."""
     own = tuple(statements)

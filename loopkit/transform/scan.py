@@ -17,6 +17,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.analysis.scans import Scan, require_alone, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, require_known
+from loopkit.expr.mappers import element
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
@@ -28,7 +29,7 @@ from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.expansion import contracted
 from loopkit.transform.iname import split_iname
-from loopkit.transform.reindex import bounded_by, element, substituted
+from loopkit.transform.reindex import bounded_by, substituted
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
 from loopkit.transform.tags import tagged
 
@@ -152,15 +153,13 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     new = {node.init: start, node.update: replace(combined, assignee=cell),
            node.final: substituted(kernel.statement_by_id[node.final], {node.accumulator: cell})}
     tree = _tree(kernel, scan, inside, behind)
-    tags = dict(kernel.tags)
-    if not any(scan.iname in s.inames for s in kernel.statements if s.id != node.update):
-        tags.pop(scan.iname, None)
+    statements = tuple(new.get(s, kernel.statement_by_id[s]) for s in leaves(tree))
     result = with_dependences(
-        kernel, partial(_dependences, node, moved), tree=tree,
-        statements=tuple(new.get(s, kernel.statement_by_id[s]) for s in leaves(tree)),
+        kernel, partial(_dependences, node, moved), tree=tree, statements=statements,
         temporaries={**kernel.temporaries, node.accumulator: replace(
             kernel.temporaries[node.accumulator], shape=tuple(iname_extent(kernel, x) for x in inside))},
-        reductions={name: r for name, r in kernel.reductions.items() if r is not node}, tags=tags)
+        reductions={name: r for name, r in kernel.reductions.items() if r is not node},
+        tags={x: t for x, t in kernel.tags.items() if any(x in s.inames for s in statements)})
     for x in inside:
         if isinstance(kernel.tags.get(x), LocalTag):        # the cell becomes private to a thread where possible
             with suppress(PreconditionError, UndecidedError, IllegalTransformError):

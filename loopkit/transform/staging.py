@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from typing import Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import LoopkitError, PreconditionError, ScheduleError
-from loopkit.expr.mappers import map_children, variables
+from loopkit.expr.mappers import element, map_children, variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable, named_space
 from loopkit.kernel.kernel import Derive, LoopKernel
@@ -35,31 +35,35 @@ from loopkit.poly.piecewise import subscripts_on, where_holds
 from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
 from loopkit.transform.order import with_loop_sunk
-from loopkit.transform.reindex import Condition, bounded_by, element
+from loopkit.transform.reindex import Condition, bounded_by
 from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import as_tag, new_name, require_fresh, require_positive
 
 Arguments = tuple[Expression, ...]
 
-#: The arguments (subscripts) of an expression that a buffer replaces, else ``None``.
-IsUse = Callable[[Expression], Arguments | None]
-
 
 @dataclass(frozen=True)
 class Staged:
-    """The elements of an array or the values of a rule; *value*: of a cell, as a function of its arguments."""
+    """The elements of an array or the values of a rule.
+
+    :ivar value: of a cell, as a function of its arguments.
+    :ivar free: inames that are further arguments of each use.
+    """
 
     name: str
-    is_use: IsUse
     value: Callable[[Arguments], Expression]
+    free: tuple[str, ...] = ()
 
-    @classmethod
-    def of_array(cls, name: str) -> Staged:
-        def is_use(expr: Expression) -> Arguments | None:
-            if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(name):
-                return expr.index_tuple
-            return () if expr == p.Variable(name) else None
-        return cls(name, is_use, partial(element, name))
+    def is_use(self, expr: Expression) -> Arguments | None:
+        """The arguments (subscripts) of *expr* if it is replaced, else ``None``."""
+        match expr:
+            case (p.Subscript(aggregate=p.Variable(name=name), index_tuple=args)
+                  | p.Call(function=p.Variable(name=name), parameters=args)) if name == self.name:
+                return (*args, *map(p.Variable, self.free))
+            case p.Variable(name=self.name):
+                return tuple(map(p.Variable, self.free))
+            case _:
+                return None
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ class StagingBuffer:
     temporary: TemporaryVariable
     request: BoxRequest
     allowed: Allowed
-    uses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)
+    uses: Mapping[str, Collection[Arguments]] = field(default_factory=dict)
     outer: tuple[str, ...] = ()
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import expand_rules
+from loopkit.analysis.accesses import expand_rules, reached
 from loopkit.analysis.constructors import rewritten
 from loopkit.errors import PreconditionError, require_known
 from loopkit.expr.mappers import alike, called, children, map_children, variables
@@ -83,11 +83,8 @@ def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = N
 def rules_using(kernel: LoopKernel, names: Collection[str]) -> frozenset[str]:
     """The substitution rules in which one of *names* is free, directly or through other rules."""
     free = {r.name: variables(r.expr).difference(r.arguments) | called(r.expr) for r in kernel.substitutions.values()}
-    found, size = frozenset[str](), -1
-    while len(found) > size:
-        size = len(found)
-        found |= {name for name, own in free.items() if not own.isdisjoint(found.union(names))}
-    return found
+    using = reached(names, lambda name: (rule for rule, own in free.items() if name in own))
+    return frozenset(rule for rule, own in free.items() if not own.isdisjoint(using))
 
 
 def without_rules(kernel: LoopKernel, names: Collection[str], within: str | Collection[str] | None = None

@@ -105,12 +105,12 @@ def _stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | N
         name = f"read_{len(names)}"
         if names.setdefault(read, p.Variable(name)) == p.Variable(name):
             ranges[name] = info
-    integers, data = integer_names(knl, knl.statement_by_id[a.statement]), {*knl.array_args, *knl.temporaries}
+    integers = integer_names(knl, knl.statement_by_id[a.statement])
     subscripts = tuple(replaced(s, names) for s in a.subscripts)
     for s, own, extent in zip(a.subscripts, subscripts, shape[len(shape) - len(subscripts):], strict=True):
         computed = (isinstance(e, p.Call | p.Quotient | p.Power | TypeCast | bool | float | complex)
                     for e in subexpressions(own))
-        if not variables(s).isdisjoint(data) and (
+        if not variables(s).isdisjoint(knl.data) and (
                 extent is None or not variables(own) <= integers.union(ranges) or any(computed)):
             return False
     conditions = [c for x, info in ranges.items() for c in ((">=", p.Variable(x) - int(info.min)),
@@ -126,8 +126,7 @@ def _short_reads(knl: LoopKernel, expr: Expression) -> Iterator[tuple[Expression
     """The reads in *expr* of short integers, with their ranges."""
     if isinstance(expr, p.Subscript | p.Variable):
         name = array_of(expr)
-        datum = knl.array_args.get(name) or knl.temporaries.get(name)
-        dtype = None if datum is None else datum.dtype
+        dtype = knl.data[name].dtype if name in knl.data else None
         # a written array may hold another value when it is read again
         if dtype is not None and dtype.kind in "iu" and dtype.itemsize <= _SHORT and name not in knl.written_names:
             yield expr, np.iinfo(dtype)
