@@ -121,7 +121,9 @@ class CallPlan:
             values[name] = convert(solve(name, self.solvable[name], arrays) if value is None else value)
         text = self.violated(values)
         if text is not None:
-            raise _violates(self.kernel, text, values)
+            involved = [x for x in values if x in re.findall(r"\w+", text)]
+            raise CallError(f"kernel '{self.kernel}' assumes {text}, and this call has "
+                            f"{', '.join(f'{x} = {values[x]}' for x in involved)}.", argument=(*involved, "")[0])
         return self._fit(arrays, values)
 
     def _fit(self, arrays: dict[str, ArrayView], values: dict[str, Any]) -> BoundArguments:
@@ -254,10 +256,3 @@ def _wrong_shape(plan: ArrayPlan, shape: tuple[int, ...], axis: int, extent: int
     why = "" if isinstance(expression, int) else f" ({form}{', with ' + sizes if sizes else ''})"
     return CallError(f"'{plan.name}' {problem}: axis {axis} has {shape[axis]} elements and must have {needed}{extent}"
                      f"{why}.", argument=plan.name)
-
-
-def _violates(kernel: str, text: str, values: Mapping[str, Any]) -> CallError:
-    involved = [k for k in values if k in re.findall(r"\w+", text)]
-    sizes = ", ".join(f"{k} = {values[k]}" for k in involved)
-    return CallError(f"kernel '{kernel}' assumes {text}, and this call has {sizes}.",
-                     argument=involved[0] if involved else "")

@@ -21,7 +21,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.lazy import LazyTable
 from loopkit.runtime.arguments import BoundArguments, require_known
-from loopkit.runtime.cuda.resources import Resources
+from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, Reader, TorchKind
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar, converter
@@ -29,6 +29,7 @@ from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
 from loopkit.runtime.views import ArrayView, share_memory
 from loopkit.target.code import TextTarget
+from loopkit.target.cuda import CudaTarget
 
 #: Most signatures that are kept; then all are dropped and collected again.
 _MOST_SIGNATURES = 4096
@@ -333,13 +334,9 @@ class Runner(ABC):
         """The portable assembly of *text*."""
         raise self._without("PTX")
 
-    def cubin(self, text: Text) -> bytes:
-        """The machine code of *text*."""
+    def machine_code(self, text: Text) -> tuple[Binary, CudaTarget]:
+        """The machine code of *text*, and the target that it is for."""
         raise self._without("machine code for GPUs")
-
-    def resources(self, text: Text) -> Resources:
-        """The resources of the functions of *text*."""
-        raise self._without("registers")
 
     def _without(self, what: str) -> DeviceError:
         return DeviceError(f"Kernel '{self.kernels.kernel.name}' is compiled for the target '{self.text_target.name}', "

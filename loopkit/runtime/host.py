@@ -180,9 +180,9 @@ class HostRunner(Runner):
         arrays = {k: host_view(k, v) for k, v in given.items()
                   if isinstance(self._arguments.get(k), GlobalArg) and v is not None}
         written = self.kernels.kernel.written_names
-        first = {**given, **{k: v.copy(order="K") if k in written else v for k, v in arrays.items()}}
         number = request.number_of_sets(sum(v.nbytes for v in arrays.values()), _CACHE_BYTES)
-        return [first, *({**given, **{k: v.copy(order="K") for k, v in arrays.items()}} for _ in range(number - 1))]
+        return [{**given, **{k: v.copy(order="K") for k, v in arrays.items() if turn or k in written}}
+                for turn in range(number)]
 
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
@@ -195,8 +195,7 @@ def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
 def _ctype(parameter: Parameter) -> Any:
     if isinstance(parameter, Pointer):
         return ctypes.c_void_p
-    dtype = np.dtype(parameter.dtype)
-    return _CTYPES.get(dtype.name) or np.ctypeslib.as_ctypes_type(dtype)
+    return _CTYPES.get(parameter.dtype.name) or np.ctypeslib.as_ctypes_type(parameter.dtype)
 
 
 def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:

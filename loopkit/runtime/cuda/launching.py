@@ -20,7 +20,7 @@ from loopkit.errors import DeviceError, LaunchError, LimitError
 from loopkit.expr.evaluate import evaluator
 from loopkit.expr.mappers import variables
 from loopkit.kernel.target import DEVICE_LIMITS
-from loopkit.runtime.cuda.devices import Gpu
+from loopkit.runtime.cuda.devices import FORKED, Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayView, constant, picker
@@ -100,16 +100,14 @@ class PreparedLaunch:
         # most launches take all operands of the call in its order
         self.enter = self._launcher(as_they_come=plain and picks == [*range(len(places))])
 
-    def _launcher(self, *, as_they_come: bool) -> Callable[[Sequence[Any], int], int]:
-        """The launch function of a call, with everything precomputed."""
+    def _launcher(self, *, as_they_come: bool) -> Callable[[Sequence[Any] | None, int], int]:
+        """The launch function of a call, with everything precomputed; without operands it takes the last ones."""
         lock, enter, pick, pack, config = self._lock, self._enter, self._pick, self._pack, self._config
 
-        def launch(operands: Sequence[Any], stream: int) -> int:
+        def launch(operands: Sequence[Any] | None, stream: int) -> int:
             with lock:                                 # the buffer belongs to one thread at a time
-                if as_they_come:
-                    pack(*operands)
-                else:
-                    pack(*pick(operands))
+                if operands is not None:
+                    pack(*(operands if as_they_come else pick(operands)))
                 if stream != self._stream:
                     config.stream = self._stream = stream
                 code: int = enter()
@@ -125,14 +123,7 @@ class PreparedLaunch:
     def fixed(self, operands: Sequence[Any]) -> Callable[[int], int]:
         """:attr:`enter` for these operands, as a function of the stream; no other call may use this launch."""
         self._pack(*self._pick(operands))
-        return self._again
-
-    def _again(self, stream: int) -> int:
-        with self._lock:
-            if stream != self._stream:
-                self._config.stream = self._stream = stream
-            code: int = self._enter()
-        return code
+        return partial(self.enter, None)
 
 
 def _packing(p: Parameter) -> tuple[str, Callable[[Any], Any]]:
@@ -244,7 +235,7 @@ def launch_error(gpu: Gpu, kernel: str, launch: AnyLaunch, failure: DriverError,
         what = (f"{gpu} reports an error of something that was launched before, seen when '{name}' of kernel "
                 f"'{kernel}' was launched or waited for: {failure}.")
     if gpu.process != os.getpid() or failure.code == _NOT_INITIALIZED:
-        hint = "CUDA does not survive a fork: start worker processes with multiprocessing's 'spawn'"
+        hint = FORKED
     elif failure.code == OUT_OF_MEMORY:
         hint = "free arrays, torch's cache (torch.cuda.empty_cache()) among them"
     elif sticky:

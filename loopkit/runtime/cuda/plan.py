@@ -249,24 +249,20 @@ class CudaPlan:
         scalars = self.checked.numbers(values)
         outputs = self.checked.outputs
         with reported(self.gpu, self.checked.kernel), self.gpu:
+            made = [x.new() for x in outputs]
+            addresses = [*addresses, *(x.kind.address(a) for x, a in zip(outputs, made, strict=True))]
             if self._copies:
                 with self.gpu.lock:
-                    made = self._staged(values, addresses, scalars)
+                    self._staged([*(values[x.position] for x in self.checked.inputs), *made], addresses, scalars)
             else:
-                made = [x.new() for x in outputs]
-                pointers = [x.kind.address(a) for x, a in zip(outputs, made, strict=True)]
-                self._run([*addresses, *pointers], scalars, 0, wait=self.streams.wait)
+                self._run(addresses, scalars, 0, wait=self.streams.wait)
             return self.checked.results(originals, [x.kind.exported(a) for x, a in zip(outputs, made, strict=True)])
 
-    def _staged(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar]) -> list[Any]:
+    def _staged(self, given: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar]) -> None:
         """A call with arrays in the host's memory: they are copied to the GPU, and back if they are written."""
         staging = staging_of(self.gpu)
-        outputs = self.checked.outputs
-        made = [x.new() for x in outputs]
         with staging.buffers() as buffer:
             back: list[tuple[NumpyArray, int]] = []
-            given = [*(values[x.position] for x in self.checked.inputs), *made]
-            addresses = [*addresses, *(x.kind.address(a) for x, a in zip(outputs, made, strict=True))]
             for place, x in enumerate(self.checked.arrays):
                 if x.view.on_host:
                     # checked again: a tensor without memory has the signature of one on the host
@@ -283,7 +279,6 @@ class CudaPlan:
             self._run(addresses, scalars, staging.handle, wait=True)
             for array, address in back:
                 staging.download(array, address)
-        return made
 
     def _run(self, addresses: list[int], scalars: Sequence[Scalar], default: int, *, wait: bool) -> None:
         """Allocate temporaries, order the streams, launch; on the stream *default* if no library has one."""

@@ -36,7 +36,7 @@ from loopkit.runtime.cuda.launching import (
 )
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.plan import WITH_CONTEXTS, CudaPlan, Scratch, Streams
-from loopkit.runtime.cuda.resources import Binary, Resources, kernel_resources
+from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
@@ -166,21 +166,15 @@ class CudaRunner(Runner):
     def ptx(self, text: Text) -> str:
         return find_cuda_compiler().ptx(text.code.source, self.kernels.kernel.name, self.text_target)
 
-    def cubin(self, text: Text) -> bytes:
-        return self._binary(text, self.text_target).cubin
-
-    def resources(self, text: Text) -> Resources:
-        target = self.text_target
-        return kernel_resources(text.code.kernels, self._binary(text, target), target)
-
-    def _binary(self, text: Text, target: CudaTarget) -> Binary:
-        return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
+    def machine_code(self, text: Text, target: CudaTarget | None = None) -> tuple[Binary, CudaTarget]:
+        target = target or self.text_target
+        return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory())), target
 
     def _launches(self, gpu: Gpu, text: Text, bound: BoundArguments, checked: CheckedCall,
                   scratch: Mapping[str, int]) -> Launches:
         code = text.code
         with self._lock:                               # only one thread compiles
-            binary = self._binary(text, self.target_on(gpu))
+            binary, _ = self.machine_code(text, self.target_on(gpu))
         with reported(gpu, self.kernels.kernel.name):
             functions = loaded_functions(gpu, binary.cubin, code.kernels)
         operands = (*(x.name for x in checked.arrays), *scratch, *(x for x, _, _ in checked.scalars), *text.hosts)
@@ -258,8 +252,8 @@ def _argument_sets(gpu: Gpu, given: Mapping[str, Any], arrays: Mapping[str, Pass
     if number > 1 and number * size > gpu.free_bytes() // 2:
         raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
                         argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
-    copied = {x: a for x, a in arrays.items() if a.view.on_host or x in written}
-    return [{**given, **{x: _copy(gpu, a) for x, a in (arrays if k else copied).items()}} for k in range(number)]
+    return [{**given, **{x: _copy(gpu, a) for x, a in arrays.items() if turn or a.view.on_host or x in written}}
+            for turn in range(number)]
 
 
 def _copy(gpu: Gpu, array: PassedArray) -> DeviceArray:
@@ -282,7 +276,10 @@ def _copy(gpu: Gpu, array: PassedArray) -> DeviceArray:
 
 def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingRequest) -> Timing:
     """The time of *runs* in turns, on *stream*."""
-    delay = _delay(gpu).enter
+    launch = GeneratedKernel("delay", (Value("cycles", np.dtype(np.int64)),))
+    binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
+    functions = loaded_functions(gpu, binary.cubin, (launch,))
+    delay = PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), {"cycles": 0}, {}, {}).enter
     handle = int(stream.handle)
     turns = itertools.cycle(runs)
     for run in itertools.islice(turns, max(request.warmup, len(runs))):
@@ -306,10 +303,3 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingR
         # large enough that the host rarely checks the time, and at most a quarter of the time
         batch = max(min(_MOST_STEPS // steps, 2 * batch, int(request.duration / 4 / max(min(times), 1e-7))), 1)
     return Timing.of(times, request)
-
-
-def _delay(gpu: Gpu) -> PreparedLaunch:
-    launch = GeneratedKernel("delay", (Value("cycles", np.dtype(np.int64)),))
-    binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
-    functions = loaded_functions(gpu, binary.cubin, (launch,))
-    return PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), {"cycles": 0}, {}, {})
