@@ -122,7 +122,10 @@ class CheckedCall:
                                     hint=f"pass {x.name}.copy()")
             for a, b, low, high in apart:
                 if low < addresses[a] - addresses[b] < high:
-                    self._require_apart(a, b, addresses)
+                    x, y = self.inputs[a], self.inputs[b]
+                    if share_memory(replace(x.view, pointer=addresses[a]), replace(y.view, pointer=addresses[b])):
+                        raise CallError(f"'{x.name}' is written and overlaps '{y.name}' in memory.", argument=x.name,
+                                        hint=f"pass {y.name}.copy(), or another array for '{x.name}'")
         return check
 
     def _apart(self) -> list[tuple[int, int, int, int]]:
@@ -134,13 +137,6 @@ class CheckedCall:
             if x.written and (a < b or not y.written) and low < high and other_low < other_high:
                 found.append((a, b, other_low - high, other_high - low))
         return found
-
-    def _require_apart(self, a: int, b: int, addresses: Sequence[int]) -> None:
-        """The exact overlap test, for two inputs whose address ranges overlap."""
-        x, y = self.inputs[a], self.inputs[b]
-        if share_memory(replace(x.view, pointer=addresses[a]), replace(y.view, pointer=addresses[b])):
-            raise CallError(f"'{x.name}' is written and overlaps '{y.name}' in memory.", argument=x.name,
-                            hint=f"pass {y.name}.copy(), or another array for '{x.name}'")
 
     def numbers(self, values: Sequence[Any]) -> list[Scalar]:
         """The scalars outside the signature; :raises CallError: one does not fit."""

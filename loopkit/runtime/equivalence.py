@@ -120,8 +120,8 @@ def _require_known(ref: Reference, knl: LoopKernel, parameters: Mapping[str, Any
     """:raises CallError: a reference kernel lacks an array of *knl*, or no kernel has a parameter's name."""
     known = dict.fromkeys(knl.argument_by_name)
     if isinstance(ref, LoopKernel):
-        missing = [x for x in knl.array_args if x not in ref.array_args]
-        missing += [x for x in knl.array_args if x in knl.written_names - ref.written_names and x not in missing]
+        missing = [x for x in knl.array_args if x not in ref.array_args] or [
+            x for x in knl.array_args if x in knl.written_names - ref.written_names]
         if missing:
             what = "no array" if missing[0] not in ref.array_args else "no output"
             others = [x for x in ref.array_args if x not in knl.array_args]
@@ -235,13 +235,11 @@ def _bound(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -
         elif name in given:
             bound.arguments[name] = given[name]
         elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
-            of_kernel = name in knl.argument_by_name
-            raise CallError(f"the reference function takes '{name}', " + (
-                "which check_equivalent has no value for." if of_kernel else
-                f"and kernel '{knl.name}' has no argument of this name."), argument=name,
-                hint=f"add '{name}' to parameters" if of_kernel and name not in knl.written_names else
-                f"call its parameters like the kernel's arguments, which are {', '.join(given)}, or wrap it: "
-                f"lambda {', '.join(x for x in given if x in knl.array_args)}: ...")
+            is_input = name in knl.argument_by_name and name not in knl.written_names
+            raise CallError(f"the reference function takes '{name}', which check_equivalent has no value for.",
+                            argument=name, hint=f"add '{name}' to parameters" if is_input else
+                            f"call its parameters like the kernel's arguments, which are {', '.join(given)}, or wrap "
+                            f"it: lambda {', '.join(x for x in given if x in knl.array_args)}: ...")
     return bound
 
 

@@ -163,7 +163,12 @@ class HostRunner(Runner):
         return HostPlan(self._checked(known, typed, text, bound, arrays), text, functions, bound.arrays)
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
-        sets = [self.bind(copies) for copies in self._copies(given, request)]
+        arrays = {k: host_view(k, v) for k, v in given.items()
+                  if isinstance(self._arguments.get(k), GlobalArg) and v is not None}
+        written = self.kernels.kernel.written_names
+        number = request.number_of_sets(sum(v.nbytes for v in arrays.values()), _CACHE_BYTES)
+        sets = [self.bind({**given, **{k: v.copy(order="K") for k, v in arrays.items() if turn or k in written}})
+                for turn in range(number)]
         times: list[float] = []
         for run in itertools.islice(itertools.cycle(sets), max(request.warmup, 1)):
             run()
@@ -175,14 +180,6 @@ class HostRunner(Runner):
             if len(times) >= request.fewest and (time.perf_counter() >= end or len(times) >= request.most):
                 break
         return Timing.of(times, request)
-
-    def _copies(self, given: Mapping[str, Any], request: TimingRequest) -> list[dict[str, Any]]:
-        arrays = {k: host_view(k, v) for k, v in given.items()
-                  if isinstance(self._arguments.get(k), GlobalArg) and v is not None}
-        written = self.kernels.kernel.written_names
-        number = request.number_of_sets(sum(v.nbytes for v in arrays.values()), _CACHE_BYTES)
-        return [{**given, **{k: v.copy(order="K") for k, v in arrays.items() if turn or k in written}}
-                for turn in range(number)]
 
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:

@@ -48,7 +48,7 @@ class Gpu:
         self.process = os.getpid()
         self.lock = threading.RLock()
         self.staging: Any = None
-        self._device = device
+        self.l2_bytes = int(device.get_attribute(pycuda.device_attribute.L2_CACHE_SIZE))
         self.context = device.retain_primary_context()
         self.context_handle = int(self.context.handle)
 
@@ -74,10 +74,6 @@ class Gpu:
             return found
         raise DeviceError(f"{self} has an architecture that loopkit does not support.",
                           hint=f"it supports {', '.join(DEVICE_LIMITS)}; a newer version may support this one")
-
-    @property
-    def l2_bytes(self) -> int:
-        return int(self._device.get_attribute(self.pycuda.device_attribute.L2_CACHE_SIZE))
 
     def free_bytes(self) -> int:
         """Bytes of free memory."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.errors import DeviceError, LaunchError
+from loopkit.errors import LaunchError
 from loopkit.runtime.calls import BoundCall, CheckedCall, Run
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import ANOTHER_CONTEXT, SUCCESS, DriverError
@@ -215,18 +215,6 @@ class CudaPlan:
             return outputs
         return BoundCall(run, self.launches, (values, originals, scratch))
 
-    def launch(self, operands: Sequence[Any], stream: int) -> None:
-        """All launches, on *stream*; :raises LaunchError: one fails."""
-        for launch in self.launches:
-            code = launch.enter(operands, stream)
-            if code:
-                self.again(code, launch, operands, stream)
-            if self.debug:
-                try:
-                    self.gpu.driver.synchronize(stream)
-                except DriverError as failure:
-                    raise self._error(failure, launch, operands, is_cause=True) from None
-
     def again(self, code: int, launch: AnyLaunch, operands: Sequence[Any], stream: int) -> None:
         """Repeat a launch in our own context: it fails if another context, or none, is current in this thread."""
         if code in ANOTHER_CONTEXT:
@@ -288,7 +276,15 @@ class CudaPlan:
         operands = [*addresses, *pointers, *scalars]
         for other in others:
             driver.order(other, stream)
-        self.launch(operands, stream)
+        for launch in self.launches:
+            code = launch.enter(operands, stream)
+            if code:
+                self.again(code, launch, operands, stream)
+            if self.debug:
+                try:
+                    driver.synchronize(stream)
+                except DriverError as failure:
+                    raise self._error(failure, launch, operands, is_cause=True) from None
         for other in others:
             driver.order(stream, other)
         if scratch and isinstance(self.scratch.kind, OwnKind):
@@ -300,6 +296,5 @@ class CudaPlan:
         except DriverError as failure:
             last: deque[AnyLaunch] = deque(self.launches, maxlen=1)
             if not last:
-                raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
-                                  ) from None
+                raise                                  # an error of something that was launched before
             raise self._error(failure, last[0], operands, is_cause=False) from None

@@ -344,8 +344,8 @@ class CText(CBase):
         if not isinstance(expr.child, p.ExpressionNode):
             value = expr.child
             if isinstance(value, int) and dtype.kind in "iu":
-                bits = 8 * dtype.itemsize
-                value = (value + 2**(bits - 1)) % 2**bits - 2**(bits - 1) if dtype.kind == "i" else value % 2**bits
+                low = int(np.iinfo(dtype).min)
+                value = (value - low) % 2**(8*dtype.itemsize) + low
                 return self._exact(self._literal(value, dtype)) if dtype.itemsize >= 4 else \
                     self._cast(self._literal(value, INT32), dtype)
             if not (isinstance(value, float | complex) and dtype.kind in "iub"):

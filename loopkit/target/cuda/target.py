@@ -257,18 +257,13 @@ class _SharedMemory:
         """The lines that declare *arrays*, shared or not; vector accesses use the shared arrays in *aligned*."""
         for array in arrays:
             if array.shared and self.dynamic_bytes:
-                if not self.offsets[array.name]:
+                offset, type_name, extents = self.offsets[array.name], CUDA.type_name(array.dtype), extents_text(array)
+                if not offset:
                     yield f"extern __shared__ __align__({_ALIGNMENT}) unsigned char {_DYNAMIC}[];"
-                yield _reference(array, self.offsets[array.name])
+                place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
+                own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
+                yield f"{type_name} {own} = *reinterpret_cast<{type_name} {pointer}>({place});"
             elif not array.thread_axes:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
                 shared = f"__shared__ {align}" if array.shared else ""
                 yield shared + array_declaration(array, CUDA)
-
-
-def _reference(array: Array, offset: int) -> str:
-    """The declaration of *array* as a part of the dynamic shared memory."""
-    type_name, extents = CUDA.type_name(array.dtype), extents_text(array)
-    place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
-    own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
-    return f"{type_name} {own} = *reinterpret_cast<{type_name} {pointer}>({place});"
