@@ -123,9 +123,6 @@ class CallPlan:
             involved = [x for x in values if x in re.findall(r"\w+", text)]
             raise CallError(f"kernel '{self.kernel}' assumes {text}, and this call has "
                             f"{', '.join(f'{x} = {values[x]}' for x in involved)}.", argument=(*involved, "")[0])
-        return self._fit(arrays, values)
-
-    def _fit(self, arrays: dict[str, ArrayView], values: dict[str, Any]) -> BoundArguments:
         wide = False
         strided: set[str] = set()
         fully_written: set[str] = set()

@@ -107,7 +107,13 @@ class CheckedCall:
         """A function that raises ``CallError`` if an input has no memory, its address is not aligned, or a written
         input overlaps another one."""
         masks = [(k, x.alignment - 1) for k, x in enumerate(self.inputs) if x.alignment > 1]
-        apart = self._apart()
+        # pairs of inputs that must not share memory, the first of which is written, with the range of the difference of
+        # their addresses at which they may overlap
+        apart = []
+        for (a, x), (b, y) in itertools.permutations(enumerate(self.inputs), 2):
+            (low, high), (other_low, other_high) = x.view.span, y.view.span
+            if x.written and (a < b or not y.written) and low < high and other_low < other_high:
+                apart.append((a, b, other_low - high, other_high - low))
 
         def check(addresses: Sequence[int]) -> None:
             if 0 in addresses:                         # a torch meta tensor has the signature of a tensor of the host
@@ -127,16 +133,6 @@ class CheckedCall:
                         raise CallError(f"'{x.name}' is written and overlaps '{y.name}' in memory.", argument=x.name,
                                         hint=f"pass {y.name}.copy(), or another array for '{x.name}'")
         return check
-
-    def _apart(self) -> list[tuple[int, int, int, int]]:
-        """Pairs of inputs that must not share memory, the first of which is written, with the range of the difference
-        of their addresses at which they may overlap."""
-        found = []
-        for (a, x), (b, y) in itertools.permutations(enumerate(self.inputs), 2):
-            (low, high), (other_low, other_high) = x.view.span, y.view.span
-            if x.written and (a < b or not y.written) and low < high and other_low < other_high:
-                found.append((a, b, other_low - high, other_high - low))
-        return found
 
     def numbers(self, values: Sequence[Any]) -> list[Scalar]:
         """The scalars outside the signature; :raises CallError: one does not fit."""

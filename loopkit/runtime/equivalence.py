@@ -111,7 +111,10 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
         given = {k: v for k, v in given.items() if k in reads or k not in written}
         expected = _call(ref, given, typed)
     got = compiled.compile(typed, target)(**_arguments(typed, given, written)).asdict()
-    relative = _epsilon(typed) * (8 + 2 * length) if rtol is None else rtol
+    dtypes = [np.dtype(a.dtype) for data in (typed.array_args, typed.temporaries) for a in data.values()
+              if a.dtype is not None]
+    coarsest = max((epsilon(d) for d in dtypes if kind_of(d) in "fc"), default=0.0)
+    relative = coarsest * (8 + 2 * length) if rtol is None else rtol
     compared = tuple(_compare(name, np.asarray(got[name]), np.asarray(expected[name]), relative) for name in got)
     return EquivalenceReport(compared, length, seed)
 
@@ -241,13 +244,6 @@ def _bound(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -
                             f"call its parameters like the kernel's arguments, which are {', '.join(given)}, or wrap "
                             f"it: lambda {', '.join(x for x in given if x in knl.array_args)}: ...")
     return bound
-
-
-def _epsilon(knl: LoopKernel) -> float:
-    """The rounding unit of the coarsest floating-point dtype among the arguments and temporaries."""
-    dtypes = [np.dtype(a.dtype) for data in (knl.array_args, knl.temporaries) for a in data.values()
-              if a.dtype is not None]
-    return max((epsilon(d) for d in dtypes if kind_of(d) in "fc"), default=0.0)
 
 
 def _compare(name: str, got: NumpyArray, expected: NumpyArray, relative: float) -> OutputComparison:

@@ -13,7 +13,6 @@ from loopkit.runtime.cuda.devices import find_gpu
 from loopkit.runtime.cuda.driver import Driver
 from loopkit.runtime.cuda.memory import DeviceArray, Imported, allocate
 from loopkit.runtime.kinds import (
-    LEGACY_STREAM,
     ON_GPU,
     ArrayKinds,
     ArraySignature,
@@ -107,11 +106,6 @@ class InterfaceKind(Kind):
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
         return self._adopt(allocate(find_gpu(ordinal), shape, dtype, zero=zero))
-
-    def own_stream(self, x: Any) -> int:
-        """The stream that *x*, by its interface, must be ordered with."""
-        stream = x.__cuda_array_interface__.get("stream")
-        return LEGACY_STREAM if stream in (None, 1) else int(stream)
 
 
 class OwnKind(Kind):

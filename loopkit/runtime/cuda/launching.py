@@ -24,7 +24,7 @@ from loopkit.runtime.cuda.devices import FORKED, Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayView, constant, picker
-from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer, ScratchPointer, Value
+from loopkit.target.code import GeneratedKernel, Parameter, Pointer, ScratchPointer, Stride
 
 #: Bytes of each parameter in the buffer; every type is then aligned.
 _SLOT = 16
@@ -265,14 +265,11 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
 def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.kernel.parameters:
-        match p:
-            case ScratchPointer():
-                yield f"{p.name}: {p.dtype}, a temporary, at {operands[p.name]:#x}"
-            case Pointer():
-                array = arrays[p.name]
-                yield (f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes, at "
-                       f"{operands[p.name]:#x}")
-            case Value() | HostIname():
-                yield f"{p.name} = {operands[p.name]}"
-            case _:
-                pass                                   # a stride is listed with its array
+        if isinstance(p, ScratchPointer):
+            yield f"{p.name}: {p.dtype}, a temporary, at {operands[p.name]:#x}"
+        elif isinstance(p, Pointer):
+            array = arrays[p.name]
+            yield (f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes, at "
+                   f"{operands[p.name]:#x}")
+        elif not isinstance(p, Stride):                # a stride is listed with its array
+            yield f"{p.name} = {operands[p.name]}"

@@ -212,7 +212,7 @@ def _streams(arrays: Mapping[str, PassedArray], gpu: Gpu) -> tuple[Callable[[], 
     found: dict[object, Callable[[], int]] = {}
     for a in sorted((a for a in arrays.values() if not a.view.on_host), key=lambda a: a.kind.name not in WITH_CONTEXTS):
         if isinstance(a.kind, InterfaceKind):
-            stream = a.kind.own_stream(a.value)
+            stream = stream_handle(int(a.value.__cuda_array_interface__.get("stream") or 0))
             found[a.kind, stream] = partial(int, stream)
         else:
             found[a.kind.name] = a.kind.stream(gpu.ordinal)
