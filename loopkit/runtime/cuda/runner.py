@@ -96,8 +96,15 @@ class CudaRunner(Runner):
         with reported(gpu, kernel.name), gpu:
             stream = gpu.pycuda.Stream()
             gpu.pycuda.Context.synchronize()           # earlier work on the arrays
-            runner = self.on(int(stream.handle))
-            runs = [runner.bind(x) for x in _argument_sets(gpu, given, arrays, kernel.written_names, request)]
+            size = sum(a.view.nbytes for a in arrays.values())
+            number = request.number_of_sets(size, gpu.l2_bytes)
+            if number > 1 and number * size > gpu.free_bytes() // 2:
+                raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
+                                argument="", hint="time(rotate=False), whose arguments are larger than the cache by "
+                                                  "themselves")
+            sets = [{**given, **{x: _copy(gpu, a) for x, a in arrays.items()
+                                 if turn or a.view.on_host or x in kernel.written_names}} for turn in range(number)]
+            runs = list(map(self.on(int(stream.handle)).bind, sets))
             try:
                 return _measured(gpu, stream, runs, request)
             finally:
@@ -242,18 +249,6 @@ extern "C" __global__ void delay(const long long cycles)
 #: GPU cycles for the host's work on one launch or event; an upper bound.
 _CYCLES_A_STEP = 20_000
 _MOST_STEPS = 600
-
-
-def _argument_sets(gpu: Gpu, given: Mapping[str, Any], arrays: Mapping[str, PassedArray], written: frozenset[str],
-                   request: TimingRequest) -> list[dict[str, Any]]:
-    """Sets of arguments to rotate among, on *gpu*, whose context is current; arrays that are *written* are copies."""
-    size = sum(a.view.nbytes for a in arrays.values())
-    number = request.number_of_sets(size, gpu.l2_bytes)
-    if number > 1 and number * size > gpu.free_bytes() // 2:
-        raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
-                        argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
-    return [{**given, **{x: _copy(gpu, a) for x, a in arrays.items() if turn or a.view.on_host or x in written}}
-            for turn in range(number)]
 
 
 def _copy(gpu: Gpu, array: PassedArray) -> DeviceArray:
