@@ -71,7 +71,8 @@ class PreparedLaunch:
     :arg places: for each array, temporary, scalar that differs between calls, and iname of the host's loops, its index
         among a call's operands; addresses come first.
     :arg arrays: those whose strides are constants, *values*: of the constant scalars.
-    :ivar enter: launches with a call's operands on a stream, and returns the driver's ``CUresult``.
+    :ivar enter: launches with a call's operands (``None``: the last ones) on a stream, and returns the driver's
+        ``CUresult``.
     """
 
     def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: tuple[int, ...],
@@ -95,16 +96,13 @@ class PreparedLaunch:
         plain = all(item is _itself for item in items)
         self._pick = picker(picks) if plain else lambda given: [
             item(given[i]) for item, i in zip(items, picks, strict=True)]
-        self._lock = threading.RLock()
-        self._enter = driver.launcher(self._config, function, self._parameters)
+        self._lock = lock = threading.RLock()
+        enter = driver.launcher(self._config, function, self._parameters)
+        pick, pack, config = self._pick, self._pack, self._config
         # most launches take all operands of the call in its order
-        self.enter = self._launcher(as_they_come=plain and picks == [*range(len(places))])
+        as_they_come = plain and picks == [*range(len(places))]
 
-    def _launcher(self, *, as_they_come: bool) -> Callable[[Sequence[Any] | None, int], int]:
-        """The launch function of a call, with everything precomputed; without operands it takes the last ones."""
-        lock, enter, pick, pack, config = self._lock, self._enter, self._pick, self._pack, self._config
-
-        def launch(operands: Sequence[Any] | None, stream: int) -> int:
+        def run(operands: Sequence[Any] | None, stream: int) -> int:
             with lock:                                 # the buffer belongs to one thread at a time
                 if operands is not None:
                     pack(*(operands if as_they_come else pick(operands)))
@@ -112,7 +110,7 @@ class PreparedLaunch:
                     config.stream = self._stream = stream
                 code: int = enter()
             return code
-        return launch
+        self.enter = run
 
     def enter_on(self, grid: Sequence[int], hosts: Sequence[int], operands: Sequence[Any], stream: int) -> int:
         """:attr:`enter` with another grid, and with the values of the host's inames behind the operands."""

@@ -81,7 +81,7 @@ class CudaRunner(Runner):
         """The target, with the architecture of the current GPU if it has none."""
         if self._target.arch is not None or (self._gpu is None and why_not() is not None):
             return self._target
-        return self._target.on((self._gpu or find_gpu(None)).known_arch)
+        return replace(self._target, arch=(self._gpu or find_gpu(None)).known_arch)
 
     def _place_signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
         """The current GPU, if no array is on a GPU."""
@@ -160,7 +160,7 @@ class CudaRunner(Runner):
     def target_on(self, gpu: Gpu) -> CudaTarget:
         """The target of texts on *gpu*; :raises DeviceError: the GPU cannot run the requested architecture."""
         if self._target.arch is None:
-            return self._target.on(gpu.known_arch)
+            return replace(self._target, arch=gpu.known_arch)
         architecture = self._target.arch.removeprefix("sm_")
         major, minor = divmod(int(architecture.rstrip("af")), 10)
         exact = architecture[-1] == "a"

@@ -52,7 +52,6 @@ STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 #: The fewest registers; ptxas raises any smaller number to it.
 _FEWEST_REGISTERS = 16
 
-
 #: The name of the dynamic shared memory; no name of a user equals it (:mod:`loopkit.language.names`).
 _DYNAMIC = "shared_memory_"
 
@@ -102,10 +101,6 @@ class CudaTarget(TextTarget):
     def architecture(self) -> str:
         """*arch*, or the default without a GPU."""
         return DEFAULT_ARCHITECTURE if self.arch is None else self.arch
-
-    def on(self, arch: str) -> CudaTarget:
-        """The same target for the architecture *arch*."""
-        return replace(self, arch=arch)
 
     @property
     def limits(self) -> DeviceLimits:
