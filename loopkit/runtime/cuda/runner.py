@@ -256,7 +256,7 @@ def _copy(gpu: Gpu, array: PassedArray) -> DeviceArray:
     view = array.view
     if view.on_host:
         made = allocate(gpu, view.shape, view.dtype)
-        if view.size:
+        if view.nbytes:
             source = np.ascontiguousarray(array.kind.numpy(array.value))
             gpu.pycuda.memcpy_htod(made.pointer, source.reshape(-1).view(np.uint8))
         return made
