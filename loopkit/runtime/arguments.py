@@ -18,6 +18,7 @@ from pymbolic.typing import Expression
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate, parameter_plus_constant
 from loopkit.expr.kinds import spelled
+from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -26,8 +27,6 @@ from loopkit.poly.points import checker
 from loopkit.runtime import stages
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import ArrayView, internal_overlap
-
-_LIMIT_32 = 2**31
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class CallPlan:
         self._requires_64 = lru_cache(maxsize=64)(lambda *values: stages.requires_64(
             knl, machine, dict(zip(self.values, values, strict=True))))
         # 32-bit indices are enough for smaller sizes
-        self._surely_small = _LIMIT_32
+        self._surely_small = stages.LIMIT_32
         while self._surely_small and self._requires_64(*(self._surely_small for _ in values)):
             self._surely_small //= 2
         # for each parameter, the axes that determine it, whose extents are the parameter plus a constant
@@ -121,10 +120,9 @@ class CallPlan:
             values[name] = convert(solve(name, self.solvable[name], arrays) if value is None else value)
         text = self.violated(values)
         if text is not None:
-            raise _violates(self.kernel, text, values)
-        return self._fit(arrays, values)
-
-    def _fit(self, arrays: dict[str, ArrayView], values: dict[str, Any]) -> BoundArguments:
+            involved = [x for x in values if x in re.findall(r"\w+", text)]
+            raise CallError(f"kernel '{self.kernel}' assumes {text}, and this call has "
+                            f"{', '.join(f'{x} = {values[x]}' for x in involved)}.", argument=(*involved, "")[0])
         wide = False
         strided: set[str] = set()
         fully_written: set[str] = set()
@@ -139,10 +137,10 @@ class CallPlan:
             # the extent of the first axis is not part of an element's address
             if not _fits(plan, array.shape, extents, values) or not array.in_c_order:
                 strided.add(plan.name)
-            wide = wide or _reach(array, self._shift) >= _LIMIT_32
+            wide = wide or _reach(array, self._shift) >= stages.LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
-            wide = wide or largest >= _LIMIT_32 or self._requires_64(*values.values())
+            wide = wide or largest >= stages.LIMIT_32 or self._requires_64(*values.values())
         return BoundArguments(arrays, values, frozenset(strided), frozenset(fully_written), wide)
 
 
@@ -185,7 +183,10 @@ def _require_fit(plan: ArrayPlan, array: ArrayView) -> None:
     """:raises CallError: the dtype, rank or strides of *array* do not fit; each call checks the addresses."""
     name = plan.name
     if array.dtype != plan.dtype:
-        raise _wrong_dtype(name, array, plan.dtype)
+        swapped = " (another byte order)" if array.dtype.newbyteorder("=") == plan.dtype else ""
+        way = f"pass {name}.astype({spelled(plan.dtype)})" if array.on_host else "convert it first"
+        raise CallError(f"'{name}' must be of dtype {plan.dtype}, not {array.dtype}{swapped}.", argument=name,
+                        hint=f"{way}; a call never casts")
     rank = len(plan.shape)
     if len(array.shape) != rank:
         raise CallError(f"'{name}' must have {rank} dimension{'' if rank == 1 else 's'}, not {len(array.shape)} (its "
@@ -234,30 +235,12 @@ def _reach(array: ArrayView, shift: int) -> int:
     return reach // array.itemsize + 1
 
 
-def _wrong_dtype(name: str, array: ArrayView, wanted: np.dtype[Any]) -> CallError:
-    given = array.dtype
-    if given.newbyteorder("=") == wanted:
-        return CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
-                         hint=f"pass {name}.astype({spelled(wanted)})")
-    way = f"pass {name}.astype({spelled(wanted)})" if array.on_host else "convert it first"
-    return CallError(f"'{name}' must be of dtype {wanted}, not {given}.", argument=name,
-                     hint=f"{way}; a call never casts")
-
-
 def _wrong_shape(plan: ArrayPlan, shape: tuple[int, ...], axis: int, extent: int, values: Mapping[str, Any]
                  ) -> CallError:
     problem = "is too small" if shape[axis] < extent else "is not of its declared shape"
     needed = "at least " if not plan.exact else ""
-    expression = plan.shape[axis]
-    sizes = ", ".join(f"{k} = {v}" for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool))
-    form = "" if expression is None else to_text(expression)
-    why = "" if isinstance(expression, int) else f" ({form}{', with ' + sizes if sizes else ''})"
+    expression = plan.shape[axis] or 0
+    sizes = ", ".join(f"{x} = {values[x]}" for x in values if x in variables(expression))
+    why = f" ({to_text(expression)}, with {sizes})" if sizes else ""
     return CallError(f"'{plan.name}' {problem}: axis {axis} has {shape[axis]} elements and must have {needed}{extent}"
                      f"{why}.", argument=plan.name)
-
-
-def _violates(kernel: str, text: str, values: Mapping[str, Any]) -> CallError:
-    involved = [k for k in values if k in re.findall(r"\w+", text)]
-    sizes = ", ".join(f"{k} = {values[k]}" for k in involved)
-    return CallError(f"kernel '{kernel}' assumes {text}, and this call has {sizes}.",
-                     argument=involved[0] if involved else "")

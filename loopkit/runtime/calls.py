@@ -21,13 +21,14 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.lazy import LazyTable
 from loopkit.runtime.arguments import BoundArguments, require_known
-from loopkit.runtime.cuda.resources import Resources
+from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, Reader, TorchKind
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
 from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
 from loopkit.runtime.views import ArrayView, share_memory
 from loopkit.target.code import TextTarget
+from loopkit.target.cuda import CudaTarget
 
 #: Most signatures that are kept; then all are dropped and collected again.
 _MOST_SIGNATURES = 4096
@@ -105,7 +106,13 @@ class CheckedCall:
         """A function that raises ``CallError`` if an input has no memory, its address is not aligned, or a written
         input overlaps another one."""
         masks = [(k, x.alignment - 1) for k, x in enumerate(self.inputs) if x.alignment > 1]
-        apart = self._apart()
+        # pairs of inputs that must not share memory, the first of which is written, with the range of the difference of
+        # their addresses at which they may overlap
+        apart = []
+        for (a, x), (b, y) in itertools.permutations(enumerate(self.inputs), 2):
+            (low, high), (other_low, other_high) = x.view.span, y.view.span
+            if x.written and (a < b or not y.written) and low < high and other_low < other_high:
+                apart.append((a, b, other_low - high, other_high - low))
 
         def check(addresses: Sequence[int]) -> None:
             if 0 in addresses:                         # a torch meta tensor has the signature of a tensor of the host
@@ -120,25 +127,11 @@ class CheckedCall:
                                     hint=f"pass {x.name}.copy()")
             for a, b, low, high in apart:
                 if low < addresses[a] - addresses[b] < high:
-                    self._require_apart(a, b, addresses)
+                    x, y = self.inputs[a], self.inputs[b]
+                    if share_memory(replace(x.view, pointer=addresses[a]), replace(y.view, pointer=addresses[b])):
+                        raise CallError(f"'{x.name}' is written and overlaps '{y.name}' in memory.", argument=x.name,
+                                        hint=f"pass {y.name}.copy(), or another array for '{x.name}'")
         return check
-
-    def _apart(self) -> list[tuple[int, int, int, int]]:
-        """Pairs of inputs that must not share memory, the first of which is written, with the range of the difference
-        of their addresses at which they may overlap."""
-        found = []
-        for (a, x), (b, y) in itertools.permutations(enumerate(self.inputs), 2):
-            (low, high), (other_low, other_high) = x.view.span, y.view.span
-            if x.written and (a < b or not y.written) and low < high and other_low < other_high:
-                found.append((a, b, other_low - high, other_high - low))
-        return found
-
-    def _require_apart(self, a: int, b: int, addresses: Sequence[int]) -> None:
-        """The exact overlap test, for two inputs whose address ranges overlap."""
-        x, y = self.inputs[a], self.inputs[b]
-        if share_memory(replace(x.view, pointer=addresses[a]), replace(y.view, pointer=addresses[b])):
-            raise CallError(f"'{x.name}' is written and overlaps '{y.name}' in memory.", argument=x.name,
-                            hint=f"pass {y.name}.copy(), or another array for '{x.name}'")
 
     def numbers(self, values: Sequence[Any]) -> list[Scalar]:
         """The scalars outside the signature; :raises CallError: one does not fit."""
@@ -332,13 +325,9 @@ class Runner(ABC):
         """The portable assembly of *text*."""
         raise self._without("PTX")
 
-    def cubin(self, text: Text) -> bytes:
-        """The machine code of *text*."""
+    def machine_code(self, text: Text) -> tuple[Binary, CudaTarget]:
+        """The machine code of *text*, and the target that it is for."""
         raise self._without("machine code for GPUs")
-
-    def resources(self, text: Text) -> Resources:
-        """The resources of the functions of *text*."""
-        raise self._without("registers")
 
     def _without(self, what: str) -> DeviceError:
         return DeviceError(f"Kernel '{self.kernels.kernel.name}' is compiled for the target '{self.text_target.name}', "

@@ -15,7 +15,7 @@ from loopkit.kernel.target import Target
 from loopkit.runtime.calls import RUNNERS, BoundCall
 from loopkit.runtime.cuda.compiler import disassembly, has_cuda_compiler
 from loopkit.runtime.cuda.devices import why_not
-from loopkit.runtime.cuda.resources import Resources
+from loopkit.runtime.cuda.resources import Resources, kernel_resources
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
 from loopkit.runtime.typed import Text
 from loopkit.target.code import Layout, resolve_text_target
@@ -127,7 +127,7 @@ class CompiledKernel:
 
         :raises DeviceError: the target has none.
         """
-        return self._runner.cubin(self._text)
+        return self._runner.machine_code(self._text)[0].cubin
 
     @property
     def sass(self) -> str:
@@ -150,7 +150,8 @@ class CompiledKernel:
         >>> taken["twice"].threads, taken["twice"].spill_stores, taken["twice"].occupancy
         (256, 0, 1.0)
         """
-        return self._runner.resources(self._text)
+        text = self._text
+        return kernel_resources(text.code.kernels, *self._runner.machine_code(text))
 
     @property
     def _text(self) -> Text:

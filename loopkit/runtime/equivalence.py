@@ -113,7 +113,10 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
         given = {k: v for k, v in given.items() if k in reads or k not in written}
         expected = _call(ref, given, typed)
     got = compiled.compile(typed, target)(**_arguments(typed, given, written)).asdict()
-    relative = _epsilon(typed) * (8 + 2 * length) if rtol is None else rtol
+    dtypes = [np.dtype(a.dtype) for data in (typed.array_args, typed.temporaries) for a in data.values()
+              if a.dtype is not None]
+    coarsest = max((epsilon(d) for d in dtypes if kind_of(d) in "fc"), default=0.0)
+    relative = coarsest * (8 + 2 * length) if rtol is None else rtol
     compared = tuple(_compare(name, np.asarray(got[name]), np.asarray(expected[name]), relative) for name in got)
     return EquivalenceReport(compared, length, seed)
 
@@ -122,8 +125,8 @@ def _require_known(ref: Reference, knl: LoopKernel, parameters: Mapping[str, Any
     """:raises CallError: a reference kernel lacks an array of *knl*, or no kernel has a parameter's name."""
     known = dict.fromkeys(knl.argument_by_name)
     if isinstance(ref, LoopKernel):
-        missing = [x for x in knl.array_args if x not in ref.array_args]
-        missing += [x for x in knl.array_args if x in knl.written_names - ref.written_names and x not in missing]
+        missing = [x for x in knl.array_args if x not in ref.array_args] or [
+            x for x in knl.array_args if x in knl.written_names - ref.written_names]
         if missing:
             what = "no array" if missing[0] not in ref.array_args else "no output"
             others = [x for x in ref.array_args if x not in knl.array_args]
@@ -237,21 +240,12 @@ def _bound(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -
         elif name in given:
             bound.arguments[name] = given[name]
         elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
-            of_kernel = name in knl.argument_by_name
-            raise CallError(f"the reference function takes '{name}', " + (
-                "which check_equivalent has no value for." if of_kernel else
-                f"and kernel '{knl.name}' has no argument of this name."), argument=name,
-                hint=f"add '{name}' to parameters" if of_kernel and name not in knl.written_names else
-                f"call its parameters like the kernel's arguments, which are {', '.join(given)}, or wrap it: "
-                f"lambda {', '.join(x for x in given if x in knl.array_args)}: ...")
+            is_input = name in knl.argument_by_name and name not in knl.written_names
+            raise CallError(f"the reference function takes '{name}', which check_equivalent has no value for.",
+                            argument=name, hint=f"add '{name}' to parameters" if is_input else
+                            f"call its parameters like the kernel's arguments, which are {', '.join(given)}, or wrap "
+                            f"it: lambda {', '.join(x for x in given if x in knl.array_args)}: ...")
     return bound
-
-
-def _epsilon(knl: LoopKernel) -> float:
-    """The rounding unit of the coarsest floating-point dtype among the arguments and temporaries."""
-    dtypes = [np.dtype(a.dtype) for data in (knl.array_args, knl.temporaries) for a in data.values()
-              if a.dtype is not None]
-    return max((epsilon(d) for d in dtypes if kind_of(d) in "fc"), default=0.0)
 
 
 def _compare(name: str, got: NumpyArray, expected: NumpyArray, relative: float) -> OutputComparison:

@@ -162,7 +162,12 @@ class HostRunner(Runner):
         return HostPlan(self._checked(known, typed, text, bound, arrays), text, functions, bound.arrays)
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
-        sets = [self.bind(copies) for copies in self._copies(given, request)]
+        arrays = {k: host_view(k, v) for k, v in given.items()
+                  if isinstance(self._arguments.get(k), GlobalArg) and v is not None}
+        written = self.kernels.kernel.written_names
+        number = request.number_of_sets(sum(v.nbytes for v in arrays.values()), _CACHE_BYTES)
+        sets = [self.bind({**given, **{k: v.copy(order="K") for k, v in arrays.items() if turn or k in written}})
+                for turn in range(number)]
         times: list[float] = []
         for run in itertools.islice(itertools.cycle(sets), max(request.warmup, 1)):
             run()
@@ -175,14 +180,6 @@ class HostRunner(Runner):
                 break
         return Timing.of(times, request)
 
-    def _copies(self, given: Mapping[str, Any], request: TimingRequest) -> list[dict[str, Any]]:
-        arrays = {k: host_view(k, v) for k, v in given.items()
-                  if isinstance(self._arguments.get(k), GlobalArg) and v is not None}
-        written = self.kernels.kernel.written_names
-        first = {**given, **{k: v.copy(order="K") if k in written else v for k, v in arrays.items()}}
-        number = request.number_of_sets(sum(v.nbytes for v in arrays.values()), _CACHE_BYTES)
-        return [first, *({**given, **{k: v.copy(order="K") for k, v in arrays.items()}} for _ in range(number - 1))]
-
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
     function = getattr(library, launch.name)
@@ -194,8 +191,7 @@ def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
 def _ctype(parameter: Parameter) -> Any:
     if isinstance(parameter, Pointer):
         return ctypes.c_void_p
-    dtype = np.dtype(parameter.dtype)
-    return _CTYPES.get(dtype.name) or np.ctypeslib.as_ctypes_type(dtype)
+    return _CTYPES.get(parameter.dtype.name) or np.ctypeslib.as_ctypes_type(parameter.dtype)
 
 
 def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:

@@ -22,11 +22,12 @@ from loopkit.poly.sets import InstanceSet
 from loopkit.transform.data import with_dtypes
 from loopkit.verification.checks import generate_code
 
-__all__ = ["array_shapes", "closed", "fully_written_outputs", "generate_code", "infer_types", "largest_literal",
-           "needed_inputs", "output_shape_like", "requires_64", "size_values", "structural_values", "unknown_dtypes",
-           "with_dtypes"]
+__all__ = ["LIMIT_32", "array_shapes", "closed", "fully_written_outputs", "generate_code", "infer_types",
+           "largest_literal", "needed_inputs", "output_shape_like", "requires_64", "size_values", "structural_values",
+           "unknown_dtypes", "with_dtypes"]
 
-_LIMIT_32 = 2**31
+#: The least number that needs 64-bit indices.
+LIMIT_32 = 2**31
 
 
 def closed(knl: LoopKernel, chosen: Callable[[str], np.dtype[Any] | None]) -> LoopKernel:
@@ -62,8 +63,8 @@ def requires_64(knl: LoopKernel, machine: Machine, values: Mapping[str, Any]) ->
     """May an integer of the text need more than 32 bits: for a loop, a guard, a grid or a temporary's address?"""
     sizes = {x: int(value) for x, value in values.items() if isinstance(value, int | np.integer)}
     lowered, beyond = lowered_once(knl, machine), largest_literal(knl) + 1
-    return largest_magnitude(lowered.program, sizes) >= _LIMIT_32 or any(
-        largest_address(s.shape, beyond, sizes) >= _LIMIT_32
+    return largest_magnitude(lowered.program, sizes) >= LIMIT_32 or any(
+        largest_address(s.shape, beyond, sizes) >= LIMIT_32
         for s in lowered.storages.values() if s.space is AddressSpace.GLOBAL)
 
 

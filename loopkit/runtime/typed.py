@@ -110,7 +110,10 @@ class TypedKernels:
         with self._lock:
             if signature not in self._known:
                 for name, dtype in dtypes.items():
-                    _require_supported(name, dtype)
+                    if dtype.name not in DTYPE_NAMES:
+                        raise CallError(f"'{name}' has the dtype {dtype}, which kernels do not support.", argument=name,
+                                        hint="bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, "
+                                             "float64, complex64, complex128")
                 with bounded(f"calling kernel '{self.kernel.name}'"):
                     closed = stages.closed(self.kernel, dtypes.get) if self.unknown else self.kernel
                     for name in stages.unknown_dtypes(closed):
@@ -119,13 +122,6 @@ class TypedKernels:
                     typed = stages.infer_types(closed)
                 self._known[signature] = TypedKernel(typed, self._machine)
             return self._known[signature]
-
-
-def _require_supported(name: str, dtype: np.dtype[Any]) -> None:
-    if dtype.name not in DTYPE_NAMES:
-        raise CallError(f"'{name}' has the dtype {dtype}, which kernels do not support.", argument=name,
-                        hint="bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, "
-                             "complex64, complex128")
 
 
 def serves(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayView], values: Mapping[str, Any]) -> bool:

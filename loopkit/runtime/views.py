@@ -56,12 +56,8 @@ class ArrayView:
         return self.dtype.alignment if self.on_host else self.itemsize
 
     @property
-    def size(self) -> int:
-        return prod(self.shape)
-
-    @property
     def nbytes(self) -> int:
-        return self.size * self.itemsize
+        return prod(self.shape) * self.itemsize
 
     @property
     def span(self) -> tuple[int, int]:
@@ -119,7 +115,7 @@ def internal_overlap(array: ArrayView) -> bool:
 
     Exact for views made by slicing and transposing; any other array whose strides interleave counts as overlapping.
     """
-    if array.size == 0:
+    if 0 in array.shape:
         return False
     reach = array.itemsize
     for stride, length in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):

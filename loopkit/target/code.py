@@ -71,11 +71,6 @@ class ScratchPointer(Pointer):
     cleared: bool = False
 
     @property
-    def counts_blocks(self) -> bool:
-        """Is it the counter of started blocks?"""
-        return self.cleared and self.element is None
-
-    @property
     def element_bytes(self) -> int:
         return self.dtype.itemsize if self.element is None else self.element.size(self.dtype.itemsize)
 
@@ -100,8 +95,8 @@ class GeneratedKernel:
 
     @property
     def ticketed(self) -> bool:
-        """Do its blocks take tickets in start order?"""
-        return any(isinstance(x, ScratchPointer) and x.counts_blocks for x in self.parameters)
+        """Do its blocks take tickets in start order, from a counter of started blocks?"""
+        return any(isinstance(x, ScratchPointer) and x.cleared and x.element is None for x in self.parameters)
 
 
 def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:

@@ -191,7 +191,7 @@ class Emitter:
     def _printer(self, signs: Signs, *, places: bool = False) -> CText:
         """:arg places: print elements as places in memory, without loading them."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
-            indices = tuple(as_index(i, typed, self.index_dtype) for i in indices)
+            indices = tuple(as_index(i, lambda part: type_of(part, sizes), self.index_dtype) for i in indices)
             text = self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
             if places:
                 return text
@@ -200,9 +200,8 @@ class Emitter:
                 loader = self.policy(name, load=True)
             return f"{loader}(&{text})" if loader else text
 
-        def typed(subscript: Expression) -> Type | None:
-            """The type of a part of a subscript, with sizes as sizes."""
-            return type_of(subscript, lambda name: as_size(self._type_of(name)))
+        def sizes(name: str) -> Type:
+            return as_size(self._type_of(name))
         return CText(self.dialect, self._type_of, element, signs.nonnegative, self.axes, bounds=self.bounds)
 
     @cached_property

@@ -17,6 +17,9 @@ from loopkit.runtime.cuda.driver import Driver, load_driver
 #: The oldest compute capability with known limits (:data:`loopkit.kernel.target.DEVICE_LIMITS`).
 OLDEST = (7, 0)
 
+#: The hint for a process that was forked after CUDA was used.
+FORKED = "CUDA does not survive a fork: start worker processes with multiprocessing's 'spawn'"
+
 _INSTALL = "pip install 'loopkit[cuda]'; the host target, compile(knl, target='c'), needs no GPU"
 
 
@@ -45,7 +48,7 @@ class Gpu:
         self.process = os.getpid()
         self.lock = threading.RLock()
         self.staging: Any = None
-        self._device = device
+        self.l2_bytes = int(device.get_attribute(pycuda.device_attribute.L2_CACHE_SIZE))
         self.context = device.retain_primary_context()
         self.context_handle = int(self.context.handle)
 
@@ -53,7 +56,9 @@ class Gpu:
         try:
             self.context.push()
         except self.pycuda.Error as err:
-            raise self._lost(err) from None
+            why, hint = (err, "an earlier error has broken its context: the process must be started anew") \
+                if self.process == os.getpid() else ("CUDA was used before this process was forked", FORKED)
+            raise DeviceError(f"{self} cannot be used any more: {why}.", hint=hint) from None
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -70,21 +75,10 @@ class Gpu:
         raise DeviceError(f"{self} has an architecture that loopkit does not support.",
                           hint=f"it supports {', '.join(DEVICE_LIMITS)}; a newer version may support this one")
 
-    @property
-    def l2_bytes(self) -> int:
-        return int(self._device.get_attribute(self.pycuda.device_attribute.L2_CACHE_SIZE))
-
     def free_bytes(self) -> int:
         """Bytes of free memory."""
         with self:
             return int(self.pycuda.mem_get_info()[0])
-
-    def _lost(self, err: Exception) -> DeviceError:
-        if self.process != os.getpid():
-            return DeviceError("CUDA was used before this process was forked, and does not survive that.",
-                               hint="start worker processes with multiprocessing's 'spawn'")
-        return DeviceError(f"{self} cannot be used any more: {err}.",
-                           hint="an earlier error has broken its context: the process must be started anew")
 
     def __str__(self) -> str:
         return f"GPU {self.ordinal} ({self.name}, {self.arch})"

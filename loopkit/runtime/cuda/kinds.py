@@ -13,7 +13,6 @@ from loopkit.runtime.cuda.devices import find_gpu
 from loopkit.runtime.cuda.driver import Driver
 from loopkit.runtime.cuda.memory import DeviceArray, Imported, allocate
 from loopkit.runtime.kinds import (
-    LEGACY_STREAM,
     ON_GPU,
     ArrayKinds,
     ArraySignature,
@@ -89,9 +88,10 @@ class InterfaceKind(Kind):
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
         interface = x.__cuda_array_interface__
         pointer, read_only = interface["data"][0] or 0, interface["data"][1]
-        strides = interface.get("strides")
+        strides, dtype = interface.get("strides"), getattr(x, "dtype", None)
         # the object's own dtype may be more specific than the type string, which has no bfloat16
-        return ((type(x), interface["typestr"], _numpy_dtype(x), tuple(interface["shape"]),
+        dtype = dtype if isinstance(dtype, np.dtype) else None
+        return ((type(x), interface["typestr"], dtype, tuple(interface["shape"]),
                  None if strides is None else tuple(strides), read_only, interface.get("mask") is None,
                  interface.get("stream"), self._driver.place(pointer) if pointer else None), pointer)
 
@@ -106,11 +106,6 @@ class InterfaceKind(Kind):
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int | None, *, zero: bool) -> Any:
         return self._adopt(allocate(find_gpu(ordinal), shape, dtype, zero=zero))
-
-    def own_stream(self, x: Any) -> int:
-        """The stream that *x*, by its interface, must be ordered with."""
-        stream = x.__cuda_array_interface__.get("stream")
-        return LEGACY_STREAM if stream in (None, 1) else int(stream)
 
 
 class OwnKind(Kind):
@@ -180,11 +175,6 @@ class CudaArrayKinds(ArrayKinds):
         return DeviceArray(replace(held.view, writeable=False) if immutable else held.view, (held, x), imported=True,
                            # it is part of the signature of calls
                            namespace=namespace if isinstance(namespace, Hashable) else None)
-
-
-def _numpy_dtype(x: Any) -> np.dtype[Any] | None:
-    dtype = getattr(x, "dtype", None)
-    return dtype if isinstance(dtype, np.dtype) else None
 
 
 def _adopter(x: Any) -> Callable[[DeviceArray], Any]:

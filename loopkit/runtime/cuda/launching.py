@@ -20,11 +20,11 @@ from loopkit.errors import DeviceError, LaunchError, LimitError
 from loopkit.expr.evaluate import evaluator
 from loopkit.expr.mappers import variables
 from loopkit.kernel.target import DEVICE_LIMITS
-from loopkit.runtime.cuda.devices import Gpu
+from loopkit.runtime.cuda.devices import FORKED, Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayView, constant, picker
-from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer, ScratchPointer, Value
+from loopkit.target.code import GeneratedKernel, Parameter, Pointer, ScratchPointer, Stride
 
 #: Bytes of each parameter in the buffer; every type is then aligned.
 _SLOT = 16
@@ -71,7 +71,8 @@ class PreparedLaunch:
     :arg places: for each array, temporary, scalar that differs between calls, and iname of the host's loops, its index
         among a call's operands; addresses come first.
     :arg arrays: those whose strides are constants, *values*: of the constant scalars.
-    :ivar enter: launches with a call's operands on a stream, and returns the driver's ``CUresult``.
+    :ivar enter: launches with a call's operands (``None``: the last ones) on a stream, and returns the driver's
+        ``CUresult``.
     """
 
     def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: tuple[int, ...],
@@ -95,26 +96,21 @@ class PreparedLaunch:
         plain = all(item is _itself for item in items)
         self._pick = picker(picks) if plain else lambda given: [
             item(given[i]) for item, i in zip(items, picks, strict=True)]
-        self._lock = threading.RLock()
-        self._enter = driver.launcher(self._config, function, self._parameters)
+        self._lock = lock = threading.RLock()
+        enter = driver.launcher(self._config, function, self._parameters)
+        pick, pack, config = self._pick, self._pack, self._config
         # most launches take all operands of the call in its order
-        self.enter = self._launcher(as_they_come=plain and picks == [*range(len(places))])
+        as_they_come = plain and picks == [*range(len(places))]
 
-    def _launcher(self, *, as_they_come: bool) -> Callable[[Sequence[Any], int], int]:
-        """The launch function of a call, with everything precomputed."""
-        lock, enter, pick, pack, config = self._lock, self._enter, self._pick, self._pack, self._config
-
-        def launch(operands: Sequence[Any], stream: int) -> int:
+        def run(operands: Sequence[Any] | None, stream: int) -> int:
             with lock:                                 # the buffer belongs to one thread at a time
-                if as_they_come:
-                    pack(*operands)
-                else:
-                    pack(*pick(operands))
+                if operands is not None:
+                    pack(*(operands if as_they_come else pick(operands)))
                 if stream != self._stream:
                     config.stream = self._stream = stream
                 code: int = enter()
             return code
-        return launch
+        self.enter = run
 
     def enter_on(self, grid: Sequence[int], hosts: Sequence[int], operands: Sequence[Any], stream: int) -> int:
         """:attr:`enter` with another grid, and with the values of the host's inames behind the operands."""
@@ -125,14 +121,7 @@ class PreparedLaunch:
     def fixed(self, operands: Sequence[Any]) -> Callable[[int], int]:
         """:attr:`enter` for these operands, as a function of the stream; no other call may use this launch."""
         self._pack(*self._pick(operands))
-        return self._again
-
-    def _again(self, stream: int) -> int:
-        with self._lock:
-            if stream != self._stream:
-                self._config.stream = self._stream = stream
-            code: int = self._enter()
-        return code
+        return partial(self.enter, None)
 
 
 def _packing(p: Parameter) -> tuple[str, Callable[[Any], Any]]:
@@ -244,7 +233,7 @@ def launch_error(gpu: Gpu, kernel: str, launch: AnyLaunch, failure: DriverError,
         what = (f"{gpu} reports an error of something that was launched before, seen when '{name}' of kernel "
                 f"'{kernel}' was launched or waited for: {failure}.")
     if gpu.process != os.getpid() or failure.code == _NOT_INITIALIZED:
-        hint = "CUDA does not survive a fork: start worker processes with multiprocessing's 'spawn'"
+        hint = FORKED
     elif failure.code == OUT_OF_MEMORY:
         hint = "free arrays, torch's cache (torch.cuda.empty_cache()) among them"
     elif sticky:
@@ -274,14 +263,11 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
 def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.kernel.parameters:
-        match p:
-            case ScratchPointer():
-                yield f"{p.name}: {p.dtype}, a temporary, at {operands[p.name]:#x}"
-            case Pointer():
-                array = arrays[p.name]
-                yield (f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes, at "
-                       f"{operands[p.name]:#x}")
-            case Value() | HostIname():
-                yield f"{p.name} = {operands[p.name]}"
-            case _:
-                pass                                   # a stride is listed with its array
+        if isinstance(p, ScratchPointer):
+            yield f"{p.name}: {p.dtype}, a temporary, at {operands[p.name]:#x}"
+        elif isinstance(p, Pointer):
+            array = arrays[p.name]
+            yield (f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes, at "
+                   f"{operands[p.name]:#x}")
+        elif not isinstance(p, Stride):                # a stride is listed with its array
+            yield f"{p.name} = {operands[p.name]}"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.errors import DeviceError, LaunchError
+from loopkit.errors import LaunchError
 from loopkit.runtime.calls import BoundCall, CheckedCall, Run
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import ANOTHER_CONTEXT, SUCCESS, DriverError
@@ -215,18 +215,6 @@ class CudaPlan:
             return outputs
         return BoundCall(run, self.launches, (values, originals, scratch))
 
-    def launch(self, operands: Sequence[Any], stream: int) -> None:
-        """All launches, on *stream*; :raises LaunchError: one fails."""
-        for launch in self.launches:
-            code = launch.enter(operands, stream)
-            if code:
-                self.again(code, launch, operands, stream)
-            if self.debug:
-                try:
-                    self.gpu.driver.synchronize(stream)
-                except DriverError as failure:
-                    raise self._error(failure, launch, operands, is_cause=True) from None
-
     def again(self, code: int, launch: AnyLaunch, operands: Sequence[Any], stream: int) -> None:
         """Repeat a launch in our own context: it fails if another context, or none, is current in this thread."""
         if code in ANOTHER_CONTEXT:
@@ -249,24 +237,20 @@ class CudaPlan:
         scalars = self.checked.numbers(values)
         outputs = self.checked.outputs
         with reported(self.gpu, self.checked.kernel), self.gpu:
+            made = [x.new() for x in outputs]
+            addresses = [*addresses, *(x.kind.address(a) for x, a in zip(outputs, made, strict=True))]
             if self._copies:
                 with self.gpu.lock:
-                    made = self._staged(values, addresses, scalars)
+                    self._staged([*(values[x.position] for x in self.checked.inputs), *made], addresses, scalars)
             else:
-                made = [x.new() for x in outputs]
-                pointers = [x.kind.address(a) for x, a in zip(outputs, made, strict=True)]
-                self._run([*addresses, *pointers], scalars, 0, wait=self.streams.wait)
+                self._run(addresses, scalars, 0, wait=self.streams.wait)
             return self.checked.results(originals, [x.kind.exported(a) for x, a in zip(outputs, made, strict=True)])
 
-    def _staged(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar]) -> list[Any]:
+    def _staged(self, given: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar]) -> None:
         """A call with arrays in the host's memory: they are copied to the GPU, and back if they are written."""
         staging = staging_of(self.gpu)
-        outputs = self.checked.outputs
-        made = [x.new() for x in outputs]
         with staging.buffers() as buffer:
             back: list[tuple[NumpyArray, int]] = []
-            given = [*(values[x.position] for x in self.checked.inputs), *made]
-            addresses = [*addresses, *(x.kind.address(a) for x, a in zip(outputs, made, strict=True))]
             for place, x in enumerate(self.checked.arrays):
                 if x.view.on_host:
                     # checked again: a tensor without memory has the signature of one on the host
@@ -283,7 +267,6 @@ class CudaPlan:
             self._run(addresses, scalars, staging.handle, wait=True)
             for array, address in back:
                 staging.download(array, address)
-        return made
 
     def _run(self, addresses: list[int], scalars: Sequence[Scalar], default: int, *, wait: bool) -> None:
         """Allocate temporaries, order the streams, launch; on the stream *default* if no library has one."""
@@ -293,7 +276,15 @@ class CudaPlan:
         operands = [*addresses, *pointers, *scalars]
         for other in others:
             driver.order(other, stream)
-        self.launch(operands, stream)
+        for launch in self.launches:
+            code = launch.enter(operands, stream)
+            if code:
+                self.again(code, launch, operands, stream)
+            if self.debug:
+                try:
+                    driver.synchronize(stream)
+                except DriverError as failure:
+                    raise self._error(failure, launch, operands, is_cause=True) from None
         for other in others:
             driver.order(stream, other)
         if scratch and isinstance(self.scratch.kind, OwnKind):
@@ -305,6 +296,5 @@ class CudaPlan:
         except DriverError as failure:
             last: deque[AnyLaunch] = deque(self.launches, maxlen=1)
             if not last:
-                raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
-                                  ) from None
+                raise                                  # an error of something that was launched before
             raise self._error(failure, last[0], operands, is_cause=False) from None

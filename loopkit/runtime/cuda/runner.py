@@ -36,7 +36,7 @@ from loopkit.runtime.cuda.launching import (
 )
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.plan import WITH_CONTEXTS, CudaPlan, Scratch, Streams
-from loopkit.runtime.cuda.resources import Binary, Resources, kernel_resources
+from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.results import Timing, TimingRequest
 from loopkit.runtime.typed import Text
@@ -81,7 +81,7 @@ class CudaRunner(Runner):
         """The target, with the architecture of the current GPU if it has none."""
         if self._target.arch is not None or (self._gpu is None and why_not() is not None):
             return self._target
-        return self._target.on((self._gpu or find_gpu(None)).known_arch)
+        return replace(self._target, arch=(self._gpu or find_gpu(None)).known_arch)
 
     def _place_signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
         """The current GPU, if no array is on a GPU."""
@@ -96,8 +96,15 @@ class CudaRunner(Runner):
         with reported(gpu, kernel.name), gpu:
             stream = gpu.pycuda.Stream()
             gpu.pycuda.Context.synchronize()           # earlier work on the arrays
-            runner = self.on(int(stream.handle))
-            runs = [runner.bind(x) for x in _argument_sets(gpu, given, arrays, kernel.written_names, request)]
+            size = sum(a.view.nbytes for a in arrays.values())
+            number = request.number_of_sets(size, gpu.l2_bytes)
+            if number > 1 and number * size > gpu.free_bytes() // 2:
+                raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
+                                argument="", hint="time(rotate=False), whose arguments are larger than the cache by "
+                                                  "themselves")
+            sets = [{**given, **{x: _copy(gpu, a) for x, a in arrays.items()
+                                 if turn or a.view.on_host or x in kernel.written_names}} for turn in range(number)]
+            runs = list(map(self.on(int(stream.handle)).bind, sets))
             try:
                 return _measured(gpu, stream, runs, request)
             finally:
@@ -153,7 +160,7 @@ class CudaRunner(Runner):
     def target_on(self, gpu: Gpu) -> CudaTarget:
         """The target of texts on *gpu*; :raises DeviceError: the GPU cannot run the requested architecture."""
         if self._target.arch is None:
-            return self._target.on(gpu.known_arch)
+            return replace(self._target, arch=gpu.known_arch)
         architecture = self._target.arch.removeprefix("sm_")
         major, minor = divmod(int(architecture.rstrip("af")), 10)
         exact = architecture[-1] == "a"
@@ -166,21 +173,15 @@ class CudaRunner(Runner):
     def ptx(self, text: Text) -> str:
         return find_cuda_compiler().ptx(text.code.source, self.kernels.kernel.name, self.text_target)
 
-    def cubin(self, text: Text) -> bytes:
-        return self._binary(text, self.text_target).cubin
-
-    def resources(self, text: Text) -> Resources:
-        target = self.text_target
-        return kernel_resources(text.code.kernels, self._binary(text, target), target)
-
-    def _binary(self, text: Text, target: CudaTarget) -> Binary:
-        return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
+    def machine_code(self, text: Text, target: CudaTarget | None = None) -> tuple[Binary, CudaTarget]:
+        target = target or self.text_target
+        return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory())), target
 
     def _launches(self, gpu: Gpu, text: Text, bound: BoundArguments, checked: CheckedCall,
                   scratch: Mapping[str, int]) -> Launches:
         code = text.code
         with self._lock:                               # only one thread compiles
-            binary = self._binary(text, self.target_on(gpu))
+            binary, _ = self.machine_code(text, self.target_on(gpu))
         with reported(gpu, self.kernels.kernel.name):
             functions = loaded_functions(gpu, binary.cubin, code.kernels)
         operands = (*(x.name for x in checked.arrays), *scratch, *(x for x, _, _ in checked.scalars), *text.hosts)
@@ -218,7 +219,7 @@ def _streams(arrays: Mapping[str, PassedArray], gpu: Gpu) -> tuple[Callable[[], 
     found: dict[object, Callable[[], int]] = {}
     for a in sorted((a for a in arrays.values() if not a.view.on_host), key=lambda a: a.kind.name not in WITH_CONTEXTS):
         if isinstance(a.kind, InterfaceKind):
-            stream = a.kind.own_stream(a.value)
+            stream = stream_handle(int(a.value.__cuda_array_interface__.get("stream") or 0))
             found[a.kind, stream] = partial(int, stream)
         else:
             found[a.kind.name] = a.kind.stream(gpu.ordinal)
@@ -250,24 +251,12 @@ _CYCLES_A_STEP = 20_000
 _MOST_STEPS = 600
 
 
-def _argument_sets(gpu: Gpu, given: Mapping[str, Any], arrays: Mapping[str, PassedArray], written: frozenset[str],
-                   request: TimingRequest) -> list[dict[str, Any]]:
-    """Sets of arguments to rotate among, on *gpu*, whose context is current; arrays that are *written* are copies."""
-    size = sum(a.view.nbytes for a in arrays.values())
-    number = request.number_of_sets(size, gpu.l2_bytes)
-    if number > 1 and number * size > gpu.free_bytes() // 2:
-        raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
-                        argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
-    copied = {x: a for x, a in arrays.items() if a.view.on_host or x in written}
-    return [{**given, **{x: _copy(gpu, a) for x, a in (arrays if k else copied).items()}} for k in range(number)]
-
-
 def _copy(gpu: Gpu, array: PassedArray) -> DeviceArray:
     """A copy on *gpu*; that of an array on a GPU keeps its strides and its alignment, on which the text may depend."""
     view = array.view
     if view.on_host:
         made = allocate(gpu, view.shape, view.dtype)
-        if view.size:
+        if view.nbytes:
             source = np.ascontiguousarray(array.kind.numpy(array.value))
             gpu.pycuda.memcpy_htod(made.pointer, source.reshape(-1).view(np.uint8))
         return made
@@ -282,7 +271,10 @@ def _copy(gpu: Gpu, array: PassedArray) -> DeviceArray:
 
 def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingRequest) -> Timing:
     """The time of *runs* in turns, on *stream*."""
-    delay = _delay(gpu).enter
+    launch = GeneratedKernel("delay", (Value("cycles", np.dtype(np.int64)),))
+    binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
+    functions = loaded_functions(gpu, binary.cubin, (launch,))
+    delay = PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), {"cycles": 0}, {}, {}).enter
     handle = int(stream.handle)
     turns = itertools.cycle(runs)
     for run in itertools.islice(turns, max(request.warmup, len(runs))):
@@ -306,10 +298,3 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingR
         # large enough that the host rarely checks the time, and at most a quarter of the time
         batch = max(min(_MOST_STEPS // steps, 2 * batch, int(request.duration / 4 / max(min(times), 1e-7))), 1)
     return Timing.of(times, request)
-
-
-def _delay(gpu: Gpu) -> PreparedLaunch:
-    launch = GeneratedKernel("delay", (Value("cycles", np.dtype(np.int64)),))
-    binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
-    functions = loaded_functions(gpu, binary.cubin, (launch,))
-    return PreparedLaunch(gpu.driver, functions["delay"], launch, (1, 1, 1), {"cycles": 0}, {}, {})

@@ -156,9 +156,11 @@ class CText(CBase):
 
     def _sum(self, terms: Sequence[Expression], own: np.dtype) -> Piece:
         def added(piece: Piece, term: Expression, dtype: np.dtype) -> Piece:
-            positive = _without_sign(term)
-            operator = "+" if positive is None else "-"
-            right = self._operand(term if positive is None else positive, dtype)
+            first = term.children[0] if isinstance(term, p.Product) else term
+            is_negative = isinstance(first, int | float) and not isinstance(first, bool) and first < 0 \
+                and first != -2**31
+            operator = "-" if is_negative else "+"
+            right = self._operand(negated(term) if is_negative else term, dtype)
             if operator == "+" and dtype.kind in "iu" and piece.c_dtype == right.c_dtype == right.dtype == dtype:
                 # i + (j + k) of one integer type is i + j + k
                 right = replace(right, precedence=PRODUCT if right.precedence == SUM else right.precedence)
@@ -344,8 +346,8 @@ class CText(CBase):
         if not isinstance(expr.child, p.ExpressionNode):
             value = expr.child
             if isinstance(value, int) and dtype.kind in "iu":
-                bits = 8 * dtype.itemsize
-                value = (value + 2**(bits - 1)) % 2**bits - 2**(bits - 1) if dtype.kind == "i" else value % 2**bits
+                low = int(np.iinfo(dtype).min)
+                value = (value - low) % 2**(8*dtype.itemsize) + low
                 return self._exact(self._literal(value, dtype)) if dtype.itemsize >= 4 else \
                     self._cast(self._literal(value, INT32), dtype)
             if not (isinstance(value, float | complex) and dtype.kind in "iub"):
@@ -379,10 +381,3 @@ class CText(CBase):
         args = [self._converted(argument, operand)]
         return self._convert(self._call(self.dialect.function(name, operand), args,
                                         operand if name == "conj" else real_dtype(operand)), own)
-
-
-def _without_sign(term: Expression) -> Expression | None:
-    """``x`` for a *term* ``-x`` whose sign is a literal's, else ``None``."""
-    first = term.children[0] if isinstance(term, p.Product) else term
-    is_negative = isinstance(first, int | float) and not isinstance(first, bool) and first < 0 and first != -2**31
-    return negated(term) if is_negative else None

@@ -67,7 +67,6 @@ STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 #: The fewest registers; ptxas raises any smaller number to it.
 _FEWEST_REGISTERS = 16
 
-
 #: The name of the dynamic shared memory; no name of a user equals it (:mod:`loopkit.language.names`).
 _DYNAMIC = "shared_memory_"
 
@@ -117,10 +116,6 @@ class CudaTarget(TextTarget):
     def architecture(self) -> str:
         """*arch*, or the default without a GPU."""
         return DEFAULT_ARCHITECTURE if self.arch is None else self.arch
-
-    def on(self, arch: str) -> CudaTarget:
-        """The same target for the architecture *arch*."""
-        return replace(self, arch=arch)
 
     @property
     def limits(self) -> DeviceLimits:
@@ -272,21 +267,16 @@ class _SharedMemory:
         """The lines that declare *arrays*, shared or not; vector accesses use the shared arrays in *aligned*."""
         for array in arrays:
             if array.shared and self.dynamic_bytes:
-                if not self.offsets[array.name]:
+                offset, type_name, extents = self.offsets[array.name], CUDA.type_name(array.dtype), extents_text(array)
+                if not offset:
                     yield f"extern __shared__ __align__({_ALIGNMENT}) unsigned char {_DYNAMIC}[];"
-                yield _reference(array, self.offsets[array.name])
+                place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
+                own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
+                yield f"{type_name} {own} = *reinterpret_cast<{type_name} {pointer}>({place});"
             elif not array.thread_axes:
                 align = f"__align__({_ALIGNMENT}) " if array.name in aligned else ""
                 shared = f"__shared__ {align}" if array.shared else ""
                 yield shared + array_declaration(array, CUDA)
-
-
-def _reference(array: Array, offset: int) -> str:
-    """The declaration of *array* as a part of the dynamic shared memory."""
-    type_name, extents = CUDA.type_name(array.dtype), extents_text(array)
-    place = f"{_DYNAMIC} + {offset}" if offset else _DYNAMIC
-    own, pointer = (f"(&{array.name}){extents}", f"(*){extents}") if extents else (f"&{array.name}", "*")
-    return f"{type_name} {own} = *reinterpret_cast<{type_name} {pointer}>({place});"
 
 
 # The launch sequence as C++ for readers, in one file with the kernels for nvcc

@@ -145,7 +145,7 @@ def _signature(launch: GeneratedKernel) -> tuple[Any, ...]:
 
 def _counts(p: Parameter) -> bool:
     """Is it the count of blocks that have started? On the host they run in order."""
-    return isinstance(p, ScratchPointer) and p.counts_blocks
+    return isinstance(p, ScratchPointer) and p.cleared and p.element is None
 
 
 def _delay(machine: Machine, table: int) -> tuple[dict[str, Any], list[int], Callable[[], None]]:
