@@ -269,7 +269,7 @@ def _assumed(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str
         d = v.dependence
         what = "value may be lost" if v.reason == "lost" else "order does not matter"
         claim = (f"this {what}: {v.witness(knl)}" if d.exact
-                 else f"'{d.source}' and '{d.sink}' never meet on '{d.array}' against their order")
+                 else f"'{d.source}' and '{d.sink}' never access one element of '{d.array}' in the opposite order")
         obligations[Obligation(step, claim, None if d.exact else assume)] = None
 
     def bound(known: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:

@@ -33,8 +33,8 @@ _WIDTH = 110
 _PRODUCT = re.compile(r"(?<![\w.])(\d+)([A-Za-z_])")          # isl writes 16i for 16*i
 
 
-def kernel_text(knl: LoopKernel) -> str:
-    """*knl* for people.
+def kernel_text(knl: LoopKernel, *, with_cost: bool = True) -> str:
+    """*knl* for people; *with_cost*: with its launches and temporaries in global memory, which lowering finds.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k]*x[k])", name="matvec")
     >>> print(kernel_text(lk.add_dtypes(knl, {"a,x": np.float32})))
@@ -62,7 +62,7 @@ def kernel_text(knl: LoopKernel) -> str:
                                      for r in knl.substitutions.values())),
                  *_section("STATEMENTS", printer.lines(printer.shown_tree())),
                  *_section("BARRIERS", map(str, knl.barriers)),
-                 *_cost_sections(knl),
+                 *(_cost_sections(knl) if with_cost else ()),
                  *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
     return "\n".join(parts)
 

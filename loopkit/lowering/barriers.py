@@ -40,7 +40,13 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     if not wants:
         return launch
     tree, _ = _with_barriers(launch, launch.tree, (), wants)
-    return replace(launch, tree=with_groups(launch, tree, copies))
+    for completion, counted in _COUNTED.items():
+        tree = counted(launch, tree, [h for h in copies if h.completion is completion])
+    return replace(launch, tree=tree)
+
+
+#: By the event of accesses, the pass that adds the instructions by which waits count them.
+_COUNTED = {Completion.GROUP: with_groups}
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,8 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[_Wa
     if h.scope is not Scope.THREAD and (h.source in knl.statement_by_id[h.sink].options.no_sync_with
                                         or h.sink in knl.statement_by_id[h.source].options.no_sync_with):
         raise IllegalTransformError(
-            f"nosync= claims that '{h.source}' and '{h.sink}' need no barrier, but threads meet on '{h.array}'.",
+            f"nosync= claims that '{h.source}' and '{h.sink}' need no barrier, but threads access '{h.array}' in "
+            "conflict.",
             smallest_witness(knl, h.array, h.kind, h.source, h.sink, h.pairs), ["drop nosync="])
     a, b = ways[h.source], ways[h.sink]
     around = a[:steps_in_common(a, b)]

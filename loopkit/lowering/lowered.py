@@ -25,6 +25,7 @@ from loopkit.expr.mappers import map_children, variables
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.printing import kernel_text
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, parts_of, require_once
@@ -350,11 +351,11 @@ class Lowered:
         with bounded(f"printing stage '{self.stage}' of kernel '{self.kernel.name}'"):
             match "kernel" if self.last is None else self.last.result:
                 case "kernel":
-                    return str(self.kernel)
+                    return kernel_text(self.kernel, with_cost=False)       # its cost comes from later stages
                 case "schedule":
                     return str(self.schedule)
                 case "storages":
-                    return "\n".join(map(str, self.storages.values()))
+                    return "\n".join(map(str, self.storages.values())) or "no temporaries"
                 case "launches":
                     return "\n".join(map(str, self.launches))
                 case "order":

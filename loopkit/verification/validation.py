@@ -186,7 +186,8 @@ def _order(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
                 if late is not None:
                     parameters, _, place = smallest_pair(late, first.coordinates, second.coordinates)
                     yield Mismatch("order", b.name, sink, f"the host launches '{b.name}' with '{sink}' before "
-                                   f"'{source}' in '{a.name}' is done, which it meets on '{array}'", parameters, place)
+                                   f"'{source}' in '{a.name}' is done, with which it conflicts on '{array}'",
+                                   parameters, place)
 
 
 # The order of executions
@@ -300,7 +301,7 @@ class _OrderCheck(LaunchCheck):
         a, b = first.assign.statement, second.assign.statement
         real = self.grid.real(pairs.domain(), first.coordinates)
         if real is None:
-            text = f"whether '{b}' meets '{a}' in a block that exists cannot be told"
+            text = f"whether '{b}' conflicts with '{a}' in a block that exists is not known"
             yield from self.mismatch("undecided", b, text)
             return
         parameters, source, sink = smallest_pair(pairs.intersect_domain(real), first.coordinates, second.coordinates)
@@ -308,7 +309,7 @@ class _OrderCheck(LaunchCheck):
                 "barrier": "runs on another thread with no barrier between",
                 "group": "is asynchronous, with no wait between that is sure to cover it"}[kind]
         on = f"on '{array}'" if array else "by dep="
-        yield Mismatch(kind, self.launch.name, b, f"'{b}' meets '{a}' {on}, which {what}"
+        yield Mismatch(kind, self.launch.name, b, f"'{b}' conflicts with '{a}' {on}, which {what}"
                        + values_text(source, ", at {}"), parameters, sink)
 
     # Barriers and waits between

@@ -98,7 +98,7 @@ def test_nosync_holds_where_a_thread_waits_by_itself() -> None:
     def claims(read: str) -> lk.LoopKernel:
         return read_by(f"c[k, j] = t[{read}]  {{id=use, nosync=copy}}")
     assert not syncs(lk.generate_code(claims("j"), target="cuda").source)
-    with pytest.raises(lk.IllegalTransformError, match="need no barrier, but threads meet on 't'"):
+    with pytest.raises(lk.IllegalTransformError, match="need no barrier, but threads access 't' in conflict"):
         lk.lower(claims("63 - j"))
 
 

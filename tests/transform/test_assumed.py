@@ -31,7 +31,8 @@ def test_what_is_undecided_may_be_assumed() -> None:
     assert caught.value.hint is not None
     mapped = lk.tag_inames(knl, "i_outer:g.0, i_inner:l.0", assume=REASON)
     assert mapped.obligations == (Obligation(
-        "tag_inames(i_outer: g.0, i_inner: l.0)", "'insn' and 'insn' never meet on 'out' against their order", REASON),)
+        "tag_inames(i_outer: g.0, i_inner: l.0)",
+        "'insn' and 'insn' never access one element of 'out' in the opposite order", REASON),)
     assert mapped.history[-1].verdict == "assumed"
     assert REASON in str(mapped)
     assert REASON in str(mapped.history[-1])

@@ -300,7 +300,7 @@ def test_order_on_one_thread() -> None:
                              if isinstance(node, For) else node))
     assert [f.kind for f in found] == ["order"]
     assert found[0].parameters == {"n": 1}
-    assert "meets 'insn' on 't'" in found[0].text
+    assert "conflicts with 'insn' on 't'" in found[0].text
 
 
 def test_order_of_a_loop() -> None:
