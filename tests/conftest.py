@@ -2,15 +2,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from loopkit.lowering import pipeline
-from loopkit.lowering.lowered import Lowered, Stage
 from loopkit.runtime import compiler
 from tests.deep import DEEP, some
 from tests.golden_files import GoldenFiles
@@ -30,19 +27,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """Look for garbage less often: a tenth of the time went into that."""
     gc.set_threshold(100_000, 20, 20)
-
-
-def _run_with_checks(low: Lowered, some: Sequence[Stage]) -> Lowered:
-    for stage in some:
-        low = replace(stage.run(low), last=stage)
-        stage.check(low)
-    return low
-
-
-@pytest.fixture(autouse=True)
-def stages_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each stage of lowering is checked in every test."""
-    monkeypatch.setattr(pipeline, "run", _run_with_checks)
 
 
 def pytest_collection_finish() -> None:
