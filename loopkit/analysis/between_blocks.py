@@ -10,21 +10,24 @@ from functools import reduce
 from itertools import combinations_with_replacement, product
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_to
-from loopkit.analysis.dependences import dependences, relations_of
+from loopkit.analysis.dependences import Pair, dependences, joined, relations_of
 from loopkit.analysis.legality import across_blocks, is_between_blocks
 from loopkit.analysis.must_writes import is_must_write
-from loopkit.analysis.values_preserved import without
-from loopkit.analysis.witnesses import parameters_of
+from loopkit.analysis.values_preserved import beyond
+from loopkit.analysis.witnesses import BrokenPairs, parameters_of
 from loopkit.ast.nodes import Completion
 from loopkit.errors import StorageError, UndecidedError, instance_text, values_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.relations import other_instance, same_element, smallest_pair
+from loopkit.poly.relations import other_instance, same_element
 from loopkit.poly.sets import Map, lexmin_point
 
 
 def require_one_write(knl: LoopKernel, name: str) -> None:
     """Each element of the temporary *name* that is read has exactly one write, and that one is a must-write.
+
+    A waiting reader may find the value of any write of its element, whatever the order: that is the found flow. Two
+    writes of an element are refused even if nothing reads it, which is a question about writes and not about a flow.
 
     :raises StorageError: an element has no write, or several, or is read before its write.
     :raises UndecidedError: that depends on data.
@@ -35,8 +38,8 @@ def require_one_write(knl: LoopKernel, name: str) -> None:
         _require_known(knl, a)
     for a, b in combinations_with_replacement(writes, 2):
         pairs = same_element(a.relation, b.relation)
-        _require_none(knl, a, b, other_instance(pairs) if a is b else pairs, "{0} and {1} write one element of it",
-                      "let one of them write another temporary")
+        _require_none(knl, name, (a.statement, b.statement), other_instance(pairs) if a is b else pairs,
+                      "{0} and {1} write one element of it", "let one of them write another temporary")
     for read in reads:
         left = reduce(Map.subtract_range, (a.relation.range() for a in writes),
                       read.relation.intersect_params(knl.assumptions))
@@ -45,10 +48,11 @@ def require_one_write(knl: LoopKernel, name: str) -> None:
             raise StorageError(
                 f"{instance_text(read.statement, point[1])} would wait for an element of '{name}' that no statement "
                 f"writes{values_text(point[0], ' (with {})')}.", subject=name, hint="write each element that is read")
-    flow = relations_of(knl, name, "flow")
-    for a, b in product(writes, reads):
-        early = without(same_element(a.relation, b.relation), flow, (a.statement, b.statement))
-        _require_none(knl, a, b, early, "{1} reads what {0} writes after it", "read elements that are written before")
+    found = joined(((a.statement, b.statement), same_element(a.relation, b.relation))
+                   for a, b in product(writes, reads))
+    for ends, early in beyond(found, relations_of(knl, name, "flow")):
+        _require_none(knl, name, ends, early, "{1} reads what {0} writes after it",
+                      "read elements that are written before")
 
 
 def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int, tuple[str, ...]]]) -> None:
@@ -61,11 +65,10 @@ def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int,
         return
     for d in dependences(knl):
         if d.array == name and is_between_blocks(knl, d) and (apart := across_blocks(knl, d)) is not None:
-            a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-            params, source, sink = smallest_pair(apart, a.inames, b.inames, parameters_of(knl))
+            params, source, sink = BrokenPairs(knl, d.source, d.sink, apart, name, "flow").smallest
             raise StorageError(
-                f"Readers of '{name}' wait for blocks that started before them, but {instance_text(a.id, source)} "
-                f"runs in no such block for {instance_text(b.id, sink)}{values_text(params, ' (with {})')}.",
+                f"Readers of '{name}' wait for blocks that started before them, but {instance_text(d.source, source)} "
+                f"runs in no such block for {instance_text(d.sink, sink)}{values_text(params, ' (with {})')}.",
                 subject=name, hint="write it in a block before the reader's, or let a launch end between the two")
     raise StorageError(f"Readers of '{name}' wait within one launch, and its statements are in several, or in a loop "
                        "of the host.", subject=name, hint="without add_block_flags a launch ends between the two")
@@ -91,14 +94,13 @@ def _require_known(knl: LoopKernel, a: Access) -> None:
             + (a.doubt or "a subscript is not affine"), hint="write each element, whatever the data")
 
 
-def _require_none(knl: LoopKernel, a: Access, b: Access, pairs: Map, what: str, hint: str) -> None:
+def _require_none(knl: LoopKernel, name: str, statements: Pair, pairs: Map, what: str, hint: str) -> None:
     pairs = pairs.intersect_params(knl.assumptions)
     if not pairs.is_empty():
-        params, first, second = smallest_pair(pairs, a.domain.inames, b.domain.inames, parameters_of(knl))
-        texts = instance_text(a.statement, first), instance_text(b.statement, second)
-        raise StorageError(f"Readers of '{a.array}' wait for one value, but {what.format(*texts)}"
-                           f"{values_text(params, ' (with {})')}.",
-                           subject=a.array, hint=hint)
+        params, *instances = BrokenPairs(knl, *statements, pairs, name, "value").smallest
+        texts = map(instance_text, statements, instances)
+        raise StorageError(f"Readers of '{name}' wait for one value, but {what.format(*texts)}"
+                           f"{values_text(params, ' (with {})')}.", subject=name, hint=hint)
 
 
 def between_blocks_in(knl: LoopKernel, statements: Sequence[str]) -> Iterator[str]:

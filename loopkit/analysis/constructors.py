@@ -100,7 +100,11 @@ def reordered(kernel: LoopKernel, tree: Tree, **annotations: Unpack[Annotations]
 
 
 def rewritten(kernel: LoopKernel, **expressions: Unpack[Expressions]) -> LoopKernel:
-    """*kernel* with other *expressions* or storage for the same values: its dependences stay the same."""
+    """*kernel* with other *expressions* or storage for the same values: its dependences stay the same.
+
+    Whether the values are the same is the caller's claim: a flow leads from instances to instances, and does not show
+    that two expressions of one instance are equal.
+    """
     _require_parts(expressions, Expressions)
     new = expressions.get("statements", kernel.statements)
     if {s.id: s.domain for s in new} != {s.id: s.domain for s in kernel.statements}:

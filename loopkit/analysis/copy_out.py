@@ -214,6 +214,9 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
     the element that its users updated. As updates run in any order and grouping, the array has its old value after the
     copy-out of the last user's tile. A dependence of a user becomes one of its tile's copy-out.
 
+    An element combines the values of many updates, of which none is the last. So the wanted flow is from each update to
+    the element that it updates, and the found flow leads through the cells; that each arrives once is shown beside it.
+
     :raises IllegalTransformError: with the instances and the sizes.
     """
     taken = _Step(before, after, array, buffer, step)
@@ -230,9 +233,9 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
         stored = same_element(own_cells, cells)
         arrived = stored.apply_range(elements)
         found += [Refusal(
-            BrokenPairs.of_points(after, u.id, u.id, instances.intersect_domain(wrong.domain()).range(), array),
-            f"{step}: what '{u.id}' adds to '{array}' would not be stored, or elsewhere.", after=after)
-            for wrong in (updated.subtract(arrived), arrived.subtract(updated))]
+            BrokenPairs.of_points(after, u.id, u.id, instances.intersect_domain(wrong.pairs.domain()).range(), array),
+            f"{step}: what '{u.id}' adds to '{array}' would {'not be stored' if wrong.is_lost else 'go elsewhere'}.",
+            after=after) for wrong in wrong_values({(u.id, array): updated}, {(u.id, array): arrived})]
         stores[u.id] = instances.reverse().apply_range(stored)
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:

@@ -31,7 +31,7 @@ from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.limits import IMPORTANT, affordable, kept, kept_by_kernel
 from loopkit.poly.piecewise import cells
-from loopkit.poly.relations import SharedLoop, carry, identity_on, in_time_order, same_element
+from loopkit.poly.relations import SharedLoop, carry, differing, identity_on, in_time_order, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set
 
 K = TypeVar("K")
@@ -89,6 +89,14 @@ def shared_loops(knl: LoopKernel, source: str, sink: str, loops: Sequence[str]) 
     """The dimensions of *loops* in the two statements."""
     a, b = knl.statement_by_id[source].inames, knl.statement_by_id[sink].inames
     return tuple((a.index(x), b.index(x)) for x in loops)
+
+
+def between_iterations(knl: LoopKernel, d: Dependence, loops: Sequence[str]) -> Map | None:
+    """The pairs of *d* between different iterations of *loops*; ``None``: there are none.
+
+    Of a flow, they are the values that are lost if each iteration has separate cells.
+    """
+    return differing(d.relation, shared_loops(knl, d.source, d.sink, loops))
 
 
 def in_order(knl: LoopKernel, source: str, sink: str, pairs: Map, paths: Mapping[str, Path] | None = None) -> Map:

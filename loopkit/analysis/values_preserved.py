@@ -13,11 +13,11 @@ from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import (
     Pair,
     assumed_flows,
+    between_iterations,
     clobbered_reads,
     dependences,
     in_order,
     joined,
-    shared_loops,
     timed,
     without_assumed,
 )
@@ -27,7 +27,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
 from loopkit.kernel.tags import is_parallel
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.relations import differing, same_element
+from loopkit.poly.relations import same_element
 from loopkit.poly.sets import Map
 
 #: From write instances to the instances that read their values, for each two statements.
@@ -153,8 +153,7 @@ def _either_last(knl: LoopKernel, accesses: Sequence[Access], other: Dependence,
 def copied_over(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence]) -> tuple[str, ...]:
     """The parallel inames along which storage is replicated: no value flows between their instances."""
     shared = [x for x in knl.inames if is_parallel(knl.tags.get(x)) and all(x in a.domain.inames for a in accesses)]
-    return tuple(x for x in shared if all(
-        differing(d.relation, shared_loops(knl, d.source, d.sink, [x])) is None for d in flows))
+    return tuple(x for x in shared if all(between_iterations(knl, d, [x]) is None for d in flows))
 
 
 def in_cells(knl: LoopKernel, a: Access, apart: Sequence[str]) -> TimedAccess:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from loopkit.analysis.accesses import Access, accesses_by_array, data_params
 from loopkit.analysis.constructors import annotated, in_own_order, with_axes
-from loopkit.analysis.dependences import flow_of_values, shared_loops
+from loopkit.analysis.dependences import between_iterations, flow_of_values
 from loopkit.analysis.order import meeting_of
 from loopkit.errors import ParseError, PreconditionError
 from loopkit.expr.mappers import variables
@@ -28,7 +28,6 @@ from loopkit.language.program import (
     bound_inames,
 )
 from loopkit.poly.domains import unbounded_iname
-from loopkit.poly.relations import differing
 
 _NONE: frozenset[str] = frozenset()
 
@@ -301,7 +300,6 @@ def _obstacles(kernel: LoopKernel, name: str, iname: str, declared: Collection[s
             yield (f"'{a.statement}' reads '{name}' outside of the loops over '{iname}'",
                    f"{last}; for each value: let '{a.statement}' have '{iname}' too")
     for d in flow_of_values(kernel, name):
-        if not _apart(kernel, d.source, d.sink, [iname]) and differing(
-                d.relation, shared_loops(kernel, d.source, d.sink, [iname])) is not None:
+        if not _apart(kernel, d.source, d.sink, [iname]) and between_iterations(kernel, d, [iname]) is not None:
             yield (f"'{d.sink}' reads the value that '{d.source}' left in an earlier iteration of '{iname}'",
                    f"write a temporary of its own for the reader in the other loop, behind '{d.source}'")

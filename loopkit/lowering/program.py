@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.dependences import shared_loops, with_assumed
+from loopkit.analysis.dependences import between_iterations, with_assumed
 from loopkit.analysis.ranges import iname_range, iname_span
 from loopkit.ast.nodes import Array, Block, Call, Function, Node
 from loopkit.ast.simplify import simplified, unrolled_loops
@@ -23,7 +23,6 @@ from loopkit.lowering.mma import mma_inames
 from loopkit.lowering.vectors import vector_inames
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
-from loopkit.poly.relations import differing
 from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull, range_condition, range_from
 
 
@@ -105,7 +104,7 @@ def _alive_across_regions(launch: Launch) -> frozenset[str]:
     for d in with_assumed(knl):
         if d.of_value and d.kind == "flow" and d.source in ways and d.sink in ways:
             loops = meeting(ways[d.source], ways[d.sink]).loops
-            if differing(d.relation, shared_loops(knl, d.source, d.sink, loops)) is not None:
+            if between_iterations(knl, d, loops) is not None:
                 result.add(d.array)
     return frozenset(result)
 

@@ -22,6 +22,7 @@ from loopkit.analysis.constructors import without_axes
 from loopkit.analysis.dependences import (
     assumed_dependences,
     assumed_flows,
+    between_iterations,
     dependences,
     shared_loops,
     timed,
@@ -45,7 +46,7 @@ from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.limits import kept
 from loopkit.poly.piecewise import cells
-from loopkit.poly.relations import differing, in_one_iteration, injective_given, same_element, smallest_pair
+from loopkit.poly.relations import in_one_iteration, injective_given, same_element, smallest_pair
 from loopkit.poly.sets import Map
 
 #: Extents, as far as they are known.
@@ -246,8 +247,7 @@ def _spread(knl: LoopKernel, d: Dependence) -> tuple[str, ...]:
 def leaves_its_launch(knl: LoopKernel, d: Dependence, places: Mapping[str, SchedulePoint]) -> bool:
     """Is a value read in another launch, or in another iteration of the host's loops?"""
     place = places[d.source]
-    return place.launch != places[d.sink].launch or differing(
-        d.relation, shared_loops(knl, d.source, d.sink, place.hosts)) is not None
+    return place.launch != places[d.sink].launch or between_iterations(knl, d, place.hosts) is not None
 
 
 # Expansion
@@ -411,6 +411,6 @@ def _equal_inames(knl: LoopKernel, d: Dependence) -> list[str]:
     known = knl.memo.setdefault("equal_inames", {})
 
     def equal(x: str) -> bool:
-        dims = a.index(x), b.index(x)
-        return kept(known, (id(d.relation), *dims), lambda: (d.relation, differing(d.relation, [dims]) is None))[1]
+        key = id(d.relation), a.index(x), b.index(x)
+        return kept(known, key, lambda: (d.relation, between_iterations(knl, d, [x]) is None))[1]
     return [x for x in a if x in b and equal(x)]

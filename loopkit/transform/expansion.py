@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
 from loopkit.analysis.constructors import with_axes, without_axes
-from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.dependences import between_iterations, dependences
 from loopkit.analysis.legality import accepted, proven, require_reason
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.values_preserved import clobbered_values, copied_over, in_cells
@@ -19,7 +19,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import subtract
 from loopkit.poly.flow import earlier_accesses
-from loopkit.poly.relations import at_sink, differing
+from loopkit.poly.relations import at_sink
 from loopkit.poly.sets import lexmin_point
 from loopkit.transform.reindex import mentioned
 from loopkit.transform.step import iname_list, require_no_rule, require_temporary, temporary_list, transform
@@ -152,15 +152,13 @@ def require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:
 
 def require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], step: str,
                         assume: str | None, unsafe: bool) -> LoopKernel:
-    """Refuse separate cells of *names* for the iterations of *inames*, if a value flows between iterations."""
+    """Refuse separate cells of *names* for the iterations of *inames*, if a value flows between iterations.
+
+    The found flow is the part of the wanted one within iterations, so that the rest of it is lost.
+    """
     require_reason(step, assume)
-    lost = []
-    for d in dependences(kernel):
-        if d.array not in names:
-            continue
-        bad = differing(d.relation, shared_loops(kernel, d.source, d.sink, inames))
-        if bad is not None:
-            lost.append(Violation(d, bad, "lost"))
+    lost = [Violation(d, pairs, "lost") for d in dependences(kernel)
+            if d.array in names and (pairs := between_iterations(kernel, d, inames)) is not None]
     return kernel if not lost else accepted(
         kernel, step, lost,
         lambda _, v: f"{step} would lose a value of '{v.dependence.array}' that one iteration leaves for another.",
