@@ -23,10 +23,10 @@ def info() -> Iterator[str]:
     runs_on = "the GPU if there is one, else c" if missing is None else "c"
     yield f"targets      {', '.join(TARGETS)}; kernels run on {runs_on}"
     yield from _host_compilers(cache)
-    yield from _listed("CUDA", [f"{c.name}: {c.version}" for c in available_cuda_compilers()],
+    yield from _titled("CUDA", [f"{c.name}: {c.version}" for c in available_cuda_compilers()],
                        "no compiler; pip install 'loopkit[cuda]', or install the CUDA toolkit")
     if missing is None:
-        yield from _listed("GPUs", map(_gpu, range(gpu_count())), "")
+        yield from _titled("GPUs", map(_gpu, range(gpu_count())), "")
     else:
         yield f"GPUs         none can be used: {missing.message}" + (f" ({missing.hint})" if missing.hint else "")
     files, size = cache.size()
@@ -69,7 +69,7 @@ def _gpu(ordinal: int) -> str:
     return f"{gpu}, {gpu.memory / 2**30:.0f} GiB"
 
 
-def _listed(title: str, lines: Iterable[str], otherwise: str) -> Iterator[str]:
+def _titled(title: str, lines: Iterable[str], otherwise: str) -> Iterator[str]:
     """*lines* under *title*; the first one is used."""
     found = list(lines)
     for i, line in enumerate(found or [otherwise]):

@@ -311,6 +311,16 @@ def test_a_function_is_one_step(module: Module) -> list[str]:
             and (node.end_lineno or node.lineno) - node.lineno + 1 > MOST_LINES_OF_A_FUNCTION]
 
 
+def test_a_private_name_has_one_meaning() -> None:
+    """No two modules define private functions or classes of one name."""
+    found: dict[str, list[str]] = {}
+    for module in MODULES.values():
+        for name in {node.name for node in module.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}:
+            if name.startswith("_"):
+                found.setdefault(name, []).append(module.name)
+    assert not {name: own for name, own in found.items() if len(own) > 1}
+
+
 @each_module
 def test_a_package_file_defines_nothing(module: Module) -> list[str]:
     """``__init__.py`` has a docstring, imports, and (the topmost one) names for what it imports now or later."""

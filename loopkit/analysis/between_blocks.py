@@ -35,7 +35,7 @@ def require_one_write(knl: LoopKernel, name: str) -> None:
     accesses = accesses_by_array(knl).get(name, ())
     writes, reads = ([a for a in accesses if a.is_write is kind] for kind in (True, False))
     for a in accesses:
-        _require_known(knl, a)
+        _require_plain_access(knl, a)
     for a, b in combinations_with_replacement(writes, 2):
         pairs = same_element(a.relation, b.relation)
         _require_none(knl, name, (a.statement, b.statement), other_instance(pairs) if a is b else pairs,
@@ -74,7 +74,7 @@ def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int,
                        "of the host.", subject=name, hint="without add_block_flags a launch ends between the two")
 
 
-def _require_known(knl: LoopKernel, a: Access) -> None:
+def _require_plain_access(knl: LoopKernel, a: Access) -> None:
     """:raises UndecidedError, StorageError: elements depend on data; *a* is no plain read or write of a value."""
     s = knl.statement_by_id[a.statement]
     if a.is_write and (s.combine is not None or accesses_to(knl, s.id, a.array, is_write=False)):

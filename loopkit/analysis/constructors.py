@@ -177,13 +177,13 @@ def between_images(found: Iterable[Dependence], images: Mapping[str, Sequence[Im
             for sink in images.get(d.sink, (Image(d.sink),)):
                 key = tuple(map(id, (d.relation, source.relation, source.within, sink.relation, sink.within)))
                 if key not in moved:
-                    moved[key] = _moved(d.relation, source, sink)
+                    moved[key] = _between_two(d.relation, source, sink)
                 relation = moved[key]
                 if relation is not None:
                     yield replace(d, source=source.statement, sink=sink.statement, relation=relation)
 
 
-def _moved(relation: Map, source: Image, sink: Image) -> Map | None:
+def _between_two(relation: Map, source: Image, sink: Image) -> Map | None:
     """The pairs of *relation* between two images; ``None``: there are none."""
     part = relation if source.within is None else relation.intersect_domain(source.within)
     part = part if sink.within is None else part.intersect_range(sink.within)

@@ -56,7 +56,7 @@ class _StagedRead:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _CopyIn:
     before: LoopKernel
     after: LoopKernel
     copy: Statement
@@ -76,7 +76,7 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
     """
     [copy] = (s for s in after.statements if s.written == temporary)
     assert (copy.predicates, copy.combine) == ((), None)
-    taken = _Step(before, after, copy, step)
+    taken = _CopyIn(before, after, copy, step)
     [write] = accesses_to(after, copy.id, temporary, is_write=True)
     lost = outside(write.relation, after.temporaries[temporary].shape or (), after.assumptions)
     # a cell outside of the temporary holds nothing
@@ -157,7 +157,7 @@ class _Reference:
 _Parts = tuple[Expression, Expression] | _Reference
 
 
-def _another_value(taken: _Step, use: _StagedRead, pairs: Map) -> tuple[Iterable[_Reference], list[Refusal]]:
+def _another_value(taken: _CopyIn, use: _StagedRead, pairs: Map) -> tuple[Iterable[_Reference], list[Refusal]]:
     """The reads that must find equal values for the copy to have the reader's value, and refusals if they differ."""
     copy, points = taken.copy, analysis_domain(taken.after, taken.copy)
     value = expanded_expression(taken.after, copy)
@@ -194,12 +194,12 @@ def _aligned(new: Expression, old: Expression, points: tuple[InstanceSet, Instan
             yield from _aligned(a, b, points, knl)
 
 
-def _other_writes(taken: _Step, use: _StagedRead, ref: _Reference, pairs: Map) -> Iterator[Refusal]:
+def _other_writes(taken: _CopyIn, use: _StagedRead, ref: _Reference, pairs: Map) -> Iterator[Refusal]:
     """Refusals for writes that decide the value of the copy and not that of the reader, or the reverse."""
     before, after, copy, reader = taken.before, taken.after, taken.copy, use.reader.id
     params = before.value_params
-    seen = _elements(use.domain, params, ref.theirs)
-    copied = _elements(analysis_domain(after, copy), params, ref.ours)
+    seen = _read_elements(use.domain, params, ref.theirs)
+    copied = _read_elements(analysis_domain(after, copy), params, ref.ours)
     own = [a for a in accesses_to(before, reader, ref.name, is_write=False) if a.subscripts == ref.theirs]
     for w in accesses_by_array(before)[ref.name]:
         if not w.is_write:
@@ -218,7 +218,7 @@ def _other_writes(taken: _Step, use: _StagedRead, ref: _Reference, pairs: Map) -
                           doubt_of(before, w, *own))
 
 
-def _elements(points: InstanceSet, params: frozenset[str], subscripts: Sequence[Expression]) -> Map:
+def _read_elements(points: InstanceSet, params: frozenset[str], subscripts: Sequence[Expression]) -> Map:
     if is_known(points, params, *subscripts):
         return restrict(subscripts_on(points, tuple(subscripts)), points)
     return restrict(cells(points.inames, [None]*len(subscripts)), points)
@@ -235,7 +235,7 @@ def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:
     return pairs.intersect(flow.get((write.statement, sink), Map.empty(pairs.get_space())))
 
 
-def _obligation(taken: _Step, use: _StagedRead, claim: Refusal, assume: str | None, unsafe: bool) -> Obligation:
+def _obligation(taken: _CopyIn, use: _StagedRead, claim: Refusal, assume: str | None, unsafe: bool) -> Obligation:
     """The obligation for the undecided *claim*; :raises UndecidedError: the caller did not assume it."""
     write = claim.broken.source if claim.broken.kind == "flow" else claim.broken.sink
     if assume is None and not unsafe:

@@ -34,7 +34,7 @@ _COPY_IN, _USER, _COPY_OUT = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class _Step:
+class _Buffering:
     """A step *name* from *before* to *after*, in which statements access *buffer* in the place of *array*."""
 
     before: LoopKernel
@@ -128,7 +128,7 @@ def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: st
 
     :raises IllegalTransformError: with the instances and the sizes.
     """
-    taken = _Step(before, after, temporary, buffer, step)
+    taken = _Buffering(before, after, temporary, buffer, step)
     flow = joined(chain(*(relations_of(after, x, "flow").items() for x in (temporary, buffer))))
     found = taken.other_values(relations_of(before, temporary, "flow"), over_copies(flow, [s.id for s in taken.copies]),
                                doubt_of(before, *accesses_by_array(before)[temporary]))
@@ -145,7 +145,7 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: it may, depending on subscripts or conditions that are not affine.
     """
-    taken = _Step(before, after, array, buffer, step)
+    taken = _Buffering(before, after, array, buffer, step)
     [copy_out] = taken.of_copies(is_write=True)
     stored = taken.elements(copy_out)
     found = [taken.outside_of_buffer(), _wrong_flow(taken, copy_out), (
@@ -156,7 +156,7 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
     refuse_smallest(chain(*found), f"{step}: whether '{array}' holds the same values afterwards")
 
 
-def _wrong_flow(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
+def _wrong_flow(taken: _Buffering, copy_out: Access) -> Iterator[Refusal]:
     """Refusals where the flow through the buffer's cells in a tile differs from the flow through the elements."""
     users, copies_in = taken.accesses, taken.of_copies(is_write=False)
     accesses = [*users, *copies_in, copy_out]
@@ -183,7 +183,7 @@ def _wrong_flow(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
                                   doubt_of(taken.before, *users))
 
 
-def _unbound(taken: _Step, copy_out: Access) -> Iterator[Refusal]:
+def _unbound(taken: _Buffering, copy_out: Access) -> Iterator[Refusal]:
     """Refusals of pairs of accesses, one of them a write, whose order no dependence keeps after the step."""
     after, known = taken.after, relations_of(taken.after, taken.array)
     copies_in = taken.of_copies(is_write=False)
@@ -219,7 +219,7 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
 
     :raises IllegalTransformError: with the instances and the sizes.
     """
-    taken = _Step(before, after, array, buffer, step)
+    taken = _Buffering(before, after, array, buffer, step)
     [copy_in] = (s for s in taken.copies if s.written == buffer)
     copy_out = taken.copy_out
     _, loaded, _ = _lifted(taken, after, copy_in, copy_in.assignee, copy_in.assignee)
@@ -243,7 +243,7 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
     refuse_smallest(chain(found, taken.unbound(ends, relations_of(after, array))), step)
 
 
-def _collects(taken: _Step, copy_in: Statement) -> bool:
+def _collects(taken: _Buffering, copy_in: Statement) -> bool:
     """Are the copy-in neutral elements, the users atomic updates and the copy-out their combination, in this order?"""
     copy_out, paths = taken.copy_out, taken.after.paths
     return copy_in == replace(copy_in, expression=Neutral(copy_out.combine or ""), combine=None, predicates=()) \
@@ -254,7 +254,7 @@ def _collects(taken: _Step, copy_in: Statement) -> bool:
                 meeting_of(paths, copy_in.id, u.id), meeting_of(paths, u.id, copy_out.id)))
 
 
-def _lifted(taken: _Step, knl: LoopKernel, s: Statement, cell: Expression, element: Expression
+def _lifted(taken: _Buffering, knl: LoopKernel, s: Statement, cell: Expression, element: Expression
             ) -> tuple[Map, Map, Map]:
     """From *s* with a coordinate for each unknown subscript: to instances, (tile, *cell*) and (tile, *element*)."""
     def affine(e: Expression) -> bool:

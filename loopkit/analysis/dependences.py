@@ -113,7 +113,7 @@ def _compute(knl: LoopKernel) -> Iterator[Dependence]:
         if array in accumulators or array not in knl.written_names:
             continue
         of_value = array in knl.temporaries
-        key = (of_value, *_pattern(knl, accesses))
+        key = (of_value, *_access_pattern(knl, accesses))
         if key not in patterns:
             patterns[key] = list(_value_order(knl, accesses, knl.paths) if of_value else _storage_order(knl, accesses))
         yield from _between(accesses, patterns[key], of_value)
@@ -136,7 +136,7 @@ def _between(accesses: Sequence[Access], found: Iterable[_Found], of_value: bool
                          of_value=of_value)
 
 
-def _pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
+def _access_pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
     """The key of the dependences among *accesses*: domains, subscripts and relative positions."""
     paths = [knl.paths[a.statement] for a in accesses]
     return (joint_must_writes(knl, accesses), tuple(meeting(x, y) for x, y in product(paths, repeat=2)),

@@ -46,7 +46,7 @@ def _implied(knl: LoopKernel, accesses: Sequence[Access], may: Mapping[int, Flag
         for j, read in enumerate(accesses):
             reader = knl.statement_by_id[read.statement]
             # the read runs only if all of the flags hold, each set in the same iteration
-            if not read.is_write and flags <= _conditions(knl, reader) \
+            if not read.is_write and flags <= _conditions_of(knl, reader) \
                     and all(s is not None and s is _setter(knl, flag, reader) for flag, s in setters.items()):
                 yield JointMustWrite((i,), j, tuple((writer.inames.index(x), reader.inames.index(x)) for x in shared))
 
@@ -93,7 +93,7 @@ def _flags(knl: LoopKernel, write: Access) -> Flags:
     return conditions
 
 
-def _conditions(knl: LoopKernel, user: Statement) -> frozenset[Expression]:
+def _conditions_of(knl: LoopKernel, user: Statement) -> frozenset[Expression]:
     """The conditions that hold where *user* runs: its predicates, and the conjuncts to which its flags were set."""
     found: set[Expression] = set()
     waiting = [c for predicate in user.predicates for c in conjuncts(predicate)]

@@ -49,7 +49,7 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
             raise ShapeError(f"'{name}' is used with {' and with '.join(map(str, sorted(ranks)))} subscripts.",
                              subject=name, hint="an array has one number of axes, the same wherever it is used")
         if declared is not None:
-            shapes[name] = declared if name not in knl.temporaries else tuple(_number(knl, e) for e in declared)
+            shapes[name] = declared if name not in knl.temporaries else tuple(_known_extent(knl, e) for e in declared)
         elif accesses:
             known = knl.array_args[name].inferred if name in knl.array_args else None
             shapes[name] = known if known is not None else _inferred(knl, accesses, name in knl.temporaries)
@@ -59,7 +59,7 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     return shapes
 
 
-def _number(knl: LoopKernel, extent: Expression | None) -> Expression | None:
+def _known_extent(knl: LoopKernel, extent: Expression | None) -> Expression | None:
     """*extent*, or its number if the assumptions fix the sizes in it."""
     if extent is None or isinstance(extent, int) or known_sizes(knl).plain_is_universe():
         return extent
@@ -93,10 +93,10 @@ def fully_written_outputs(knl: LoopKernel) -> frozenset[str]:
 
     Leaves out an array if isl's budget ends before it is decided; such an output is initialized with zeros.
     """
-    return frozenset(name for name in knl.array_args if name in knl.written_names and _filled(knl, name))
+    return frozenset(name for name in knl.array_args if name in knl.written_names and _is_fully_written(knl, name))
 
 
-def _filled(knl: LoopKernel, name: str) -> bool:
+def _is_fully_written(knl: LoopKernel, name: str) -> bool:
     writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.affine and a.must]
     shape = array_shapes(knl)[name]
     return bool(writes and if_affine(lambda: affordable(

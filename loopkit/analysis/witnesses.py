@@ -40,7 +40,7 @@ def element_of_source(relation: Map) -> Element:
 def shared_element(knl: LoopKernel, array: str, kind: str, source: str, sink: str) -> Element:
     """The element of *array* that two instances of statements of *knl* both access."""
     def element(params: dict[str, int], first: dict[str, int], second: dict[str, int]) -> tuple[int, ...] | None:
-        own, other = (_elements(knl, s, at, array, is_write, params) for s, at, is_write in zip(
+        own, other = (_elements_at(knl, s, at, array, is_write, params) for s, at, is_write in zip(
             (source, sink), (first, second), writing_ends(kind), strict=True))
         return next((e for e in own if e in other), None)
     return element
@@ -237,8 +237,8 @@ def smallest_witness(knl: LoopKernel, array: str, kind: str, source: str, sink: 
     return BrokenPairs.on_one_element(knl, array, kind, source, sink, pairs).witness
 
 
-def _elements(knl: LoopKernel, statement: str, point: dict[str, int], array: str, is_write: bool,
-              params: dict[str, int]) -> list[tuple[int, ...]]:
+def _elements_at(knl: LoopKernel, statement: str, point: dict[str, int], array: str, is_write: bool,
+                 params: dict[str, int]) -> list[tuple[int, ...]]:
     # a parameter without a value does not matter
     at = {**dict.fromkeys(knl.value_params, 0), **params, **point}
     found = accesses_at(knl, knl.statement_by_id[statement], array, at, is_write=is_write)

@@ -323,7 +323,7 @@ def program_text(program: Program) -> str:
         s += 1  {id=insn}
     """
     host = [] if program.host_order is None else [["host", *_lines(program.order, 1)]]
-    return "\n\n".join("\n".join(part) for part in (*host, *map(_function, program.functions)))
+    return "\n\n".join("\n".join(part) for part in (*host, *map(_function_lines, program.functions)))
 
 
 def block_text(block: Block) -> str:
@@ -331,7 +331,7 @@ def block_text(block: Block) -> str:
     return "\n".join(_lines(block, 0))
 
 
-def _function(function: Function) -> Iterator[str]:
+def _function_lines(function: Function) -> Iterator[str]:
     yield f"launch {function.name}{', blocks by tickets' if function.ticketed else ''}"
     axes = [f"{axis}: {to_text(function.extents[axis])}" for axis in sorted(function.extents)]
     if axes:

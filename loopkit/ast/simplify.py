@@ -37,7 +37,7 @@ def simplified(block: Block, names: Names | None = None) -> Block:
                 _forget(known, inner.iname)     # a constant of this name has no meaning after the loop
         for new in _simplified(node, known):
             last = children[-1] if children else None
-            if isinstance(new, If) and isinstance(last, If) and (one := _joined(last, new, known)) is not None:
+            if isinstance(new, If) and isinstance(last, If) and (one := _one_if(last, new, known)) is not None:
                 children[-1] = one
             else:
                 children.append(new)
@@ -51,7 +51,7 @@ def _forget(known: dict[str, Expression], name: str) -> None:
         _forget(known, x)
 
 
-def _joined(first: If, second: If, known: Names) -> If | None:
+def _one_if(first: If, second: If, known: Names) -> If | None:
     """Two neighbours as one ``if``: under one condition, or under a condition and its negation."""
     if second.otherwise is not None or variables(first.condition) & assigned(first):
         return None

@@ -60,7 +60,7 @@ def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
         return of_dtype(INT64 if found is None or rank_of(found) != 1 else resolve(found))
     match expr:
         case p.Variable() | p.Subscript() | TypeCast():
-            return _converted(expr, typed(expr), index)
+            return _as_index(expr, typed(expr), index)
         case p.Sum() | p.Product() | p.Power(exponent=int()) | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
             return map_children(expr, convert)
         case p.If(condition=condition):
@@ -71,7 +71,7 @@ def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
             return expr
 
 
-def _converted(expr: Expression, given: Type | None, index: np.dtype) -> Expression:
+def _as_index(expr: Expression, given: Type | None, index: np.dtype) -> Expression:
     """A value that is read, converted to an index. Sizes and inames already are indices."""
     if given is None:
         return TypeCast(index.name, expr)

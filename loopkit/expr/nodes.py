@@ -152,20 +152,20 @@ def to_text(expr: Expression) -> str:
 
 def _at(expr: Expression, precedence: int) -> str:
     """*expr* as an operand of an operator that binds as tight as *precedence*."""
-    text, own = _text(expr)
+    text, own = _text_and_precedence(expr)
     return text if own >= precedence else f"({text})"
 
 
-def _text(expr: Expression) -> tuple[str, int]:
+def _text_and_precedence(expr: Expression) -> tuple[str, int]:
     match expr:
         case p.Variable():
             return expr.name, _ATOM
         case p.Subscript():
             return f"{_at(expr.aggregate, _ATOM)}[{_listed(expr.index_tuple)}]", _ATOM
         case p.Sum(children=children):
-            return _sum(children), _SUM
+            return _sum_text(children), _SUM
         case p.Product(children=children):
-            return _product(children), _PRODUCT
+            return _product_text(children), _PRODUCT
         case p.Quotient() | p.FloorDiv() | p.Remainder():
             operator = "/" if isinstance(expr, p.Quotient) else "//" if isinstance(expr, p.FloorDiv) else "%"
             return f"{_at(expr.numerator, _PRODUCT)} {operator} {_at(expr.denominator, _UNARY)}", _PRODUCT
@@ -188,7 +188,7 @@ def _text(expr: Expression) -> tuple[str, int]:
         case Reduction():
             inames = expr.inames[0] if len(expr.inames) == 1 else f"[{', '.join(expr.inames)}]"
             return f"{expr.operation}({inames}, {to_text(expr.expr)})", _ATOM
-        case TypeCast(dtype_name="float32", child=int() | float() as number) if _number(number)[1] == _ATOM \
+        case TypeCast(dtype_name="float32", child=int() | float() as number) if _number_text(number)[1] == _ATOM \
                 and not isinstance(number, bool | np.generic):
             return f"{to_text(number)}f", _ATOM
         case TypeCast():
@@ -196,20 +196,20 @@ def _text(expr: Expression) -> tuple[str, int]:
         case Neutral():
             return f"neutral({expr.operation})", _ATOM
         case _:
-            return _number(expr)
+            return _number_text(expr)
 
 
 def _listed(parts: tuple[Expression, ...]) -> str:
     return ", ".join(map(to_text, parts))
 
 
-def _sum(terms: tuple[Expression, ...]) -> str:
+def _sum_text(terms: tuple[Expression, ...]) -> str:
     first, *rest = terms
     signed = [("+", term) if (positive := _without_sign(term)) is None else ("-", positive) for term in rest]
     return " ".join([_at(first, _SUM), *(f"{sign} {_at(term, _PRODUCT)}" for sign, term in signed)])
 
 
-def _product(factors: tuple[Expression, ...]) -> str:
+def _product_text(factors: tuple[Expression, ...]) -> str:
     first, *rest = factors
     if rest and _is_number(first) and first == -1 and isinstance(first, int) and not _is_number(rest[0]):
         # a quotient would take the sign for its numerator's
@@ -221,7 +221,7 @@ def _product(factors: tuple[Expression, ...]) -> str:
 
 def _exponent(exponent: Expression) -> str:
     """The exponent of a power: signs and further powers need no parentheses there."""
-    text, own = _text(exponent)
+    text, own = _text_and_precedence(exponent)
     return text if own >= _POWER or (_is_number(exponent) and own == _PRODUCT) else f"({text})"
 
 
@@ -238,7 +238,7 @@ def _is_number(expr: Expression) -> bool:
     return isinstance(expr, int | float | np.integer | np.floating) and not isinstance(expr, bool | np.bool_)
 
 
-def _number(value: Expression) -> tuple[str, int]:
+def _number_text(value: Expression) -> tuple[str, int]:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool):

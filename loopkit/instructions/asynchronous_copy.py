@@ -75,17 +75,17 @@ template <int BYTES> __device__ __forceinline__ void copy_async(void *shared, co
 """
 
 
-def _one(printer: Printer, node: Assign, _: Instruction, signs: Signs) -> list[str]:
+def _single_copy(printer: Printer, node: Assign, _: Instruction, signs: Signs) -> list[str]:
     dtype = printer.dtype_of(node.target)
-    return [_call(printer.value(node.target, signs, dtype), printer.value(node.value, signs, dtype),
-                  dtype.itemsize)]
+    return [_copy_call(printer.value(node.target, signs, dtype), printer.value(node.value, signs, dtype),
+                       dtype.itemsize)]
 
 
-def _call(target: str, source: str, size: int) -> str:
+def _copy_call(target: str, source: str, size: int) -> str:
     return f"copy_async<{size}>(&{target}, &{source});"
 
 
-def _vectors(printer: Printer, loop: For, signs: Signs) -> list[str] | None:
+def _vector_copies(printer: Printer, loop: For, signs: Signs) -> list[str] | None:
     """The copies of a loop, one vector at a time, if source and target have vectors of one length."""
     loaded = [v for v in vectors_of(loop) if v.loaded]
     stored = [v for v in vectors_of(loop) if v.stored]
@@ -95,11 +95,11 @@ def _vectors(printer: Printer, loop: For, signs: Signs) -> list[str] | None:
 
     def copy(at: Expression, inside: Signs) -> str:
         target, source = (printer.place(v.at(loop.iname, at), inside) for v in (stored[0], loaded[0]))
-        return _call(target, source, size)
+        return _copy_call(target, source, size)
     (assign,) = loop.body.children
     assert isinstance(assign, Assign)
     return [*([f"// {assign.statement}"] if printer.annotate else []),
             *in_steps(printer, loop, loaded[0].length, signs, copy)]
 
 
-CUDA = InstructionText({"copy_async": _COPY_ASYNC}, assignment=_one, vectors=_vectors)
+CUDA = InstructionText({"copy_async": _COPY_ASYNC}, assignment=_single_copy, vectors=_vector_copies)

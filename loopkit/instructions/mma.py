@@ -139,7 +139,7 @@ _SMALLEST = (8, 4)
 _SHAPES = (_SMALLEST, (16, 4), (16, 8), (16, 16))
 
 
-def _calls(printer: Printer, loop: For, product: Mma, signs: Signs) -> Iterator[str]:
+def _mma_calls(printer: Printer, loop: For, product: Mma, signs: Signs) -> Iterator[str]:
     _, assign = nest_of(loop)
     assert assign is not None
     if printer.annotate:
@@ -169,7 +169,7 @@ _BY_SHUFFLES = """\
     }"""
 
 
-def _text(m: int, k: int) -> str:
+def _mma_function(m: int, k: int) -> str:
     """The function for one shape; a lane has rows that are 8 apart, and columns of *a* and rows of *b* 4 apart."""
     rows, quads = m // 8, k // 4
     c = [f"c{i}" for i in range(2*rows)]
@@ -204,4 +204,4 @@ __device__ __forceinline__ void {_name(m, k)}({', '.join(f'double &{x}' for x in
 
 
 #: The functions by name, the smallest first, which the others call.
-CUDA = InstructionText({_name(m, k): _text(m, k) for m, k in _SHAPES}, loop=_calls)
+CUDA = InstructionText({_name(m, k): _mma_function(m, k) for m, k in _SHAPES}, loop=_mma_calls)

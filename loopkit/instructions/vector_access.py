@@ -124,7 +124,7 @@ def for_all(condition: Expression, loop: For) -> Expression:
     for part in conjuncts(condition):
         growth = _slack_rise(part, loop.iname)
         elements = every if growth is None else every[:1] if growth > 0 else every[-1:]
-        result.update((_at(part, loop.iname, x), None) for x in elements)
+        result.update((_condition_at(part, loop.iname, x), None) for x in elements)
     return conjunction(tuple(result))
 
 
@@ -145,10 +145,10 @@ def rise(expr: Expression, iname: str) -> int | None:
     return affine_difference(substitute(expr, {iname: p.Sum((p.Variable(iname), 1))}), expr)
 
 
-def _at(expr: Expression, iname: str, value: Expression) -> Expression:
+def _condition_at(expr: Expression, iname: str, value: Expression) -> Expression:
     match expr:
         case p.LogicalOr():
-            return map_children(expr, lambda part: _at(part, iname, value))
+            return map_children(expr, lambda part: _condition_at(part, iname, value))
         case p.Comparison():
             left, right = (add(substitute(side, {iname: value})) for side in (expr.left, expr.right))
             return readable_comparison(left, expr.operator, right)
@@ -297,7 +297,7 @@ def _moves(printer: Printer, loop: For, vector: Vector, signs: Signs, *, load: b
     return in_steps(printer, loop, vector.length, signs, move)
 
 
-def _moved(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> Iterator[str]:
+def _loop_with_vectors(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> Iterator[str]:
     """A loop with the vector loads before and the vector stores after it."""
     assign, condition = assignment_of(loop)
     assert assign is not None
@@ -329,4 +329,4 @@ def _moved(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> I
             yield from emitter.loop(_stored_by_elements(loop, v), signs)
 
 
-CUDA = InstructionText(loop=_moved, assumes_layout=True)
+CUDA = InstructionText(loop=_loop_with_vectors, assumes_layout=True)

@@ -134,7 +134,7 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
     if time(source) == time(sink):
         ahead = [sink]
     else:
-        launch = _launch(knl)
+        launch = _launch_of(knl)
         if launch(source) != launch(sink):
             return
         places = (partial(_coordinates, knl, sizes, kind) for kind in (GroupTag, LocalTag))
@@ -175,7 +175,7 @@ def _clock(knl: LoopKernel, paths: Mapping[str, Path]) -> Callable[[Instance], t
     return time
 
 
-def _launch(knl: LoopKernel) -> Callable[[Instance], tuple[int, ...]]:
+def _launch_of(knl: LoopKernel) -> Callable[[Instance], tuple[int, ...]]:
     """The launch of an instance: its number, and the iteration of the host's loops around it."""
     places = launches_of(knl)
 

@@ -75,7 +75,7 @@ class Replay:
     def __str__(self) -> str:
         # the sizes may differ from those of the witness
         lines = [str(replace(self.witness, parameters=self.parameters)), f"  {self.order}"]
-        if self.expected is not None and self.got is not None and not _same(self.expected, self.got):
+        if self.expected is not None and self.got is not None and not _same_value(self.expected, self.got):
             lines.append(f"  {self._passed()}")
         if self.hidden:
             lines.append(f"none of the {self.cells} cells written differs: on these data (seed {self.seed}) the values "
@@ -190,10 +190,10 @@ def _differences(first: Interpreter, second: Interpreter) -> list[CellDifference
     reordered = bool(first.knl.reductions) or any(s.commutes for s in first.knl.statements)
     cells = [CellDifference(name, element, first.cell(name, element), second.cell(name, element))
              for name, element in sorted(first.written | second.written)]
-    return [c for c in cells if not _same(c.expected, c.got, reordered=reordered)]
+    return [c for c in cells if not _same_value(c.expected, c.got, reordered=reordered)]
 
 
-def _same(a: Any, b: Any, *, reordered: bool = False) -> bool:
+def _same_value(a: Any, b: Any, *, reordered: bool = False) -> bool:
     """Are two values the same? If sums may be *reordered*, up to the rounding of some operations."""
     if a == b or (a != a and b != b):
         return True

@@ -95,7 +95,7 @@ def _kind(annotation: Any) -> _Kind:
     kinds = [_kind(part) for part in inner if part is not ...]
     if origin is Union or origin is UnionType:
         one, several = zip(*dict.fromkeys((kind.one, kind.several) for kind in kinds), strict=True)
-        return _Kind(lambda value: any(kind.has(value) for kind in kinds), _listed(one), _listed(several))
+        return _Kind(lambda value: any(kind.has(value) for kind in kinds), _either_of(one), _either_of(several))
     # a method's self has no annotation
     if not isinstance(origin, type) or annotation in (object, inspect.Parameter.empty):
         return _Kind(lambda value: True, "a value", "values")
@@ -117,7 +117,7 @@ def _kind(annotation: Any) -> _Kind:
         f"a list of {kinds[0].several}", f"lists of {kinds[0].several}")
 
 
-def _listed(parts: Sequence[str]) -> str:
+def _either_of(parts: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 

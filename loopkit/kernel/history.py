@@ -58,7 +58,7 @@ def literal(value: object) -> str:
         case int():
             return repr(int(value))
         case str():
-            return _text(str(value))
+            return _text_literal(str(value))
         case np.dtype() | type():
             return _type(value)
         case _ if value is ...:
@@ -103,7 +103,7 @@ def _no_value(value: object) -> PreconditionError:
                              hint="pass numbers, text, dtypes, and lists or mappings of them")
 
 
-def _text(value: str) -> str:
+def _text_literal(value: str) -> str:
     """Lines of text as separate lines, if these make the same text."""
     if "\n" in value:
         written = f'"""{value}"""'

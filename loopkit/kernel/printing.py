@@ -102,7 +102,7 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
 # Data
 
 def _title(knl: LoopKernel) -> str:
-    start, sizes = f"KERNEL {knl.name}(", _sizes(knl)
+    start, sizes = f"KERNEL {knl.name}(", _integer_arguments(knl)
     items = [f"{a.name}: int" if a.name in sizes and a.dtype is None else _datum(a) for a in knl.arguments]
     # no line ends within an item
     text = ", ".join(item.replace(" ", "\0") for item in items) + ")"
@@ -110,7 +110,7 @@ def _title(knl: LoopKernel) -> str:
                          break_on_hyphens=False).replace("\0", " ")
 
 
-def _sizes(knl: LoopKernel) -> frozenset[str]:
+def _integer_arguments(knl: LoopKernel) -> frozenset[str]:
     """The value arguments that are integers by their use in domains and shapes."""
     names = {x for domain in {id(s.domain): s.domain for s in knl.statements}.values() for x in domain.params}
     for a in knl.data.values():
@@ -188,7 +188,7 @@ _NEUTRAL: Mapping[str, Expression] = {"sum": 0, "product": 1, "min": p.Variable(
                                       "any": False, "all": True}
 
 
-def _flat(index: Expression) -> Expression:
+def _flat_index(index: Expression) -> Expression:
     """*index* without sums in sums: ``64*i_outer + 4*i_thread + i_reg``."""
     return add(index) if isinstance(index, p.Sum) and any(isinstance(c, p.Sum) for c in index.children) else index
 
@@ -201,7 +201,7 @@ def _folded(knl: LoopKernel) -> tuple[Mapping[str, Expression], Mapping[str, tup
     """
     nodes = {r.accumulator: r for r in knl.reductions.values()
              if r.inames and {r.init, r.update} <= knl.statement_by_id.keys() and not r.others}
-    inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, _parts(nodes, r))) != r.inames}
+    inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, _parts_of_reduction(nodes, r))) != r.inames}
     nodes = {a: r for a, r in nodes.items() if r.update not in inner}
 
     @cache
@@ -213,9 +213,9 @@ def _folded(knl: LoopKernel) -> tuple[Mapping[str, Expression], Mapping[str, tup
     return {a: value(a) for a in nodes}, inner
 
 
-def _parts(nodes: Mapping[str, ReductionNode], node: ReductionNode) -> frozenset[str]:
+def _parts_of_reduction(nodes: Mapping[str, ReductionNode], node: ReductionNode) -> frozenset[str]:
     """The init and the update of a reduction and of those in its operand."""
-    inside = (_parts(nodes, r) for r in nodes.values() if r.final == node.update)
+    inside = (_parts_of_reduction(nodes, r) for r in nodes.values() if r.final == node.update)
     return frozenset({node.init, node.update}).union(*inside)
 
 
@@ -288,7 +288,7 @@ class _Printer:
             expression = Reduction(s.combine, folded, expression) if folded else expression
             expression = self.knl.operation(s.combine).apply(s.assignee, expression)
         options = ", ".join(self._options(s))
-        target, value = (to_text(map_subscripts(e, _flat)) for e in (s.assignee, expression))
+        target, value = (to_text(map_subscripts(e, _flat_index)) for e in (s.assignee, expression))
         return f"{self._declaration(s.written)}{target} = {value}  {{{options}}}"
 
     def _declaration(self, name: str) -> str:

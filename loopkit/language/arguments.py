@@ -60,7 +60,7 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
         raise PreconditionError(f"'{name}' has the dtype {datum.dtype!r}.", subject=name, hint=DTYPES)
     datum = replace(datum, dtype=dtype)
     if not isinstance(datum, ValueArg):
-        datum = replace(datum, shape=_shape(name, datum.shape))
+        datum = replace(datum, shape=_read_shape(name, datum.shape))
     if isinstance(datum, TemporaryVariable):
         space = None if datum.address_space is None else named_space(datum.address_space, name)
         datum = replace(datum, address_space=space, fixed=bool(datum.shape) and space is not None)
@@ -68,7 +68,7 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     return datum
 
 
-def _shape(name: str, shape: object) -> tuple[Expression, ...] | None:
+def _read_shape(name: str, shape: object) -> tuple[Expression, ...] | None:
     if shape is None:
         return None
     what = f"the shape of '{name}'"

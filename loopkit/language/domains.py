@@ -39,7 +39,7 @@ def read_domain(source: Source, text: str, start: int) -> InstanceSet:
     body = parser.domain()
     inames = parser.inames or ()
     try:
-        points = _read(body, inames)
+        points = _read_set(body, inames)
     except ValueError:
         raise parser.fault(*parser.conditions) from None
     for name in sorted(_free_names(body).difference(inames)):
@@ -187,7 +187,7 @@ def read_assumptions(given: str | AnySet, values: Collection[str]) -> Set:
     return result
 
 
-def _read(body: str, inames: Collection[str]) -> InstanceSet:
+def _read_set(body: str, inames: Collection[str]) -> InstanceSet:
     """The set with *body* in its braces, its free names as parameters; :raises ValueError: isl refuses it."""
     return InstanceSet.parse(f"[{', '.join(sorted(_free_names(body).difference(inames)))}] -> {{{body}}}")
 
@@ -306,7 +306,7 @@ class _DomainParser(Cursor):
         text = self.source.text[self.tokens[first].start:self.tokens[last].start] + " " + ending
         inames = self.inames or ()
         try:
-            _read(f"[{', '.join(inames)}] : {text}", inames)
+            _read_set(f"[{', '.join(inames)}] : {text}", inames)
         except ValueError:
             return False
         return ";" not in text                      # another piece of a union

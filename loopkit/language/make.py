@@ -60,13 +60,13 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     require_kernel_name(name)
     # isl's sets print in isl's notation
     texts = str(domains) if isinstance(domains, str | AnySet) else list(map(str, domains))
-    instructions, kernel_data = _listed(instructions), _listed(kernel_data)
+    instructions, kernel_data = _copied(instructions), _copied(kernel_data)
     assumptions = set_text(assumptions) or assumptions
     if not isinstance(temporary_variables, Mapping):
         temporary_variables = tuple(temporary_variables)
     reductions = tuple(reductions)
-    made = _made(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
-                 temporary_variables=temporary_variables, reductions=reductions)
+    made = _history(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
+                    temporary_variables=temporary_variables, reductions=reductions)
     temporaries = temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables
     source = Source(instructions if isinstance(instructions, str) else "\n".join(instructions), "the instructions")
     with bounded(f"making kernel '{name}'"):
@@ -80,12 +80,12 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
         return _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
 
 
-def _listed(given: Any) -> Any:
+def _copied(given: Any) -> Any:
     """*given*, copied if it can change."""
     return given if isinstance(given, str) or given is None else list(given)
 
 
-def _made(domains: object, instructions: object, **given: object) -> History:
+def _history(domains: object, instructions: object, **given: object) -> History:
     """The history of a new kernel, with the arguments that differ from their defaults."""
     changed = [(k, v) for k, v in given.items() if v is not None and not (k == "name" and v == "kernel")
                and not (k in ("temporary_variables", "reductions") and not v)]

@@ -84,7 +84,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     if stages:
         # one strip at a time is enough if two blocks share a multiprocessor: one computes while the other waits
         knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"])
-    knl = _padded(knl) if whole else knl
+    knl = _padded_copies(knl) if whole else knl
     return knl if depth is None else _added_up(knl, vector_of_rows(shape[1], known) if shape else 1)
 
 
@@ -104,8 +104,8 @@ def _tiled(dtype: np.dtype, shape: tuple[int, int, int] | None, tile: Tile, dept
     # partial tiles have the text of full ones, with conditions at loads and stores and none at products
     knl = lk.pad_domain(knl, {"i": rows, "j": columns, "k": steps})
     # a block has a tile; consecutive blocks are in the rows of one group
-    outer: tuple[Levels, Levels] = ({"i_group": None, "i_block": group, "i_warp": _parts(rows, warp[0], "rows")},
-                                    {"j_block": None, "j_warp": _parts(columns, warp[1], "columns")})
+    outer: tuple[Levels, Levels] = ({"i_group": None, "i_block": group, "i_warp": _shares(rows, warp[0], "rows")},
+                                    {"j_block": None, "j_warp": _shares(columns, warp[1], "columns")})
     blocks = ("part",)*(depth is not None) + ("i_group", "j_block", "i_block")
     tags = dict(zip(blocks[::-1], ("g.0", "g.0", "g.1", "g.2"), strict=False))
     if mma:
@@ -162,7 +162,7 @@ def _rules(a: str, b: str, *, by_rows: bool) -> tuple[str, str]:
         """, f"{use}*b_rows(k, j)"
 
 
-def _padded(knl: lk.LoopKernel) -> lk.LoopKernel:
+def _padded_copies(knl: lk.LoopKernel) -> lk.LoopKernel:
     """The padding launch: copies of pieces of 64 columns and 16 rows."""
     for x in "ab":
         knl = lk.split_iname(knl, f"{x}_column", 2*WARP, outer_tag="g.0", inner_tag="l.0")
@@ -230,10 +230,10 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
                          name="batched_matmul")
     knl = lk.tag_inames(lk.add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
     if mma:
-        _parts(size, steps, "steps")
+        _shares(size, steps, "steps")
         warp = warp or _largest_part(size)
         for part, what in zip(warp, ("rows", "columns"), strict=True):
-            _parts(size, part, what)
+            _shares(size, part, what)
         # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
         high = 16 if size > 64 and warp[0] % 16 == 0 else 8
         knl = _by_warps(_over_warps(knl, warp, {"box": high}, {"box": 8}), ("e",), steps)
@@ -259,7 +259,7 @@ def _require_strips(rows: int, columns: int, steps: int) -> None:
             hint="give at least two of each")
 
 
-def _parts(length: int, part: int, what: str) -> int:
+def _shares(length: int, part: int, what: str) -> int:
     if require_positive(length, what) % require_positive(part, what):
         raise lk.PreconditionError(f"{length} {what} are no multiple of {part}.", subject=what,
                                    hint=f"let {part} divide them")
@@ -276,15 +276,15 @@ def _largest_part(size: int) -> tuple[int, int]:
 
 def _by_warps(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int) -> lk.LoopKernel:
     """The tile of a block in the registers of its warps, computed by matrix multiply-accumulate instructions."""
-    knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": _parts(steps, 4, "steps"), "k_box": 4},
+    knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": _shares(steps, 4, "steps"), "k_box": 4},
                           tags={"k_step": "unr"})
     knl = lk.prioritize_loops(
         knl, (*blocks, "i_warp", "j_warp", "k_outer", "k_step", "i_reg", "j_reg", "i_box", "j_box"))
     knl = lk.tensorize(knl, "i_box", "j_box", "k_box")
     rows, columns = ([y for y in knl.inames if y.startswith((f"{x}_warp", f"{x}_reg", f"{x}_box"))] for x in "ij")
     # the strips of both matrices have the layout of the matrices
-    knl = _staged(knl, "a_rows", [*rows, "k_step", "k_box"], [*columns, "k_step", "k_box"],
-                  (items_a_thread(np.dtype(np.float64)),)*2)
+    knl = _strips_staged(knl, "a_rows", [*rows, "k_step", "k_box"], [*columns, "k_step", "k_box"],
+                         (items_a_thread(np.dtype(np.float64)),)*2)
     # the lanes of half a warp load four neighbours of each of four rows: these are in different banks
     return lk.add_padding(lk.add_padding(knl, "a_tile", 0, by=4), "b_tile", 0, by=4)
 
@@ -296,7 +296,7 @@ def _over_warps(knl: lk.LoopKernel, warp: tuple[int, int], rows: Mapping[str, in
     an mma shape (``box``), or of lanes (``lane``) and the elements of one load of a lane (``item``, tagged *along*)."""
     for x, above, length, inner in zip("ij", outer, warp, (rows, columns), strict=True):
         own = {f"{x}_{level}": n for level, n in inner.items() if n > 1}
-        levels = {**above, f"{x}_reg": _parts(length, prod(own.values()), "rows or columns of a warp"), **own}
+        levels = {**above, f"{x}_reg": _shares(length, prod(own.values()), "rows or columns of a warp"), **own}
         tags = {f"{x}_warp": "l.0", f"{x}_reg": "unr", f"{x}_lane": "l.0", f"{x}_item": along if x == "j" else "unr"}
         knl = lk.split_levels(knl, x, levels, tags={y: tag for y, tag in tags.items() if y in levels})
     return knl
@@ -314,14 +314,14 @@ def _in_registers(knl: lk.LoopKernel, blocks: tuple[str, ...], steps: int, dtype
     knl = lk.prioritize_loops(knl, (*blocks, "i_warp", "j_warp", "i_lane", "j_lane", "k_outer", "k_inner", *own))
     # else the strip of a is stored transposed, so that a piece of a column is contiguous
     items = items_a_thread(dtype)
-    knl = _staged(knl, "a_rows" if by_rows else "a_columns", ["k_inner", *rows], ["k_inner", *columns],
-                  vectors or (vector_of_rows(steps, dtype), items))
+    knl = _strips_staged(knl, "a_rows" if by_rows else "a_columns", ["k_inner", *rows], ["k_inner", *columns],
+                         vectors or (vector_of_rows(steps, dtype), items))
     # threads that store a row of the strip access different banks, and pieces stay aligned
     return lk.add_padding(knl, "a_tile", 0, by=items)
 
 
-def _staged(knl: lk.LoopKernel, a_rule: str, a_sweep: list[str], b_sweep: list[str], vectors: tuple[int, int]
-            ) -> lk.LoopKernel:
+def _strips_staged(knl: lk.LoopKernel, a_rule: str, a_sweep: list[str], b_sweep: list[str], vectors: tuple[int, int]
+                   ) -> lk.LoopKernel:
     """Copy the strips of *a* and *b* to shared memory, in *vectors* along the rows of the matrices."""
     for rule, sweep, inames in ((a_rule, a_sweep, ["a_k", "a_i"] if a_rule == "a_columns" else ["a_i", "a_k"]),
                                 ("b_rows", b_sweep, ["b_k", "b_j"])):

@@ -45,7 +45,7 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
     if lanes is None:
         lanes = 8 if row_length is None else lanes_for(row_length)
     items = GATHERED if row_length is None else items_for(row_length/require_positive(lanes, "lanes"))
-    knl = _in_pieces(known_dtype(dtype), threads) if pieces else _whole(known_dtype(dtype))
+    knl = _in_pieces(known_dtype(dtype), threads) if pieces else _one_row_each(known_dtype(dtype))
     if lanes == 1:
         knl = lk.split_iname(knl, "i", threads, outer_tag="g.0", inner_tag="l.0")
         return lk.split_iname(knl, "k", items, inner_tag="unr")
@@ -104,7 +104,7 @@ def items_for(share: float) -> int:
     return min(max(1 << (math.ceil(share) - 1).bit_length(), 2), 8)
 
 
-def _whole(dtype: np.dtype) -> lk.LoopKernel:
+def _one_row_each(dtype: np.dtype) -> lk.LoopKernel:
     knl = lk.make_kernel(
         ["{[i]: 0<=i<n}", "{[k]: 0<=k<length}"],
         """

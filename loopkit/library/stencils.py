@@ -58,7 +58,7 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
                          assumptions=_promised("m", rest, items))
     knl = lk.split_iname(lk.add_dtypes(knl, {"a,out": known}), "i", rows)
     if rest:
-        knl = lk.skew(knl, "j", _start({"i": (rest, rows)}, items))
+        knl = lk.skew(knl, "j", _skew_offset({"i": (rest, rows)}, items))
     # inner points begin at 1 and vectors at multiples of their length: the first and the last vector of a row are
     # loaded whole, and stored without the elements that are no inner points
     knl = lk.tag_inames(in_vectors(knl, "j", items, along, outer_tag="g.0"), {"i_inner": "unr"})
@@ -98,7 +98,7 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
         assumptions=promised and f"{promised} and m % {items} = {(a_plane or 0) % items}")
     knl = lk.split_iname(lk.split_iname(lk.add_dtypes(knl, {"a,out": known}), "j", rows), "i", planes)
     if rest:
-        knl = lk.skew(knl, "k", _start({"i": (rest*(a_plane or 0) % items, planes), "j": (rest, rows)}, items))
+        knl = lk.skew(knl, "k", _skew_offset({"i": (rest*(a_plane or 0) % items, planes), "j": (rest, rows)}, items))
     knl = in_vectors(knl, "k", items, along, outer_tag="g.0")
     knl = lk.split_iname(knl, "j_outer", across, outer_tag="g.1", inner_tag="l.1")
     knl = lk.tag_inames(knl, {"i_outer": "g.2", "i_inner": "unr", "j_inner": "unr"})
@@ -181,7 +181,7 @@ def _promised(columns: str, rest: int, items: int) -> str | None:
     return f"{columns} % {items} = {rest} and {columns} >= {LEAST_COLUMNS}" if rest else None
 
 
-def _start(steps: Mapping[str, tuple[int, int]], items: int) -> str:
+def _skew_offset(steps: Mapping[str, tuple[int, int]], items: int) -> str:
     """The offset by which columns are skewed, so that vectors begin at a multiple of *items*.
 
     *steps* gives for each iname the elements by which each iteration starts further behind, and the number of

@@ -47,12 +47,12 @@ def bind(schedule: Schedule, storages: Mapping[str, Storage], machine: Machine) 
     """Bind each launch of *schedule* to the grid and the block of *machine*."""
     knl = schedule.kernel
     names = [knl.name] if len(schedule.launches) == 1 else [f"{knl.name}_{i}" for i in range(len(schedule.launches))]
-    return tuple(_launch(_launch_kernel(knl, part), part, name, storages, machine)
+    return tuple(_bound_launch(_launch_kernel(knl, part), part, name, storages, machine)
                  for name, part in zip(names, schedule.launches, strict=True))
 
 
-def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str, Storage], machine: Machine
-            ) -> Launch:
+def _bound_launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str, Storage], machine: Machine
+                  ) -> Launch:
     statements = [knl.statement_by_id[s] for s in leaves(part.tree)]
     uses = {s.id: {f"{letter}.{axis}": inames for letter, kind in (("g", GroupTag), ("l", LocalTag))
                    for axis, inames in axis_inames(knl, s.inames, kind).items()} for s in statements}
@@ -291,7 +291,7 @@ def spread_over_threads(launch: Launch, bound: BoundStatement, context: Set, sta
     :arg statement: gives the guarded statement, from what is known of the box's inames.
     """
     knl = launch.kernel
-    box = {x: _values(knl, bound, x) for x in fastest_last(knl, bound.statement.expression, bound.auto)}
+    box = {x: _iname_values(knl, bound, x) for x in fastest_last(knl, bound.statement.expression, bound.auto)}
     for x, values in box.items():
         context = context.intersect(range_condition(x, values.start, values.stop - 1))
     body = statement(context)
@@ -303,10 +303,10 @@ def spread_over_threads(launch: Launch, bound: BoundStatement, context: Set, sta
     if axes.get("l.0") == len(box[last]):
         here.append(Define(last, add(_thread_id({"l.0": axes.pop("l.0")}), box.pop(last).start)))
     threads = prod(axes.values())
-    return _rounds(box, threads, _thread_id(axes), Block((*here, body)), bound.statement.id.replace(".", "_"), knl)
+    return _in_rounds(box, threads, _thread_id(axes), Block((*here, body)), bound.statement.id.replace(".", "_"), knl)
 
 
-def _values(knl: LoopKernel, bound: BoundStatement, iname: str) -> range:
+def _iname_values(knl: LoopKernel, bound: BoundStatement, iname: str) -> range:
     low, high = constant_range(knl, bound.statement.domain, iname)
     if low is None or high is None:
         raise PreconditionError(f"'{iname}' has no constant range, which the tag 'l.auto' needs.", subject=iname,
@@ -321,8 +321,8 @@ def _thread_id(axes: Mapping[str, int]) -> Expression:
                           for (axis, n), stride in zip(axes.items(), strides, strict=False) if n > 1]))
 
 
-def _rounds(box: Mapping[str, range], threads: int, thread: Expression, body: Block, name: str, knl: LoopKernel
-            ) -> Node:
+def _in_rounds(box: Mapping[str, range], threads: int, thread: Expression, body: Block, name: str, knl: LoopKernel
+               ) -> Node:
     """*body* for each point of *box*, distributed over *threads* threads; this thread has the number *thread*."""
     if not box:
         return body if threads == 1 else If(p.Comparison(thread, "==", 0), body)

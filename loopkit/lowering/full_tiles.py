@@ -42,7 +42,7 @@ def full_block(launch: Launch) -> tuple[Set, frozenset[str]]:
     found: dict[str, list[Set]] = {}
     seen = set[int]()
     for s, bound in launch.statements.items():
-        found[s] = list(_conditions(launch, bound, seen=id(bound.domain) in seen))
+        found[s] = list(_full_tile_conditions(launch, bound, seen=id(bound.domain) in seen))
         seen.add(id(bound.domain))
     # statements with the same inames of the grid have the same blocks
     ways = {(bound.alone_on, *_blocks_of(launch, bound)) for bound in launch.statements.values()}
@@ -52,22 +52,22 @@ def full_block(launch: Launch) -> tuple[Set, frozenset[str]]:
     full = reduce(Set.intersect, (c for s, own in found.items() if s not in ends for c in own), universe_params())
     absent = set[str]()
     for s in ends:
-        if params_of(launch.statements[s].domain).intersect(full).intersect(_places(launch)).is_empty():
+        if params_of(launch.statements[s].domain).intersect(full).intersect(_grid_places(launch)).is_empty():
             absent.add(s)
         else:
             full = reduce(Set.intersect, found[s], full)
     return full, frozenset(absent)
 
 
-def _conditions(launch: Launch, bound: BoundStatement, known: Collection[str] = (), *, seen: bool = False
-                ) -> Iterator[Set]:
+def _full_tile_conditions(launch: Launch, bound: BoundStatement, known: Collection[str] = (), *, seen: bool = False
+                          ) -> Iterator[Set]:
     """The conditions under which a statement has all points of its tile.
 
     :arg known: loops around the tile that the conditions may have, beside the blocks.
     :arg seen: another statement has this domain too.
     """
     inames = bound.domain.inames
-    box = _box(launch, bound, {x for x in inames if _is_in_tile(launch.kernel, x)})
+    box = _ranges_in_tile(launch, bound, {x for x in inames if _is_in_tile(launch.kernel, x)})
     free_of = tuple(x for x in inames if x not in box and x not in known)
     names = frozenset(launch.mapping.block_inames).union(inames).difference(box, free_of)
     filled = None if seen else full_box_condition(bound.domain.set, inames, box, involving=(), free_of=free_of)
@@ -110,13 +110,13 @@ def edges_are_small(launch: Launch) -> bool:
     if every <= LONG:
         return False
     other = sum(lengths[s] for s, bound in launch.statements.items()
-                if next(_conditions(launch, bound, bound.domain.inames), None) is not None)
+                if next(_full_tile_conditions(launch, bound, bound.domain.inames), None) is not None)
     return other > 0 and every - other > max(LONG, other)
 
 
 def full_tile_here(launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set:
     """The condition, on *known* names, for a full tile in the loops around *statements*."""
-    found = (condition for s in statements for condition in _conditions(launch, launch.statements[s], known))
+    found = (condition for s in statements for condition in _full_tile_conditions(launch, launch.statements[s], known))
     return reduce(Set.intersect, found, universe_params())
 
 
@@ -132,7 +132,7 @@ def _blocks_of(launch: Launch, bound: BoundStatement) -> tuple[str, ...]:
     return tuple(x for x in bound.hardware if x not in launch.mapping.ranges)
 
 
-def _places(launch: Launch) -> Set:
+def _grid_places(launch: Launch) -> Set:
     """The grid's inames in terms of its axes, where they are affine, with the assumptions."""
     result = launch.kernel.assumptions
     for x in launch.mapping.block_inames:
@@ -157,7 +157,7 @@ def full_iterations(launch: Launch) -> dict[LoopPlace, Set]:
 
 
 def _iteration(launch: Launch, bound: BoundStatement, loop: str, inner: set[str]) -> Set | None:
-    box, inames = _box(launch, bound, inner), bound.domain.inames
+    box, inames = _ranges_in_tile(launch, bound, inner), bound.domain.inames
     free_of = tuple(x for x in inames if x in inner and x not in box)
     return full_box_condition(bound.domain.set, inames, box, involving=(loop,), free_of=free_of)
 
@@ -168,7 +168,7 @@ def _is_in_tile(knl: LoopKernel, iname: str) -> bool:
     return is_unrolled(tag) or isinstance(tag, IlpTag)
 
 
-def _box(launch: Launch, bound: BoundStatement, inner: set[str]) -> Ranges:
+def _ranges_in_tile(launch: Launch, bound: BoundStatement, inner: set[str]) -> Ranges:
     """The inames that vary inside a tile, with their ranges: threads, distributed boxes, and constant inner loops."""
     box = {}
     for x in (*bound.hardware, *bound.auto, *(x for x in bound.domain.inames if x in inner)):

@@ -154,7 +154,7 @@ def _other_thread(launch: Launch, source: str, sink: str, pairs: Map) -> Map | N
     may_differ = any(collective_inames(knl, bound.statement) for bound in ends)
     known: list[tuple[Expression, Expression]] = []
     for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent > 1):
-        first, second = (_along(knl, bound, axis) for bound in ends)
+        first, second = (_coordinate_along(knl, bound, axis) for bound in ends)
         if first is not None and second is not None:
             known.append((first, second))
         elif first is not None or second is not None or any(bound.auto for bound in ends):
@@ -187,7 +187,7 @@ def _thread_number(launch: Launch, bound: BoundStatement) -> Expression | None:
     result: Expression = 0
     stride = 1
     for axis, extent in zip(BLOCK, launch.block, strict=True):
-        along = _along(launch.kernel, bound, axis) if extent > 1 else 0
+        along = _coordinate_along(launch.kernel, bound, axis) if extent > 1 else 0
         if along is None:
             return None
         result = add(result, multiply(stride, along))
@@ -195,7 +195,7 @@ def _thread_number(launch: Launch, bound: BoundStatement) -> Expression | None:
     return result
 
 
-def _along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | None:
+def _coordinate_along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | None:
     """The coordinate of an instance along an axis of the block; ``None``: it runs at all of them."""
     own = axis_inames(knl, bound.statement.inames, LocalTag).get(int(axis[2:]))
     if own is not None:

@@ -53,7 +53,7 @@ def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Bl
     meant = {s.statement.id for s in launch.statements.values() if collective_inames(knl, s.statement)}
     if not meant:
         return body
-    finder = _Finder(knl, launch, storages)
+    finder = _ProductFinder(knl, launch, storages)
     body = as_block(finder.node(body, {}))
     uniform = knl.value_params.union(launch.hosts, GRID, launch.mapping.block_inames)
     guarded = [node for node, _ in divergent_nodes(body, mentioned(body) - uniform)]
@@ -77,7 +77,7 @@ class _Refusal(Exception):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class _Finder:
+class _ProductFinder:
     """Finds the products of one launch.
 
     :ivar reasons: why statements are none.

@@ -79,7 +79,7 @@ def _dead_statements(low: Lowered) -> Lowered:
             reductions={name: node for name, node in reductions.items() if node.updates})
 
 
-def _apart(low: Lowered, more: frozenset[Pair]) -> Lowered:
+def _in_two_launches(low: Lowered, more: frozenset[Pair]) -> Lowered:
     """*low* scheduled again, with *more* pairs of statements in two launches."""
     return replace(low, schedule=schedule(low.kernel, low.scheduled.apart | more))
 
@@ -87,7 +87,7 @@ def _apart(low: Lowered, more: frozenset[Pair]) -> Lowered:
 def _memory(low: Lowered) -> Lowered:
     """The fixpoint of the launches and of the temporaries alive across launches, which are in global memory."""
     while not (scattered := pairs_through_memory(low.scheduled)) <= low.scheduled.apart:
-        low = _apart(low, scattered)
+        low = _in_two_launches(low, scattered)
     return low
 
 
@@ -105,7 +105,7 @@ def _launches(low: Lowered) -> Lowered:
     while crossing := crossing_pairs(low.launches, low.storages):
         if crossing <= low.scheduled.apart:
             raise InternalError(f"'{low.kernel.name}' has {sorted(crossing)} in one launch, where they must not be.")
-        low = _binding(_storage(_memory(_apart(low, crossing))))
+        low = _binding(_storage(_memory(_in_two_launches(low, crossing))))
     return replace(low, kernel=low.scheduled.kernel)
 
 

@@ -149,10 +149,10 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     written = _scanned(threads, init.expression, exclusive=scan.shift == -1)
     new = {update.id: [combined, *written.statements], final.id: [written.with_result(final, node.accumulator)]}
     tree = rewrite(base.tree, lambda t: seq(t, *written.trees(init.inames)) if t == Leaf(update.id) else t)
-    return _in_registers(written_out(threads, written, new, tree), combined, scan.sweep)
+    return _operand_in_register(written_out(threads, written, new, tree), combined, scan.sweep)
 
 
-def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKernel:
+def _operand_in_register(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKernel:
     """*knl* with an operand that only its own thread reads in a private scalar, instead of an array of all operands."""
     for name in dict.fromkeys(a.array for a in accesses_of(knl, combined) if not a.is_write):
         t = knl.temporaries.get(name)

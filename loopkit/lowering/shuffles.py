@@ -168,15 +168,15 @@ def written_out(threads: OverThreads, written: Written, new: Mapping[str, Sequen
     knl, node = threads.kernel, threads.node
     own = replace(node, inames=threads.own_inames, final=written.statements[0].id, sweep=None)
     return with_dependences(
-        knl, partial(_dependences, threads, written), tree=tree,
+        knl, partial(_dependences_over_lanes, threads, written), tree=tree,
         statements=tuple(s for old in knl.statements for s in new.get(old.id, (old,))),
         tags={**knl.tags, **written.tags},
         temporaries={**knl.temporaries, **{t.name: t for t in written.temporaries}},
         reductions={**knl.reductions, node.name: own})
 
 
-def _dependences(threads: OverThreads, written: Written, found: Sequence[Dependence], new: LoopKernel
-                 ) -> Iterator[Dependence]:
+def _dependences_over_lanes(threads: OverThreads, written: Written, found: Sequence[Dependence], new: LoopKernel
+                            ) -> Iterator[Dependence]:
     """The old dependences without those of the accumulator, whose values stay in their threads until stored."""
     node, acc, store = threads.node, threads.node.accumulator, written.statements[0].id
     yield from (d for d in found if d.array != acc)
@@ -186,13 +186,13 @@ def _dependences(threads: OverThreads, written: Written, found: Sequence[Depende
         own = identity_pairs(new, node.update, node.update, but=threads.own_inames)
         yield Dependence("flow", acc, node.update, node.update, own, of_value=True)
     array, chain = written.chain or ("", ())
-    yield from _along(new, array, [s.id for s, _ in chain], threads.inames)
+    yield from _flow_along(new, array, [s.id for s, _ in chain], threads.inames)
     for t in written.temporaries:
         if t.name != array:
             yield from flow_of_values(new, t.name)
 
 
-def _along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[str]) -> Iterator[Dependence]:
+def _flow_along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[str]) -> Iterator[Dependence]:
     """The flow of *array* along a chain: to each statement from the one before it, and from the first.
 
     isl would find the same flow in a time that grows with the square of the chain's length.
@@ -227,7 +227,7 @@ def no_shuffles(threads: OverThreads) -> str:
     knl, inames = threads.kernel, threads.everywhere.inames
     if threads.length == 1:
         return "of one thread"
-    extents = _extents(knl, inames)
+    extents = _axis_extents(knl, inames)
     if not _of_whole_warps(threads, extents):
         return "the block has other threads too"
     own, numbers = _numbers(knl, threads.inames), _numbers(knl, inames)
@@ -247,7 +247,7 @@ def _of_whole_warps(threads: OverThreads, extents: Mapping[int, int]) -> bool:
     knl = threads.kernel
     block: dict[int, int] = {}
     for s in _in_one_launch(knl, threads.node.final):
-        for axis, extent in _extents(knl, s.inames).items():
+        for axis, extent in _axis_extents(knl, s.inames).items():
             block[axis] = max(block.get(axis, 1), extent)
     last = max(axis_inames(knl, threads.inames, LocalTag))
     before = 1
@@ -269,7 +269,7 @@ def _in_one_launch(knl: LoopKernel, statement: str) -> Iterator[Statement]:
             yield s
 
 
-def _extents(knl: LoopKernel, inames: Sequence[str]) -> dict[int, int]:
+def _axis_extents(knl: LoopKernel, inames: Sequence[str]) -> dict[int, int]:
     """The extents of the axes of the block that *inames* are on."""
     return {axis: prod(iname_range(knl, x)[1] for x in own) for axis, own in axis_inames(knl, inames, LocalTag).items()}
 
@@ -290,7 +290,7 @@ def combined(threads: OverThreads) -> Written:
     node, length, size, fresh = threads.node, threads.length, threads.warp, threads.kernel.fresh_name
     why = no_shuffles(threads)
     own = fresh(f"{node.accumulator}_{'shared' if why else 'warp'}")
-    parts = [(threads.store(own), None), *_steps(threads, own, length if why else min(length, size), why)]
+    parts = [(threads.store(own), None), *_halving_steps(threads, own, length if why else min(length, size), why)]
     if why:
         array = threads.array(own, length, AddressSpace.SHARED, f"combined as a tree: {why}" if length > 1 else "")
         return Written(parts, (array,), threads.element(own, 0))
@@ -308,7 +308,7 @@ def combined(threads: OverThreads) -> Written:
     return Written([*parts, *more], temporaries, p.Variable(result), tags, (own, [*parts, more[0]]))
 
 
-def _steps(threads: OverThreads, array: str, together: int, why: str) -> Iterator[Part]:
+def _halving_steps(threads: OverThreads, array: str, together: int, why: str) -> Iterator[Part]:
     """``held[l] op= held[l + s]`` for s = the powers of two below *together*, from the largest down.
 
     The lanes from s on take no part in a step and later ones. A guard excludes them only if it must: otherwise they

@@ -151,7 +151,7 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
 
     def parallel(iname: str) -> bool:
         return is_parallel(knl.tags.get(iname))
-    common, between = common_inames(v), _between(v)
+    common, between = common_inames(v), _inames_between(v)
     subscripting = {x for inames in _common_subscripts(v.accesses).values() if len(inames) == 1 for x in inames}
     separating = tuple(x for x in common if x in between)
     leads: list[tuple[AddressSpace, Iterable[str]]] = [(space, ())] if own or not separating else []
@@ -252,7 +252,7 @@ def leaves_its_launch(knl: LoopKernel, d: Dependence, places: Mapping[str, Sched
 
 # Expansion
 
-def _between(v: Values) -> frozenset[str]:
+def _inames_between(v: Values) -> frozenset[str]:
     """The inames of sequential loops between the writer and the reader of some value, one loop each."""
     ways = [(v.places[d.source].way, v.places[d.sink].way) for d in v.flows]
     return frozenset(x for a, b in ways for x in {*loops_of(a)} & {*loops_of(b)} - {*meeting(a, b).loops})
@@ -308,7 +308,7 @@ def _require_right_cells(v: Values, space: AddressSpace, lead: tuple[str, ...]) 
             apart = None if commute(a, b) else one_cell_across_blocks(v, a, b, lead)
             if apart is not None:           # two unordered blocks of one launch access one cell
                 _refuse(v, space, (a.statement, b.statement), apart, "writes" if b.is_write else "reads")
-    axes = _axes(v, space)
+    axes = _axes_of_copies(v, space)
     for wrong in clobbered_values(v.kernel, v.accesses, v.flows, lambda a: _timed(v, a, axes, lead)):
         _refuse(v, space, (wrong.source, wrong.sink), wrong.pairs)
 
@@ -376,7 +376,7 @@ def _evidently_right(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> b
 Axis = tuple[type[InameTag], int, tuple[tuple[str, ...], ...]]
 
 
-def _axes(v: Values, space: AddressSpace) -> list[Axis]:
+def _axes_of_copies(v: Values, space: AddressSpace) -> list[Axis]:
     """The hardware axes along which the temporary has a copy at each place, with the packings of the accesses."""
     kinds = {AddressSpace.PRIVATE: (GroupTag, LocalTag), AddressSpace.GLOBAL: ()}.get(space, (GroupTag,))
     found: dict[tuple[type[InameTag], int], dict[tuple[str, ...], None]] = {}

@@ -39,7 +39,7 @@ def infer_types(kernel: LoopKernel) -> LoopKernel:
 
     :raises TypeInferenceError: a dtype cannot be inferred, or a value does not fit where it is written.
     """
-    types = _known(kernel, solved_types(kernel))
+    types = _require_inferred(kernel, solved_types(kernel))
     for s in kernel.statements:
         _require_fits(kernel, s, expanded_expression(kernel, s), types)
     _require_whole(kernel, types)
@@ -84,11 +84,11 @@ def _with_neutral(kernel: LoopKernel, statement: Statement, types: Mapping[str, 
     assert isinstance(value, np.generic)
     number = value.item()
     # no NaN equals another, but each equals itself
-    return replace(statement, expression=number if number == number else _read(repr(number)))
+    return replace(statement, expression=number if number == number else _parsed_number(repr(number)))
 
 
 @lru_cache(maxsize=64)
-def _read(text: str) -> complex:
+def _parsed_number(text: str) -> complex:
     return float(text) if text == "nan" else complex(text)
 
 
@@ -102,7 +102,7 @@ def solved_types(kernel: LoopKernel) -> Mapping[str, Type | None]:
         dtype = None if a.dtype is None else np.dtype(a.dtype)
         types[a.name] = weak(dtype) if isinstance(a, ValueArg) and dtype is not None else dtype
     unknown = frozenset(name for name, found in types.items() if found is None) - kernel.value_params
-    types |= dict.fromkeys(_sizes(kernel), WEAK_INT)
+    types |= dict.fromkeys(_untyped_integers(kernel), WEAK_INT)
     writes = [s for s in kernel.statements if s.written in unknown and not isinstance(s.expression, Neutral)]
     _propagate(kernel, types, writes)
     # a type that is still weak becomes a dtype, which propagates
@@ -132,7 +132,7 @@ def _propagate(kernel: LoopKernel, types: dict[str, Type | None], writes: Sequen
                 types[s.written], changed = new, True
 
 
-def _sizes(kernel: LoopKernel) -> frozenset[str]:
+def _untyped_integers(kernel: LoopKernel) -> frozenset[str]:
     """The value arguments without a dtype that are integers by their use, or that no statement uses."""
     values = frozenset(x for x in kernel.value_params if kernel.argument_by_name[x].dtype is None)
     used = {x for s in kernel.statements for e in (s.assignee, expanded_expression(kernel, s), *s.predicates)
@@ -143,7 +143,7 @@ def _sizes(kernel: LoopKernel) -> frozenset[str]:
 
 # What must hold
 
-def _known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> Mapping[str, Type]:
+def _require_inferred(kernel: LoopKernel, types: Mapping[str, Type | None]) -> Mapping[str, Type]:
     """*types*; :raises TypeInferenceError: one cannot be inferred."""
     known = {name: found for name, found in types.items() if found is not None}
     unknown = [a.name for a in (*kernel.arguments, *kernel.temporaries.values()) if a.name not in known]
@@ -170,15 +170,15 @@ def _require_whole(kernel: LoopKernel, types: Mapping[str, Type]) -> None:
                 found = index_type(index, types.get)
                 if found is not None and rank_of(found) > 1:
                     raise TypeInferenceError(
-                        f"'{access.statement}' has {_kind(found)}, {to_text(index)}, as a subscript of '{array}'.",
+                        f"'{access.statement}' has {_noun(found)}, {to_text(index)}, as a subscript of '{array}'.",
                         subject=array, hint="'//' divides integers, and cast(int32, ...) converts")
     for name in dict.fromkeys(x for s in kernel.statements for x in data_params(kernel, s.domain)):
         if rank_of(types[name]) > 1:
-            raise TypeInferenceError(f"'{name}', which bounds a loop, is {_kind(types[name])}.", subject=name,
+            raise TypeInferenceError(f"'{name}', which bounds a loop, is {_noun(types[name])}.", subject=name,
                                      hint=f"<int32> {name} = cast(int32, ...)")
 
 
-def _kind(given: Type) -> str:
+def _noun(given: Type) -> str:
     return "a complex number" if rank_of(given) == 3 else "a real number"
 
 

@@ -56,13 +56,13 @@ class PartialVectors:
         x = p.Variable(self.iname)
         elements = self.vectors.onto(self.domain.inames).where((">=", subtract(x, self.low)),
                                                                ("<=", subtract(x, self.high)))
-        return not elements.subtract(self.domain).where(*_conditions(given)).is_empty()
+        return not elements.subtract(self.domain).where(*_divisible(given)).is_empty()
 
     def lie_in(self, extent: Expression, first: Expression, last: Expression, where: Set,
                given: Sequence[DivisibleSize] = ()) -> bool:
         """Is every vector from the subscript *first* to *last* in an axis of *extent* elements, if these hold?"""
         with suppress(NotAffineError):
-            return all(self.places(where).where(*_conditions(given), beyond).is_empty()
+            return all(self.places(where).where(*_divisible(given), beyond).is_empty()
                        for beyond in (("<", first), (">=", subtract(last, extent))))
         return False
 
@@ -88,7 +88,7 @@ def known_where(known: Set, condition: Expression) -> Set:
     return known
 
 
-def _conditions(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:
+def _divisible(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:
     return [("==", remainder(g.size, g.divisor)) for g in given]
 
 

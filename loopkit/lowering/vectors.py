@@ -47,7 +47,7 @@ def with_vectors(body: Block, launch: Launch, storages: Mapping[str, Storage]) -
     if not vector_inames(launch.kernel):
         return body
     partial = {s: bound.partial for s, bound in launch.statements.items() if bound.partial is not None}
-    return replace(_finder(launch, storages, partial), where=_known(launch)).block(body)
+    return replace(_finder(launch, storages, partial), where=_hardware_ranges(launch)).block(body)
 
 
 def with_partial_vectors(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
@@ -66,7 +66,7 @@ def with_partial_vectors(launch: Launch, storages: Mapping[str, Storage]) -> Lau
                                        for s, bound in launch.statements.items()})
 
 
-def _partial_vectors(finder: _Finder, bound: BoundStatement, iname: str, storages: Mapping[str, Storage]
+def _partial_vectors(finder: _VectorFinder, bound: BoundStatement, iname: str, storages: Mapping[str, Storage]
                      ) -> PartialVectors | None:
     knl, s = finder.kernel, bound.statement
     if bound.auto or s.predicates or s.instructions or data_params(knl, s.domain):
@@ -86,7 +86,7 @@ def _partial_vectors(finder: _Finder, bound: BoundStatement, iname: str, storage
     return cut if loaded and len(whole) == len(every) and cut.are_partial(given) else None
 
 
-def _known(launch: Launch) -> Set:
+def _hardware_ranges(launch: Launch) -> Set:
     """The least and the greatest values of the hardware's inames in *launch*."""
     known = universe_params()
     for x, own in {**launch.mapping.ranges, **launch.mapping.block_ranges}.items():
@@ -99,7 +99,7 @@ def _known(launch: Launch) -> Set:
     return known
 
 
-def _finder(launch: Launch, storages: Mapping[str, Storage], partial: Mapping[str, PartialVectors]) -> _Finder:
+def _finder(launch: Launch, storages: Mapping[str, Storage], partial: Mapping[str, PartialVectors]) -> _VectorFinder:
     knl = launch.kernel
     shapes = array_shapes(knl)
     places = {name: ArrayMemory(np.dtype(a.dtype), shapes[name], argument=True)
@@ -109,17 +109,17 @@ def _finder(launch: Launch, storages: Mapping[str, Storage], partial: Mapping[st
                if s.space is not AddressSpace.PRIVATE and not s.temporary.between_blocks}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
     sizes = knl.value_params.difference(launch.hosts)
-    return _Finder(knl, places, sizes, written, universe_params(), {}, partial, set())
+    return _VectorFinder(knl, places, sizes, written, universe_params(), {}, partial, set())
 
 
 @dataclass(frozen=True)
-class _Finder(Elements):
+class _VectorFinder(Elements):
     """Finds the vectors of one launch; *partial*: those of statements; *taken*: the names of registers in scope."""
 
     partial: Mapping[str, PartialVectors]
     taken: set[str]
 
-    def inside(self) -> _Finder:
+    def inside(self) -> _VectorFinder:
         """This finder in braces, which are a scope for the names of registers."""
         return replace(self, taken={*self.taken})
 
@@ -177,7 +177,7 @@ class _Finder(Elements):
                 pass
         return loop
 
-    def _in_loop(self, loop: For) -> _Finder:
+    def _in_loop(self, loop: For) -> _VectorFinder:
         """This finder for the iterations of *loop*."""
         names = {x: value for x, value in self.names.items() if x != loop.iname}
         where = self.where

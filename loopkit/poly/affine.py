@@ -123,7 +123,7 @@ def from_ast_expr(expr: isl.AstExpr) -> Expression:
 
 def _junction(kind: type[p.LogicalAnd | p.LogicalOr], neutral: int, *args: Expression) -> Expression:
     """Conditions joined; isl writes a part that always holds, or never, as a number."""
-    parts = [a for a in _flat(kind, args) if a != neutral]
+    parts = [a for a in _flat_operands(kind, args) if a != neutral]
     if 1 - neutral in parts or not parts:
         return 1 - neutral if parts else neutral
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
@@ -158,8 +158,8 @@ def integer_factor(term: Expression) -> int:
     return term.children[0] if isinstance(term, p.Product) and isinstance(term.children[0], int) else 1
 
 
-def _flat(node: type[p.Min | p.Max | p.LogicalAnd | p.LogicalOr], args: Sequence[Expression]
-          ) -> tuple[Expression, ...]:
+def _flat_operands(node: type[p.Min | p.Max | p.LogicalAnd | p.LogicalOr], args: Sequence[Expression]
+                   ) -> tuple[Expression, ...]:
     return tuple(part for arg in args for part in (arg.children if isinstance(arg, node) else (arg,)))
 
 
@@ -230,7 +230,7 @@ _OPERATIONS: Mapping[isl.ast_expr_op_type, Callable[..., Expression]] = {
     _T.add: add, _T.sub: subtract, _T.minus: partial(multiply, -1), _T.mul: multiply, _T.fdiv_q: floor_div,
     **dict.fromkeys((_T.pdiv_q, _T.div), TruncatedQuotient),
     **dict.fromkeys((_T.pdiv_r, _T.zdiv_r), TruncatedRemainder),
-    _T.min: lambda *args: p.Min(_flat(p.Min, args)), _T.max: lambda *args: p.Max(_flat(p.Max, args)),
+    _T.min: lambda *args: p.Min(_flat_operands(p.Min, args)), _T.max: lambda *args: p.Max(_flat_operands(p.Max, args)),
     # by name, as islpy's stub lacks members that are a Python keyword plus "_"
     **dict.fromkeys((isl.ast_expr_op_type["and_"], _T.and_then), partial(_junction, p.LogicalAnd, 1)),
     **dict.fromkeys((isl.ast_expr_op_type["or_"], _T.or_else), partial(_junction, p.LogicalOr, 0)),

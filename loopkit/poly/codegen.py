@@ -150,7 +150,7 @@ _AST = isl.ast_node_type
 _FOR, _IF = isl.ast_node_type["for_"], isl.ast_node_type["if_"]
 
 
-def _kind(node: isl.AstNode) -> isl.ast_node_type:
+def _node_type(node: isl.AstNode) -> isl.ast_node_type:
     return cast(isl.ast_node_type, node.get_type())      # islpy's stub says int, here and below
 
 
@@ -166,7 +166,7 @@ class _Conversion(Generic[N]):
 
     def nodes(self, node: isl.AstNode, names: Mapping[str, p.Variable] = MappingProxyType({})) -> list[N]:
         """*node*; *names* gives the variable for each of isl's iterators."""
-        kind = _kind(node)
+        kind = _node_type(node)
         if kind == _AST.block:
             children = node.block_get_children()
             return [made for i in range(children.n_ast_node()) for made in self.nodes(children.get_at(i), names)]
@@ -221,7 +221,7 @@ def _calls(node: isl.AstNode) -> list[isl.AstExpr]:
     calls: list[isl.AstExpr] = []
 
     def found(each: isl.AstNode) -> bool:
-        if _kind(each) == _AST.user:
+        if _node_type(each) == _AST.user:
             calls.append(each.user_get_expr())
         return True
     node.foreach_descendant_top_down(found)

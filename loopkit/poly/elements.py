@@ -29,17 +29,17 @@ from loopkit.poly.sets import InstanceSet, constant_range, has_unknowns
 
 def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:
     """The least constant extent that holds every subscript at all sizes; ``None``: there is none."""
-    last = constant_range(_accessed(accesses), 0)[1]
+    last = constant_range(_accessed_values(accesses), 0)[1]
     return None if last is None else last + 1
 
 
-def _accessed(accesses: Sequence[tuple[InstanceSet, Expression]]) -> isl.Set:
+def _accessed_values(accesses: Sequence[tuple[InstanceSet, Expression]]) -> isl.Set:
     return reduce(isl.Set.union, [domain.set.apply(subscripts_on(domain, (s,))) for domain, s in accesses])
 
 
 def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions: isl.Set) -> Expression | None:
     """The least extent that holds every subscript; ``None``: there is no bound."""
-    accessed = _accessed(accesses).intersect_params(assumptions)
+    accessed = _accessed_values(accesses).intersect_params(assumptions)
     if accessed.is_empty():
         return 0
     if not accessed.dim_has_upper_bound(DIM.set, 0):
@@ -51,7 +51,7 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
 
 def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
     """Does *subscript* start above 0, so that no access uses the first elements along its axis?"""
-    low = constant_range(_accessed([(domain, subscript)]), 0)[0]
+    low = constant_range(_accessed_values([(domain, subscript)]), 0)[0]
     return low is not None and low > 0
 
 
@@ -95,7 +95,7 @@ def read_beyond(relation: isl.Map, known: isl.Set) -> isl.Set:
 def missed(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set | None:
     """The elements of *shape* that no relation accesses, if any; :raises NotAffineError: an extent is not affine."""
     reached = reduce(isl.Set.union, (relation.range() for relation in relations))
-    gaps = _box(reached.get_space(), shape).intersect_params(assumptions).subtract(coalesced(reached))
+    gaps = _all_elements(reached.get_space(), shape).intersect_params(assumptions).subtract(coalesced(reached))
     return None if gaps.is_empty() else gaps
 
 
@@ -109,7 +109,7 @@ def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | No
         without = isl.Set.empty(assumptions.get_space()) if gaps is None else gaps.params()
         if not without.is_disjoint(reached.params()):
             return reached
-        return _box(reached.get_space(), shape).intersect_params(coalesced(assumptions.subtract(without)))
+        return _all_elements(reached.get_space(), shape).intersect_params(coalesced(assumptions.subtract(without)))
     if reached.n_basic_set() > 1 or has_unknowns(reached):
         with suppress(NotAffineError):
             return affordable(all_or_none, otherwise=reached)
@@ -120,12 +120,12 @@ def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequenc
                 assumptions: isl.Set) -> bool:
     """Does each of *instances* get every element of *shape*? :raises NotAffineError: an extent is not affine."""
     reached = reduce(isl.Map.union, relations)
-    box = _box(reached.range().get_space(), shape)
+    box = _all_elements(reached.range().get_space(), shape)
     wanted = isl.Map.from_domain_and_range(instances.intersect_params(assumptions), box)
     return bool(wanted.is_subset(reached))
 
 
-def _box(space: isl.Space, shape: Sequence[Expression | None]) -> isl.Set:
+def _all_elements(space: isl.Space, shape: Sequence[Expression | None]) -> isl.Set:
     box = isl.Set.universe(space)
     for axis, extent in enumerate(shape):
         box = box.lower_bound_val(DIM.set, axis, 0).intersect(_less_than(box, axis, extent))
@@ -197,11 +197,11 @@ def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:
     result = InstanceSet(points.inames, isl.Set.universe(points.set.get_space()))
     for x in dims:
         shadow = points.onto((*others, x))
-        result = result.intersect(shadow.named(_filled(shadow.set)))
+        result = result.intersect(shadow.named(_without_gaps(shadow.set)))
     return result.named(result.set.remove_redundancies())
 
 
-def _filled(points: isl.Set) -> isl.Set:
+def _without_gaps(points: isl.Set) -> isl.Set:
     """*points* with all points between two of them along the last dimension."""
     hull, whole = isl.Set.from_basic_set(points.simple_hull()), coalesced(points)
     if whole.n_basic_set() == 1 and not has_unknowns(whole):

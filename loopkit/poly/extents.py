@@ -71,7 +71,7 @@ def _count(expr: Expression, context: isl.Set) -> Expression:
     if isinstance(expr, p.Min | p.Max):
         return type(expr)(tuple(_count(c, context) for c in expr.children))
     if isinstance(expr, p.If):
-        return _choice(expr.condition, _count(expr.then, context), _count(expr.else_, context))
+        return _least_or_greatest(expr.condition, _count(expr.then, context), _count(expr.else_, context))
     # C rounds a quotient up where it is negative, to one that is not positive either
     match shaped := _shaped(expr, context):
         case p.FloorDiv():
@@ -82,7 +82,7 @@ def _count(expr: Expression, context: isl.Set) -> Expression:
             return shaped
 
 
-def _choice(condition: Expression, then: Expression, otherwise: Expression) -> Expression:
+def _least_or_greatest(condition: Expression, then: Expression, otherwise: Expression) -> Expression:
     """``then if condition else otherwise``: their minimum or maximum if the condition compares just these."""
     if isinstance(condition, p.Comparison) and condition.operator in ("<", "<="):
         a, b = then, otherwise

@@ -53,14 +53,14 @@ def value_flow(accesses: Sequence[TimedAccess], joint: Sequence[JointMustWrite] 
     """
     earlier = cache(lambda a, b: earlier_accesses(accesses[a], accesses[b]))
     writes = [*(JointMustWrite((i,)) for i, a in enumerate(accesses) if a.is_write and a.must), *joint]
-    found = [(i, j, _left(accesses, i, j, [x for x in writes if x.read in (None, j)], earlier))
+    found = [(i, j, _not_replaced(accesses, i, j, [x for x in writes if x.read in (None, j)], earlier))
              for i, source in enumerate(accesses) if source.is_write
              for j, sink in enumerate(accesses) if not sink.is_write]
     return [flow for flow in found if not flow[2].is_empty()]
 
 
-def _left(accesses: Sequence[TimedAccess], source: int, sink: int, writes: Sequence[JointMustWrite],
-          earlier: Callable[[int, int], isl.Map]) -> isl.Map:
+def _not_replaced(accesses: Sequence[TimedAccess], source: int, sink: int, writes: Sequence[JointMustWrite],
+                  earlier: Callable[[int, int], isl.Map]) -> isl.Map:
     """The pairs of *source* and *sink* that share an element that none of *writes* replaces between them.
 
     If an instance of both ends may access several elements, each element is considered separately.
@@ -101,7 +101,7 @@ def _earlier(first: TimedAccess, second: TimedAccess) -> isl.Map:
     Instances of one access at one time (of two threads) are in the order of their inames.
     """
     depth = max(len(first.time), len(second.time))
-    (names, times), (others, later) = _coordinates(first, depth), _coordinates(second, depth)
+    (names, times), (others, later) = _named_time(first, depth), _named_time(second, depth)
     if first is second:
         times = later = (*times, *map(p.Variable, names))
     return _smaller(names, times, others, later)
@@ -110,7 +110,7 @@ def _earlier(first: TimedAccess, second: TimedAccess) -> isl.Map:
 _smaller = lru_cache(maxsize=4096)(smaller_coordinates)
 
 
-def _coordinates(access: TimedAccess, depth: int) -> tuple[tuple[str, ...], tuple[Expression, ...]]:
+def _named_time(access: TimedAccess, depth: int) -> tuple[tuple[str, ...], tuple[Expression, ...]]:
     """Names for the inames of *access*, and its time in them, filled up to *depth* entries."""
     names = tuple(f"x{i}" for i in range(access.relation.dim(DIM.in_)))
     return names, tuple(p.Variable(names[value]) if kind == "loop" else value

@@ -44,7 +44,7 @@ def piecewise(expr: Expression, dims: tuple[str, ...]) -> isl.PwAff:
             join = {p.Sum: isl.PwAff.add, p.Min: isl.PwAff.min, p.Max: isl.PwAff.max}[type(expr)]
             return reduce(join, [piecewise(arithmetic(c), dims) for c in children])
         case p.Product(children=children):
-            return reduce(_product, [piecewise(arithmetic(c), dims) for c in children])
+            return reduce(_times, [piecewise(arithmetic(c), dims) for c in children])
         case p.FloorDiv(numerator=a, denominator=b) | p.Remainder(numerator=a, denominator=b):
             return _divided(expr, piecewise(a, dims), piecewise(b, dims))
         case p.If(condition=condition, then=then, else_=else_):
@@ -59,7 +59,7 @@ def is_piecewise(expr: Expression) -> bool:
     return if_affine(lambda: piecewise(expr, ())) is not None
 
 
-def _product(a: isl.PwAff, b: isl.PwAff) -> isl.PwAff:
+def _times(a: isl.PwAff, b: isl.PwAff) -> isl.PwAff:
     if not (a.is_cst() or b.is_cst()):
         raise NotAffineError(f"({a}) * ({b})")
     return a.mul(b)
@@ -247,7 +247,7 @@ def _by_value(domain: InstanceSet, subscript: Expression, most: int) -> list[isl
     if whole is not None:
         return whole
     for factor in _factors(subscript):
-        values = _values(domain, factor)
+        values = _value_range(domain, factor)
         if values is not None and len(values) <= most:
             try:
                 return [part.intersect_domain(condition_set("==", subtract(factor, value), domain.inames))
@@ -280,7 +280,7 @@ def _factors(expr: Expression) -> Iterator[Expression]:
 
 
 @kept_results
-def _values(domain: InstanceSet, form: Expression) -> range | None:
+def _value_range(domain: InstanceSet, form: Expression) -> range | None:
     """The range of *form* on *domain*; ``None`` if it is not quasi-affine, or its range is not constant."""
     relation = if_affine(lambda: subscript_relation(domain.inames, (form,)))
     low, high = (None, None) if relation is None else constant_range(domain.set.apply(relation), 0)

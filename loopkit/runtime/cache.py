@@ -77,7 +77,7 @@ class DiskCache:
             return None
         path = self.directory / f"{key}{_SUFFIX}"
         try:
-            checksum, _, rest = _read(path).partition(b"\n")
+            checksum, _, rest = _read_own_file(path).partition(b"\n")
         except OSError:
             return None
         # compared first, so that the parser only reads the output of put
@@ -171,7 +171,7 @@ def _write(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> bytes:
+def _read_own_file(path: Path) -> bytes:
     """The bytes of a regular file that only the user (or root) can have written.
 
     :raises OSError: it is not such a file. Links, pipes and devices may lead anywhere, block, or never end.

@@ -207,7 +207,7 @@ def _find(target: CTarget, chosen: str | None, path: str | None, cache: DiskCach
           ) -> HostCompiler:
     # the environment is part of the key, so that a change of it has an effect
     rungs = (*fast, *safe) if target.fast else safe
-    candidates = [tuple(shlex.split(target.compiler))] if target.compiler else list(_candidates(chosen))
+    candidates = [tuple(shlex.split(target.compiler))] if target.compiler else list(_compiler_commands(chosen))
     unfit: list[HostCompiler] = []
     for command in candidates:
         found = _probe(command, cache, rungs)
@@ -228,11 +228,11 @@ def _find(target: CTarget, chosen: str | None, path: str | None, cache: DiskCach
 def available_compilers(cache: DiskCache | None = None, *, fast: bool = False) -> tuple[HostCompiler, ...]:
     """Every compiler that :func:`find_compiler` tries, in its order; it takes the first that passes its trial."""
     rungs = (*FAST, *SAFE) if fast else SAFE
-    found = (_probe(command, cache, rungs) for command in _candidates(os.environ.get("CC")))
+    found = (_probe(command, cache, rungs) for command in _compiler_commands(os.environ.get("CC")))
     return tuple(c for c in found if c is not None)
 
 
-def _candidates(chosen: str | None) -> list[tuple[str, ...]]:
+def _compiler_commands(chosen: str | None) -> list[tuple[str, ...]]:
     commands = [tuple(shlex.split(chosen or "")), ("cc",), ("gcc",), ("clang",)]
     if importlib.util.find_spec("ziglang") is not None:
         commands.append((sys.executable, "-m", "ziglang", "cc"))

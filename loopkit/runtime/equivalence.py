@@ -105,13 +105,13 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
         length = accumulation_length(typed, sizes)
     given = _data(typed, shapes, parameters, np.random.default_rng(seed))
     written = typed.written_names & typed.array_args.keys()
-    _require_known(ref, knl, parameters)
+    _require_known_names(ref, knl, parameters)
     if isinstance(ref, LoopKernel):
         # both start from the same contents, so that an element written by only one of them is found
         expected: Mapping[str, NumpyArray] = compiled.compile(ref, target)(**_arguments(ref, given, written)).asdict()
     else:
         given = {k: v for k, v in given.items() if k in reads or k not in written}
-        expected = _call(ref, given, typed)
+        expected = _results(ref, given, typed)
     got = compiled.compile(typed, target)(**_arguments(typed, given, written)).asdict()
     dtypes = [np.dtype(a.dtype) for data in (typed.array_args, typed.temporaries) for a in data.values()
               if a.dtype is not None]
@@ -121,7 +121,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     return EquivalenceReport(compared, length, seed)
 
 
-def _require_known(ref: Reference, knl: LoopKernel, parameters: Mapping[str, Any]) -> None:
+def _require_known_names(ref: Reference, knl: LoopKernel, parameters: Mapping[str, Any]) -> None:
     """:raises CallError: a reference kernel lacks an array of *knl*, or no kernel has a parameter's name."""
     known = dict.fromkeys(knl.argument_by_name)
     if isinstance(ref, LoopKernel):
@@ -211,7 +211,7 @@ def random_array(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random
     return np.asarray(data, dtype)
 
 
-def _call(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -> Mapping[str, NumpyArray]:
+def _results(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -> Mapping[str, NumpyArray]:
     """*ref*'s outputs by name; :raises CallError: no argument of *knl* has the name of one of its parameters."""
     # copies, because the reference may work in place
     copied = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()}
@@ -297,7 +297,7 @@ def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
     for node in knl.reductions.values():
         for update in map(knl.statement, node.updates):
             total += prod(_extents(knl, update, [x for x in node.inames if x in update.inames], sizes))
-    sources = _sources(knl)
+    sources = _names_read(knl)
     for statement in knl.statements:
         if statement.id not in knl.reduction_of and statement.written in reached(
                 sources[statement.written], lambda name: sources.get(name, ())):
@@ -312,7 +312,7 @@ def index_names(knl: LoopKernel) -> frozenset[str]:
     found = {name for accesses in accesses_by_array(knl).values() for a in accesses for s in a.subscripts
              for name in variables(s) & knl.data.keys()}
     found.update(name for s in knl.statements for name in data_params(knl, s.domain))
-    sources = _sources(knl)
+    sources = _names_read(knl)
     through = reached(found, lambda name: sources.get(name, ()) if name in knl.temporaries else ())
     return frozenset(through & knl.array_args.keys())
 
@@ -331,7 +331,7 @@ def _kept_inames(knl: LoopKernel, statement: Statement) -> frozenset[str] | None
     return frozenset(name for s in written.subscripts for name in variables(s))
 
 
-def _sources(knl: LoopKernel) -> Mapping[str, set[str]]:
+def _names_read(knl: LoopKernel) -> Mapping[str, set[str]]:
     """For each written name, the names that its statements read."""
     found: dict[str, set[str]] = {}
     for statement in knl.statements:

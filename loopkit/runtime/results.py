@@ -25,12 +25,12 @@ class Outputs(tuple[Any, ...]):
     _fields: tuple[str, ...] = ()
 
     def __new__(cls, fields: Iterable[str], values: Iterable[Any]) -> Self:
-        return tuple.__new__(_named(tuple(fields)), values)      # type: ignore[return-value]
+        return tuple.__new__(_outputs_named(tuple(fields)), values)      # type: ignore[return-value]
 
     @staticmethod
     def maker(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], Outputs]:
         """The constructor for given *fields*, for callers where a fraction of a microsecond matters."""
-        return partial(tuple.__new__, _named(fields))
+        return partial(tuple.__new__, _outputs_named(fields))
 
     def __getattr__(self, name: str) -> Any:
         # for a tuple's own names ("count", "index") use outputs["count"]
@@ -58,7 +58,7 @@ class Outputs(tuple[Any, ...]):
 
 
 @lru_cache(maxsize=1024)
-def _named(fields: tuple[str, ...]) -> type[Outputs]:
+def _outputs_named(fields: tuple[str, ...]) -> type[Outputs]:
     """The type of outputs with these names: the class holds the names, so a call only makes a tuple."""
     return type("Outputs", (Outputs,), {"__slots__": (), "_fields": fields})
 

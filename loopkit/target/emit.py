@@ -85,7 +85,7 @@ class Emitter:
         target = self.value(node.target, signs, dtype)
         if node.combine is None:
             value = self.value(node.value, signs, dtype)
-            store = self.policy(array_of(node.target), load=False) if _is_number(dtype) else ""
+            store = self.policy(array_of(node.target), load=False) if _takes_cache_policy(dtype) else ""
             return f"{store}(&{target}, {value});" if store else f"{target} = {value};"
         operation = REDUCTIONS[node.combine]
         has_operators = dtype.kind != "c" and (self.dialect.halves or not is_half(dtype))
@@ -196,7 +196,7 @@ class Emitter:
             if places:
                 return text
             loader = self.addresses.loaders.get(name, "")
-            if not loader and _is_number(resolve(self._type_of(name))):
+            if not loader and _takes_cache_policy(resolve(self._type_of(name))):
                 loader = self.policy(name, load=True)
             return f"{loader}(&{text})" if loader else text
 
@@ -214,7 +214,7 @@ class Emitter:
         return self.types.get(name) or weak(self.index_dtype)
 
 
-def _is_number(dtype: np.dtype) -> bool:
+def _takes_cache_policy(dtype: np.dtype) -> bool:
     """Does CUDA have functions that load and store one number of *dtype* with a cache policy?"""
     return dtype.kind in "iuf" and not is_half(dtype)
 

@@ -162,7 +162,7 @@ class CTarget(TextTarget):
         require_fields(self, "compiler", is_command, "give a command, such as 'gcc-13', or None to have one found")
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_Function(lowered, launch, function, layout)
+        functions = [_HostFunction(lowered, launch, function, layout)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
         launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block)
@@ -172,7 +172,7 @@ class CTarget(TextTarget):
 
 
 @dataclass(frozen=True)
-class _Function(FunctionText):
+class _HostFunction(FunctionText):
     dialect: ClassVar[Dialect] = C
 
     @cached_property

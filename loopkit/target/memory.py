@@ -34,7 +34,7 @@ class Flat:
 
     def offset(self, indices: tuple[Expression, ...]) -> Expression:
         if self.strides:
-            return _sum(multiply(add(i), p.Variable(s)) for i, s in zip(indices, self.strides, strict=True))
+            return _sum_in_order(multiply(add(i), p.Variable(s)) for i, s in zip(indices, self.strides, strict=True))
         result: Expression = 0
         for axis, index in enumerate(indices):
             if axis:
@@ -42,7 +42,7 @@ class Flat:
                 assert extent is not None
                 result = p.Product((result, arithmetic(add(extent)))) if isinstance(result, p.Sum) \
                     and not isinstance(extent, int) else multiply(result, add(extent))
-            result = _sum((result, add(index)))
+            result = _sum_in_order((result, add(index)))
         return result
 
 
@@ -112,7 +112,7 @@ def _swizzled(indices: tuple[Expression, ...], array: Array, swizzle: Swizzle, e
     return f"{left} ^ {right}"
 
 
-def _sum(terms: Iterable[Expression]) -> Expression:
+def _sum_in_order(terms: Iterable[Expression]) -> Expression:
     """The terms in order, subtracted ones last, products unchanged."""
     parts = [part for t in terms for part in (t.children if isinstance(t, p.Sum) else (t,))]
     constant = sum(part for part in parts if isinstance(part, int))

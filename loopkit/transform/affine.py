@@ -74,7 +74,7 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
     end
     """
     chosen = _chosen(kernel, iname, within, "skewed")
-    start, outer = _start(kernel, iname, by)
+    start, outer = _skew_start(kernel, iname, by)
     for x, s in product(outer, require_owners(kernel, iname, chosen)):
         loops = loops_of(kernel.paths[s.id])
         if x == iname or x not in loops[:loops.index(iname)]:
@@ -212,7 +212,7 @@ def _chosen(kernel: LoopKernel, iname: str, within: str | Collection[str] | None
     return chosen
 
 
-def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple[Expression, Sequence[str]]:
+def _skew_start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple[Expression, Sequence[str]]:
     """The affine form that a skew adds to *iname*, and its inames."""
     if isinstance(by, str):
         start = parse_expression(by, what="the start of a skew")

@@ -73,7 +73,7 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
       a[t_i - 2*t - 1] = b[t_i - 2*t - 1]  {id=back}
     end
     """
-    units = [*_units(kernel, _vectors(kernel, schedules))]
+    units = [*_units(kernel, _schedules_by_statement(kernel, schedules))]
     order = _Order(kernel)
     tree = order.of(units, 0)
     result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree)
@@ -82,7 +82,7 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
     return require_legal(result, "apply_schedule", assume=assume, unsafe=unsafe)
 
 
-def _vectors(kernel: LoopKernel, given: Given) -> dict[str, Vector]:
+def _schedules_by_statement(kernel: LoopKernel, given: Given) -> dict[str, Vector]:
     """The schedule of each statement that *given* names; :raises PreconditionError: a statement is named twice."""
     if not given:
         raise PreconditionError("apply_schedule needs the schedule of at least one statement.", subject="schedules",

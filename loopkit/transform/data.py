@@ -104,7 +104,7 @@ def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: s
     accumulators = set[str]()
     for node, update in ((n, s) for n in kernel.reductions.values() if n.update in chosen for s in n.updates):
         old = kernel.statement_by_id[update].expression
-        new = _converted(kernel, node, old, wanted)
+        new = _with_wider_loads(kernel, node, old, wanted)
         if new is not old:
             operands[update] = new
             accumulators.add(node.accumulator)
@@ -118,7 +118,7 @@ def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: s
                      for name, t in kernel.temporaries.items()})
 
 
-def _converted(kernel: LoopKernel, node: ReductionNode, operand: Expression, wanted: np.dtype) -> Expression:
+def _with_wider_loads(kernel: LoopKernel, node: ReductionNode, operand: Expression, wanted: np.dtype) -> Expression:
     """*operand* with its loads of narrower reals converted; itself where it has none."""
     def convert(e: Expression) -> Expression:
         match e:
@@ -297,17 +297,17 @@ def reshaped(arg: Argument, values: Mapping[str, Expression]) -> Argument:
     """*arg* with *values* put into its shape."""
     if not isinstance(arg, GlobalArg):
         return arg
-    return replace(arg, shape=_shape(arg.shape, values), inferred=_shape(arg.inferred, values))
+    return replace(arg, shape=_shape_with(arg.shape, values), inferred=_shape_with(arg.inferred, values))
 
 
 def reshaped_temporaries(kernel: LoopKernel, values: Mapping[str, Expression]) -> dict[str, TemporaryVariable]:
     """The temporaries with *values* put into their shapes."""
-    return {t.name: replace(t, shape=_shape(t.shape, values)) for t in kernel.temporaries.values()}
+    return {t.name: replace(t, shape=_shape_with(t.shape, values)) for t in kernel.temporaries.values()}
 
 
 E = TypeVar("E", Expression, Expression | None)
 
 
-def _shape(shape: tuple[E, ...] | None, values: Mapping[str, Expression]) -> tuple[E, ...] | None:
+def _shape_with(shape: tuple[E, ...] | None, values: Mapping[str, Expression]) -> tuple[E, ...] | None:
     return None if shape is None else tuple(e if e is None else folded(substitute(e, values)) for e in shape)
 

@@ -94,25 +94,25 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     """
     sizes = {x: require_positive(length, f"the length of a tile along '{x}'") for x, length in lengths.items()}
     iname_list(kernel, sizes)
-    chosen = _chosen(kernel, sizes, within)
+    chosen = _to_pad(kernel, sizes, within)
     step = f"pad_domain({dict(sizes)})"
     if not isfinite(value):
         raise PreconditionError(f"Arrays go on with a finite number, not with {value!r}.", subject="value")
-    padded = {s.id: s for s in with_domains(chosen, partial(_padded, sizes))}
+    padded = {s.id: s for s in with_domains(chosen, partial(_padded_domain, sizes))}
     moved = [s.id for s in chosen if padded[s.id].domain is not s.domain]
     if not moved:
         return kernel
     for s in chosen:
-        _require_able(kernel, s, step)
+        _require_paddable(kernel, s, step)
     names = sorted({a.array for s in moved for a in accesses_of(kernel, kernel.statement_by_id[s])
                     if a.array in kernel.temporaries})
-    ordered = with_dependences(kernel, partial(_dependences, names))        # those of its tree are in fewer pieces
+    ordered = with_dependences(kernel, partial(_in_new_order, names))        # those of its tree are in fewer pieces
     for name in names:
         found, known = (joined_relations(d for d in with_assumed(knl) if d.array == name) for knl in (ordered, kernel))
         if not same_flow(found, known):
             raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
                                 subject=name, hint="pad the domain before those steps")
-    grown = with_dependences(kernel, partial(_dependences, names),
+    grown = with_dependences(kernel, partial(_in_new_order, names),
                              statements=tuple(padded.get(s.id, s) for s in kernel.statements))
     fill = value.item() if isinstance(value, np.generic) else value
     result = _with_padded_reads(kernel, grown, moved, fill)
@@ -120,7 +120,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     return proven(result)
 
 
-def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], within: str | Collection[str] | None) -> list[Statement]:
+def _to_pad(kernel: LoopKernel, sizes: Mapping[str, int], within: str | Collection[str] | None) -> list[Statement]:
     named = {s.id for s in kernel.statements if s.written in kernel.temporaries} if within is None \
         else matching_statements(kernel, within)
     chosen = [s for s in kernel.statements if s.id in named and not sizes.keys().isdisjoint(s.inames)]
@@ -134,7 +134,7 @@ def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], within: str | Collecti
     return chosen
 
 
-def _require_able(kernel: LoopKernel, s: Statement, step: str) -> None:
+def _require_paddable(kernel: LoopKernel, s: Statement, step: str) -> None:
     """:raises PreconditionError: the instances or reads of *s* are not affine, or padding *s* has another effect."""
     node = next((r for r in kernel.reductions.values() if s.id in r.parts), None)
     if s.predicates or data_params(kernel, s.domain):
@@ -154,7 +154,7 @@ def _require_able(kernel: LoopKernel, s: Statement, step: str) -> None:
                             hint="name the statements that can with within=")
 
 
-def _padded(sizes: Mapping[str, int], domain: InstanceSet) -> InstanceSet:
+def _padded_domain(sizes: Mapping[str, int], domain: InstanceSet) -> InstanceSet:
     """*domain* rounded up to full tiles; the same object if it consists of full tiles already."""
     found = domain
     for x, length in sizes.items():
@@ -203,7 +203,7 @@ def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: Collection[s
     return SubstitutionRule(kernel.fresh_name(f"{array}_padded"), axes, expr)
 
 
-def _dependences(names: Sequence[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:
+def _in_new_order(names: Sequence[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:
     """The dependences *found*; for the temporaries *names*, the dependences in the order of *after* replace them."""
     yield from (d for d in found if d.array not in names)
     for name in names:
@@ -212,7 +212,7 @@ def _dependences(names: Sequence[str], found: Sequence[Dependence], after: LoopK
 
 
 @dataclass(frozen=True)
-class _Step:
+class _Padding:
     """A step *name* from *before* to *after*, which extends domains along *inames*."""
 
     before: LoopKernel
@@ -244,10 +244,10 @@ def require_extended(before: LoopKernel, after: LoopKernel, step: str, inames: C
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: a result may change, depending on subscripts or conditions that are not affine.
     """
-    refuse_smallest(_refusals(_Step(before, after, step, inames)), f"{step}: whether all results stay the same")
+    refuse_smallest(_refusals(_Padding(before, after, step, inames)), f"{step}: whether all results stay the same")
 
 
-def _refusals(step: _Step) -> Iterator[Refusal]:
+def _refusals(step: _Padding) -> Iterator[Refusal]:
     before, after = step.before, step.after
     flows: dict[str, Flow] = {}
     beyond: dict[str, InstanceSet] = {}
@@ -262,7 +262,7 @@ def _refusals(step: _Step) -> Iterator[Refusal]:
             for a in accesses_of(after, new):
                 if a.array in before.temporaries and a.array not in flows:
                     flows[a.array] = relations_of(after, a.array)
-                yield from _outside(step, a, beyond[new.id], flows.get(a.array, {}))
+                yield from _without_values(step, a, beyond[new.id], flows.get(a.array, {}))
     nodes = {r.accumulator: r for r in before.reductions.values()}
     for t, found in flows.items():
         yield from _combined_beyond(step, nodes[t], beyond) if t in nodes else _another_flow(step, found, t)
@@ -289,7 +289,7 @@ def _differing(old: Expression, new: Expression, points: InstanceSet, names: fro
             yield from _differing(a, b, points, names)
 
 
-def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterator[Refusal]:
+def _without_values(step: _Padding, a: Access, beyond: InstanceSet, flow: Flow) -> Iterator[Refusal]:
     """Refusals of elements without a value, or outside of the array, at access *a*; *beyond*: the new instances."""
     before, after = step.before, step.after
     new = after.statement_by_id[a.statement]
@@ -307,7 +307,7 @@ def _outside(step: _Step, a: Access, beyond: InstanceSet, flow: Flow) -> Iterato
     yield step.of_points(new, missing, f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
 
 
-def _another_flow(step: _Step, found: Flow, array: str) -> Iterator[Refusal]:
+def _another_flow(step: _Padding, found: Flow, array: str) -> Iterator[Refusal]:
     """Refusals of reads that were there and get another value."""
     before = step.before
     now = {pair: relation.intersect_range(analysis_domain(before, before.statement_by_id[pair[1]]).set)
@@ -320,7 +320,7 @@ def _another_flow(step: _Step, found: Flow, array: str) -> Iterator[Refusal]:
                            [x for x in source.inames if x not in sink.inames])
 
 
-def _combined_beyond(step: _Step, node: ReductionNode, beyond: Mapping[str, InstanceSet]) -> Iterator[Refusal]:
+def _combined_beyond(step: _Padding, node: ReductionNode, beyond: Mapping[str, InstanceSet]) -> Iterator[Refusal]:
     """Refusals of new updates, those *beyond* the old ones, whose operand is not neutral and changes an old result.
 
     An accumulator takes its value from all updates of its instance, so that no value is lost.
@@ -332,13 +332,13 @@ def _combined_beyond(step: _Step, node: ReductionNode, beyond: Mapping[str, Inst
     for s in (before.statement_by_id[u] for u in node.updates if u in beyond):
         new = identity_on(beyond[s.id], analysis_domain(before, final), before.statement_by_id[node.init].inames)
         operand = expanded_expression(after, after.statement_by_id[s.id])
-        if not new.is_empty() and (neutral is None or neutral != _number(
+        if not new.is_empty() and (neutral is None or neutral != _constant_value(
                 operand, s.domain.named(new.domain()), integer_names(after, s))):
             yield step.of_flow(s, final, new, node.accumulator, f"beyond the edge '{s.id}' would combine what is not "
                                f"the neutral element of its {node.operation}", node.inames)
 
 
-def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int | None:
+def _constant_value(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int | None:
     """The integer that *expr* equals at all of *points*, in any dtype and order of evaluation; ``None``: not known."""
     match expr:
         case bool():
@@ -349,12 +349,12 @@ def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int
             holds = where_holds(points, expr.condition, names)
             if holds is None:
                 return None
-            parts = {_number(branch, where, names)
+            parts = {_constant_value(branch, where, names)
                      for branch, where in ((expr.then, holds), (expr.else_, points.subtract(holds)))
                      if not where.is_empty()}
             value = parts.pop() if len(parts) == 1 else None
         case p.Sum(children=terms) | p.Product(children=terms):
-            whole = [n for c in terms if (n := _number(c, points, names)) is not None]
+            whole = [n for c in terms if (n := _constant_value(c, points, names)) is not None]
             value = None if len(whole) < len(terms) else sum(whole) if isinstance(expr, p.Sum) else prod(whole)
         case _:
             return None

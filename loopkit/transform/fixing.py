@@ -109,7 +109,7 @@ def _fixed(kernel: LoopKernel, name: str, value: object) -> tuple[Number, Type]:
         raise PreconditionError(
             f"'{name}' is {dtype}: of integers only int32 and int64 can be fixed, a literal would compute in another "
             "dtype.", subject=name, hint="pass it to each call")
-    number, own = _number(value)
+    number, own = _python_number(value)
     rank = -1 if own is None else rank_of(weak(own))
     wanted = 1 if is_size else rank if dtype is None else rank_of(weak(dtype))
     if number is None or rank > wanted or (rank == 0) != (wanted == 0):
@@ -128,7 +128,7 @@ def _fixed(kernel: LoopKernel, name: str, value: object) -> tuple[Number, Type]:
     return number, WEAK_INT if is_size else weak(own)
 
 
-def _number(value: object) -> tuple[Number | None, np.dtype | None]:
+def _python_number(value: object) -> tuple[Number | None, np.dtype | None]:
     """*value* as a Python number, and the dtype that a call would give the argument; ``None`` if it is no number."""
     if isinstance(value, np.ndarray):
         value = value[()] if not value.shape else None

@@ -41,13 +41,13 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
     shapes = array_shapes(kernel)
     for name in name_list(ary_names):
         temporary = _temporary(kernel, name)
-        order = _order(name, dim_tags, len(shapes.get(name, ())))
+        order = _axis_order(name, dim_tags, len(shapes.get(name, ())))
         plain = order == tuple(range(len(order)))
         temporaries[name] = replace(temporary, layout=replace(temporary.layout, order=() if plain else order))
     return annotated(kernel, temporaries=temporaries)
 
 
-def _order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:
+def _axis_order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:
     levels = [f"N{level}" for level in range(axes)]
     tags = {"C": levels[::-1], "F": levels}.get(dim_tags) or [tag.strip() for tag in dim_tags.split(",")]
     if sorted(tags) != sorted(levels):

@@ -70,7 +70,7 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
                                 hint=f"peel(knl, '{iname}', first=1)")
     chosen = matching_statements(kernel, within)
     require_owners(kernel, iname, chosen)
-    parts = dict(_parts(kernel, iname, chosen, int(first), int(last)))
+    parts = dict(_peeled_parts(kernel, iname, chosen, int(first), int(last)))
     result = _with_copies(kernel, iname, chosen, parts)
     for end in ("first", "last"):
         own = frozenset(part.id for found in parts.values() for part in found if part.end == end)
@@ -90,8 +90,8 @@ class _Part:
 _ENDS = ("first", "", "last")
 
 
-def _parts(kernel: LoopKernel, iname: str, chosen: frozenset[str], first: int, last: int
-           ) -> Iterator[tuple[str, list[_Part]]]:
+def _peeled_parts(kernel: LoopKernel, iname: str, chosen: frozenset[str], first: int, last: int
+                  ) -> Iterator[tuple[str, list[_Part]]]:
     """The parts of each statement in a loop over *iname*, in the order in which they run."""
     names: dict[tuple[str, str], str] = {}
     for ids in (tuple(leaves(loop)) for loop in loops_in(kernel.tree) if loop.iname == iname):
@@ -101,10 +101,10 @@ def _parts(kernel: LoopKernel, iname: str, chosen: frozenset[str], first: int, l
             if iname not in node.inames and not node.parts.isdisjoint(ids) and not node.parts.issubset(ids):
                 raise ScheduleError(f"The statements of the reduction of '{node.final}' stand in different loops over "
                                     f"'{iname}'.", subject=iname, hint="peel before the loops are distributed")
-        regions = dict(zip(_ENDS, _regions(kernel, iname, ids, first, last), strict=True))
+        regions = dict(zip(_ENDS, _peeled_regions(kernel, iname, ids, first, last), strict=True))
         groups: dict[str, list[str]] = {}
         for s in ids:
-            groups.setdefault(_whole(kernel, s, ids), []).append(s)
+            groups.setdefault(_whole_statement(kernel, s, ids), []).append(s)
         for whole, members in groups.items():
             # the statements of a reduction stay together: without terms, the neutral element is stored
             running = [end for end, where in regions.items() if any(
@@ -119,16 +119,16 @@ def _parts(kernel: LoopKernel, iname: str, chosen: frozenset[str], first: int, l
                 yield s, [_Part(end, names[old, end] + s[len(old):], regions[end]) for end in running]
 
 
-def _whole(kernel: LoopKernel, statement: str, ids: Sequence[str]) -> str:
+def _whole_statement(kernel: LoopKernel, statement: str, ids: Sequence[str]) -> str:
     """The one of *ids* that *statement* is a part of: a copied statement, or the update of a reduction."""
     if owner(statement) in ids:
         return owner(statement)
     node = kernel.reduction_of.get(statement)
-    return statement if node is None or node.final not in ids else _whole(kernel, node.final, ids)
+    return statement if node is None or node.final not in ids else _whole_statement(kernel, node.final, ids)
 
 
-def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, last: int
-             ) -> tuple[InstanceSet, InstanceSet, InstanceSet]:
+def _peeled_regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, last: int
+                    ) -> tuple[InstanceSet, InstanceSet, InstanceSet]:
     """The first iterations of a loop, those between, and the last."""
     loops = loops_of(kernel.paths[ids[0]])
     inames = (*loops[:loops.index(iname)], iname)

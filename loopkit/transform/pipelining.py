@@ -222,7 +222,7 @@ def _distributed_over_threads(kernel: LoopKernel, iname: str, copies: _Copies, s
         # parts of several inames on one axis are packed as their loops nest
         kernel = reordered(kernel, ordered(kernel.tree, auto),
                            tags={x: t for x, t in kernel.tags.items() if x not in auto})
-        for x, digits in _digits(kernel, auto, block) if block else ():
+        for x, digits in _thread_digits(kernel, auto, block) if block else ():
             names = [x] if len(digits) == 1 else [
                 kernel.fresh_name(f"{x}_round" if axis is None else f"{x}_l{axis}") for _, axis in digits]
             if len(digits) > 1:
@@ -244,8 +244,8 @@ def _block(kernel: LoopKernel, users: Collection[str]) -> dict[int, int]:
     return dict(sorted(result.items()))
 
 
-def _digits(kernel: LoopKernel, inames: Sequence[str], block: dict[int, int]
-            ) -> Iterator[tuple[str, list[tuple[int, int | None]]]]:
+def _thread_digits(kernel: LoopKernel, inames: Sequence[str], block: dict[int, int]
+                   ) -> Iterator[tuple[str, list[tuple[int, int | None]]]]:
     """Each iname, the fastest first, in mixed radix: extents and axes of the block, or ``None`` for rounds."""
     axes = [[axis, extent] for axis, extent in block.items() if extent > 1]
     for x in reversed(inames):
@@ -278,7 +278,7 @@ def _through_registers(kernel: LoopKernel, iname: str, copies: _Copies) -> LoopK
                   for s in kernel.statements]
     statements += [replace(s, id=loads[s.id], assignee=p.Variable(registers[s.id])) for s in own]
     cells = {name: TemporaryVariable(name, None, (), AddressSpace.PRIVATE) for name in registers.values()}
-    result = with_dependences(kernel, partial(_divided, copies, loads), tree=tree,
+    result = with_dependences(kernel, partial(_between_load_and_store, copies, loads), tree=tree,
                               statements=in_order_of(tree, statements), temporaries={**kernel.temporaries, **cells})
     for s in own:
         around = loops_of(kernel.paths[s.id])
@@ -291,8 +291,8 @@ def _through_registers(kernel: LoopKernel, iname: str, copies: _Copies) -> LoopK
     return result
 
 
-def _divided(copies: _Copies, loads: Mapping[str, str], found: Sequence[Dependence], after: LoopKernel
-             ) -> Iterator[Dependence]:
+def _between_load_and_store(copies: _Copies, loads: Mapping[str, str], found: Sequence[Dependence], after: LoopKernel
+                            ) -> Iterator[Dependence]:
     """The dependences of a copy, moved to its load; those of the temporary's values move to the store."""
     for d in found:
         # sinks of a copy follow its store, sources of a copy precede its load

@@ -151,7 +151,7 @@ def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collect
     expr = expand_rules(rule.expr, kernel.substitutions)
     given = typed(expr)
     index = index_value(expr, typed)
-    places = set(_places(kernel, rule, within, typed)) if index != expr else {False}
+    places = set(_uses_in_subscripts(kernel, rule, within, typed)) if index != expr else {False}
     if True not in places:
         if isinstance(given, Weak):
             raise PreconditionError(
@@ -172,8 +172,8 @@ def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collect
     return index
 
 
-def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None, typed: Typed
-            ) -> Iterator[bool]:
+def _uses_in_subscripts(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None, typed: Typed
+                        ) -> Iterator[bool]:
     """For each use of *rule* in the statements, whether it is a part of a subscript."""
     others = {name: r for name, r in kernel.substitutions.items() if name != rule.name}
     chosen = matching_statements(kernel, within)
@@ -264,7 +264,7 @@ def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKe
     def reading(s: Statement) -> Statement:
         return replace(s, expression=buffer.used(s.expression),
                        assignee=element(s.written, tuple(map(buffer.used, s.subscripts))))
-    made = buffer.put_in(copy, None, reading, partial(_dependences, buffer, copy, moves),
+    made = buffer.put_in(copy, None, reading, partial(_through_the_copy, buffer, copy, moves),
                          frozenset(s.id for s in kernel.statements if s.written in sources))
     result = allowed.legal(made, buffer.step)
     claims = require_copied_in(kernel, made, buffer.temporary.name, buffer.step, assume=allowed.assume,
@@ -272,8 +272,8 @@ def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKe
     return result if not claims else annotated(result, obligations=(*result.obligations, *claims))
 
 
-def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]],
-                 _: Sequence[Dependence], result: LoopKernel) -> Iterator[Dependence]:
+def _through_the_copy(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]],
+                      _: Sequence[Dependence], result: LoopKernel) -> Iterator[Dependence]:
     """The dependences of the readers, moved to the copy for the elements that it reads, and the flow to the readers.
 
     The readers access an array only through its copy; they may read the arrays of a rule otherwise, too.

@@ -155,7 +155,7 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     tree = _tree(kernel, scan, inside, behind)
     statements = tuple(new.get(s, kernel.statement_by_id[s]) for s in leaves(tree))
     result = with_dependences(
-        kernel, partial(_dependences, node, moved), tree=tree, statements=statements,
+        kernel, partial(_along_the_sweep, node, moved), tree=tree, statements=statements,
         temporaries={**kernel.temporaries, node.accumulator: replace(
             kernel.temporaries[node.accumulator], shape=tuple(iname_extent(kernel, x) for x in inside))},
         reductions={name: r for name, r in kernel.reductions.items() if r is not node},
@@ -185,8 +185,8 @@ def _tree(kernel: LoopKernel, scan: Scan, inside: tuple[str, ...], behind: bool)
     return rewrite(kernel.tree, one)
 
 
-def _dependences(node: ReductionNode, moved: Map, found: Sequence[Dependence], after: LoopKernel
-                 ) -> Iterator[Dependence]:
+def _along_the_sweep(node: ReductionNode, moved: Map, found: Sequence[Dependence], after: LoopKernel
+                     ) -> Iterator[Dependence]:
     """The dependences of each operand at its new place, and the flow of the accumulator."""
     others = (d for d in found if d.array != node.accumulator)
     yield from between_images(others, {node.update: [Image(node.update, moved)], node.init: []})

@@ -54,7 +54,7 @@ def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None,
             raise PreconditionError(
                 f"The steps so far have given '{name}' an order that one cell for each element does not keep.",
                 subject=name, hint=f"make the updates of '{name}' atomic before these steps, or write {{atomic}}")
-    result = with_dependences(kernel, partial(_bound, arrays),
+    result = with_dependences(kernel, partial(_once_atomic, arrays),
                               statements=tuple(new.get(s.id, s) for s in kernel.statements))
     return require_legal(result, f"make_atomic({', '.join(map(repr, new))})", assume=assume, unsafe=unsafe)
 
@@ -78,7 +78,7 @@ def _atomic(kernel: LoopKernel, within: str | Collection[str] | None) -> dict[st
     return found
 
 
-def _bound(arrays: Collection[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:
+def _once_atomic(arrays: Collection[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:
     """The dependences that remain once updates of *arrays* are atomic."""
     values = sorted(arrays & after.temporaries.keys())
     for d in found:

@@ -37,7 +37,7 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
     >>> dict(lk.tag_inames(knl, {"i": "l.0"}).tags)
     {'i': LocalTag(axis=0)}
     """
-    return tagged(kernel, _pairs(iname_to_tag), "tag_inames", force=force, assume=assume, unsafe=unsafe)
+    return tagged(kernel, _tags_by_iname(iname_to_tag), "tag_inames", force=force, assume=assume, unsafe=unsafe)
 
 
 @transform
@@ -90,7 +90,7 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag | None], step: 
                          assume=assume, unsafe=unsafe)
 
 
-def _pairs(tags: TagMap) -> dict[str, str | InameTag]:
+def _tags_by_iname(tags: TagMap) -> dict[str, str | InameTag]:
     if not isinstance(tags, str):
         return dict(tags)
     pairs = [(item, *item.partition(":")) for item in name_list(tags)]
@@ -111,7 +111,7 @@ def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequen
             hint="split the iname, write the partial results to an array over the blocks, and reduce that")
     if not isinstance(tag, LocalTag | UnrollTag | IlpTag | VecTag | MmaTag):
         return
-    extents = list(_extents(kernel, iname, tag))
+    extents = list(_constant_extents(kernel, iname, tag))
     if isinstance(tag, MmaTag) and not any(
             iname in kernel.statement_by_id[s].inames for node in nodes for s in node.updates):
         raise PreconditionError(f"'{iname}' is an iname of no sum, which the tag 'mma' is for.", subject=iname,
@@ -127,7 +127,7 @@ def _require_able(kernel: LoopKernel, iname: str, tag: InameTag, vectors: Sequen
                                     "one.", subject=iname, hint=f"tag '{iname}' unr or ilp")
 
 
-def _extents(kernel: LoopKernel, iname: str, tag: InameTag) -> Iterator[tuple[Statement, int]]:
+def _constant_extents(kernel: LoopKernel, iname: str, tag: InameTag) -> Iterator[tuple[Statement, int]]:
     """The statements that run with *iname*, and the extent; :raises PreconditionError: it is not constant."""
     for s in kernel.statements:
         if iname in s.inames and not (domain := with_known_sizes(kernel, s.domain)).is_empty():

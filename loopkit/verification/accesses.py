@@ -234,7 +234,7 @@ def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], 
     """The instances of a read without a must-write before them; ``None`` if there are none."""
     read = accesses[j]
     unwritten = read.domain.set
-    found = {i: _sources(accesses[i], read, flows, several) for i in range(len(accesses)) if accesses[i].is_write}
+    found = {i: _flow_between(accesses[i], read, flows, several) for i in range(len(accesses)) if accesses[i].is_write}
     for one in (*(JointMustWrite((i,)) for i in found if is_must_write(accesses[i])), *joint):
         if one.read in (None, j) and not unwritten.is_empty():
             # one of these writes must have run if all of them come before
@@ -244,7 +244,7 @@ def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], 
     return None if unwritten.is_empty() else unwritten
 
 
-def _sources(write: Access, read: Access, flows: Sequence[Dependence], several: bool) -> list[Map]:
+def _flow_between(write: Access, read: Access, flows: Sequence[Dependence], several: bool) -> list[Map]:
     """The pairs in which *write* gives, or may give, *read* its value.
 
     :arg several: the reading statement has several reads of the array, so a flow may belong to another one.

@@ -101,7 +101,7 @@ def _launch_order(lowered: Lowered) -> Iterator[Finding]:
 
 # The checks of a subject
 
-def _order(subject: Subject) -> Check:
+def _order_check(subject: Subject) -> Check:
     check = _legal(subject.kernel)
     return replace(check, findings=(*check.findings, *_launch_order(subject.lowered)))
 
@@ -115,7 +115,7 @@ def _program(subject: Subject) -> Check:
 
 #: The checks before code generation, in this order, and last the additional one of ``verify="full"``.
 CHECKS: dict[str, Callable[[Subject], Check]] = {
-    "order": _order,
+    "order": _order_check,
     "bounds": lambda subject: bounds(subject.lowered),
     "coverage": lambda subject: coverage(subject.lowered),
     "races": lambda subject: races(subject.launches),
@@ -140,7 +140,7 @@ def _decided(knl: LoopKernel, name: str, check: Callable[[], Check]) -> Check:
         return Check(name, "", (undecided(f"{err.message} {err.reason}"),))
 
 
-def _one(knl: LoopKernel, target: str | Target | None, name: str) -> Report:
+def _one_report(knl: LoopKernel, target: str | Target | None, name: str) -> Report:
     subject = subject_of(knl, resolve_target(target).machine)
     return Report(knl.name, (_made(subject, name),))
 
@@ -201,7 +201,7 @@ def check_races(knl: LoopKernel, target: str | Target | None = None) -> Report:
     kernel 'reversed': proven
       races     proven     t, y: written and seen by several threads
     """
-    return _one(knl, target, "races")
+    return _one_report(knl, target, "races")
 
 
 @checked
@@ -217,7 +217,7 @@ def check_bounds(knl: LoopKernel, target: str | Target | None = None) -> Report:
           refuted: 'insn' accesses 'x' outside its shape.
             with n = 1: insn[i=0] accesses x[-1]
     """
-    return _one(knl, target, "bounds")
+    return _one_report(knl, target, "bounds")
 
 
 @checked
@@ -232,7 +232,7 @@ def check_coverage(knl: LoopKernel, target: str | Target | None = None) -> Repor
       coverage  proven     no temporaries
           out: not every element is written; with n = 1: out[0] is not
     """
-    return _one(knl, target, "coverage")
+    return _one_report(knl, target, "coverage")
 
 
 @checked
@@ -249,7 +249,7 @@ def check_barriers(knl: LoopKernel, target: str | Target | None = None) -> Repor
           reversed: barrier
             t: insn writes, insn_0 reads
     """
-    return _one(knl, target, "barriers")
+    return _one_report(knl, target, "barriers")
 
 
 # Code generation

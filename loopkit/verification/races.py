@@ -79,7 +79,7 @@ def _race(knl: LoopKernel, c: Candidate, pairs: Map, how: str, hint: str, *, ord
     """The finding for *pairs* of *c*; if they are not *ordered*, either instance may come first."""
     a, b = c.source, c.sink
     ways = [(x, y, bound) for x, y, some in ((a, b, pairs), *(() if ordered else ((b, a, pairs.reverse()),)))
-            if (bound := _binding(knl, x, y, some)) is not None]
+            if (bound := _not_assumed(knl, x, y, some)) is not None]
     if not ways:
         return Finding(Verdict.ASSUMED, f"that threads may access one element of '{a.array}' {how} ({a.statement}, "
                                         f"{b.statement}) is an obligation of the kernel.")
@@ -94,7 +94,7 @@ def _race(knl: LoopKernel, c: Candidate, pairs: Map, how: str, hint: str, *, ord
     return refuted(VerificationError(f"{what} {how}.", check="races", witness=witness, hint=hint))
 
 
-def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
+def _not_assumed(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
     """The *pairs* that no obligation covers: the kernel's dependences omit assumed ones. ``None`` if there are none.
     """
     if not knl.obligations:
@@ -119,7 +119,7 @@ def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
                  for b in conflicts.ways.places)
     for u in _unfinished(conflicts):
         pairs = next((left for scope, some in ((Scope.THREAD, u), *(_of_others(conflicts, u) if narrow else ()))
-                      if (left := _left(conflicts, some, scope)) is not None), None)
+                      if (left := _not_covered(conflicts, some, scope)) is not None), None)
         if pairs is not None:
             does = f"access an element of '{u.array}'" if u.array else "start"
             noun = next(i.noun for i in knl.statement_by_id[u.source].instructions if i.completion is u.completion)
@@ -133,7 +133,7 @@ def _is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
     """Does *place* make the completion of asynchronous accesses visible to other threads?"""
     if pending(place.barrier.instructions) is None:
         return False
-    return any(_left(conflicts, some, scope, place) is not None
+    return any(_not_covered(conflicts, some, scope, place) is not None
                for u in _unfinished(conflicts) for scope, some in _of_others(conflicts, u))
 
 
@@ -156,7 +156,7 @@ def _of_others(conflicts: Conflicts, u: Hazard) -> Iterator[tuple[Scope, Hazard]
             yield scope, replace(u, pairs=pairs)
 
 
-def _left(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None = None) -> Map | None:
+def _not_covered(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None = None) -> Map | None:
     """The pairs of *u* without a covering wait of *scope* between, ignoring the wait *but*; ``None``: none."""
     waits = _waits(conflicts)
     if waits.places is None:

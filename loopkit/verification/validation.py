@@ -134,7 +134,7 @@ def _of_host(lowered: Lowered) -> Iterator[Mismatch]:
         calls[e.node.name].append((e, e.relation(values)))
     for launch in lowered.launches:
         yield from _iterations(lowered.kernel, launch, calls[launch.name])
-    yield from _order(lowered, calls)
+    yield from _misordered_calls(lowered, calls)
 
 
 def _iterations(knl: LoopKernel, launch: Launch, calls: Sequence[tuple[Execution, Map]]) -> Iterator[Mismatch]:
@@ -163,7 +163,7 @@ def _iterations_of(knl: LoopKernel, statement: str, hosts: Sequence[str]) -> Ins
     return InstanceSet(points.inames, as_points(points.set)).intersect_params(knl.assumptions)
 
 
-def _order(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
+def _misordered_calls(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
     """Calls that depend on each other are made in the order of the kernel."""
     knl = lowered.kernel
     launch_of = {s: launch for launch in lowered.launches for s in launch.statements}

@@ -106,12 +106,12 @@ class Grid:
         stride: Expression = 1
         for x in reversed(inames):
             part, length = self.parts.get(x), iname_extent(self.kernel, x)
-            if part is None or part.axis != axis or not _same(part.stride, stride) \
-                    or not _same(part.low, iname_range(self.kernel, x)[0]):
+            if part is None or part.axis != axis or not _same_form(part.stride, stride) \
+                    or not _same_form(part.low, iname_range(self.kernel, x)[0]):
                 return False
             if part.length is None or x == inames[0]:
                 return part.length is None and x == inames[0]
-            if not (_same(part.length, length) or _same(part.length, p.Max((1, length)))):
+            if not (_same_form(part.length, length) or _same_form(part.length, p.Max((1, length)))):
                 return False
             stride = multiply(stride, part.length)
         return True
@@ -187,10 +187,10 @@ def grid_of(knl: LoopKernel, function: Function) -> Grid:
                for axis in sorted(function.extents)}
     points = knl.assumptions
     for x in sorted(own):
-        points = points.intersect(_along(knl, parts[x], p.Variable(x)))
+        points = points.intersect(_conditions_along(knl, parts[x], p.Variable(x)))
     for axis, extent in sorted(function.extents.items()):
         shares = {x: parts[x] for x in on_axis[axis][1:] if parts[x].length is None}
-        points = points.intersect(_condition(p.Variable(axis), ">=", 0)).intersect(_places(knl, axis, extent, shares))
+        points = points.intersect(_condition(p.Variable(axis), ">=", 0)).intersect(_on_axis(knl, axis, extent, shares))
     return Grid(knl, function, on_axis, parts, points)
 
 
@@ -235,7 +235,7 @@ def _part_of(value: Expression, axes: Collection[str]) -> AxisPart:
     return AxisPart(within.name, low, stride, length)
 
 
-def _along(knl: LoopKernel, part: AxisPart, iname: p.Variable) -> Set:
+def _conditions_along(knl: LoopKernel, part: AxisPart, iname: p.Variable) -> Set:
     """The known conditions on the value of *iname* on its *part*, as a condition on parameters."""
     place = subtract(iname, part.low)
     points = _condition(place, ">=", 0).intersect(_condition(place, "<=", p.Variable(part.axis)))
@@ -246,7 +246,7 @@ def _along(knl: LoopKernel, part: AxisPart, iname: p.Variable) -> Set:
     return points.intersect(_condition(place, "<", part.length))
 
 
-def _places(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[str, AxisPart]) -> Set:
+def _on_axis(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[str, AxisPart]) -> Set:
     """The known conditions on places below *extent*; the inames *outermost* take the rest of the axis."""
     result = Set.empty(universe_params().get_space())
     for condition, length in _lengths(extent):
@@ -270,7 +270,7 @@ def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -
     # max(1, size) is a size that must be positive
     sizes: dict[Expression, Expression] = {
         e: e.children[1] for e in subexpressions(rest) if isinstance(e, p.Max) and e.children[0] == 1}
-    if not is_piecewise(count) or _expanded(replaced(rest, sizes)) != 0:
+    if not is_piecewise(count) or _as_sum_of_products(replaced(rest, sizes)) != 0:
         return None
     return (_condition(subtract(p.Variable(iname), part.low), "<", count),
             reduce(Set.intersect, [_condition(size, ">=", 1) for size in sizes.values()], universe_params()))
@@ -298,13 +298,13 @@ def _below_a_factor(axis: str, length: Expression) -> Set:
     return reduce(Set.intersect, [_condition(f, ">=", 1) for f in factors], below)
 
 
-def _expanded(expr: Expression) -> Expression:
+def _as_sum_of_products(expr: Expression) -> Expression:
     """*expr* as a sum of products with sorted factors, like terms collected: 0 if two equal ones were subtracted."""
     match expr:
         case p.Sum(children=children):
-            return add(*map(_expanded, children))
+            return add(*map(_as_sum_of_products, children))
         case p.Product(children=children):
-            sums = [e.children if isinstance(e, p.Sum) else (e,) for e in map(_expanded, children)]
+            sums = [e.children if isinstance(e, p.Sum) else (e,) for e in map(_as_sum_of_products, children)]
             factors = (chain.from_iterable(e.children if isinstance(e, p.Product) else (e,) for e in term)
                        for term in product(*sums))
             return add(*(reduce(multiply, sorted(own, key=lambda e: (not isinstance(e, int), str(e))))
@@ -313,8 +313,8 @@ def _expanded(expr: Expression) -> Expression:
             return expr
 
 
-def _same(a: Expression, b: Expression) -> bool:
-    return _expanded(subtract(a, b)) == 0
+def _same_form(a: Expression, b: Expression) -> bool:
+    return _as_sum_of_products(subtract(a, b)) == 0
 
 
 def _condition(left: Expression, operator: str, right: Expression) -> Set:

@@ -282,7 +282,7 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
         add(e, 1) for e in right(self, args))),
     "a copied element shifted": (staging.Box, "arguments", lambda right: lambda self: tuple(
         add(e, 1) for e in right(self))),
-    "no flow to the readers": (prefetch, "_dependences", lambda right: lambda *args: (
+    "no flow to the readers": (prefetch, "_through_the_copy", lambda right: lambda *args: (
         d for d in right(*args) if not d.array.endswith("_fetch"))),
 }
 

@@ -163,10 +163,10 @@ def test_facts_are_checked_too(tmp_path: Path) -> None:
 def test_only_plain_files_are_read(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     path = tmp_path / "file"
     path.touch(mode=0o600)
-    assert cache_module._read(path) == b""
+    assert cache_module._read_own_file(path) == b""
     damage(path)
     with pytest.raises(OSError, match=r"trusted|symbolic"):
-        cache_module._read(path)
+        cache_module._read_own_file(path)
 
 
 def test_directories_where_files_should_be(compiler: HostCompiler, tmp_path: Path) -> None:

@@ -101,8 +101,8 @@ def test_a_cache_that_is_not_there(tmp_path: Path) -> None:
 
 def test_the_compiler_of_a_wheel_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    assert compiler_module._candidates("mycc -x")[0] == ("mycc", "-x")
-    assert compiler_module._candidates(None)[-1][1:] == ("-m", "ziglang", "cc")
+    assert compiler_module._compiler_commands("mycc -x")[0] == ("mycc", "-x")
+    assert compiler_module._compiler_commands(None)[-1][1:] == ("-m", "ziglang", "cc")
 
 
 def test_a_program_without_a_version_is_no_compiler() -> None:

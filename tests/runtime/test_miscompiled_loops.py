@@ -72,7 +72,7 @@ def test_a_flag_that_fails_is_dropped_and_named(tmp_path: Path, monkeypatch: pyt
                                                capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("CC", wrapped(tmp_path, miscompiles="*-march=native*"))
     monkeypatch.setenv("LOOPKIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(compiler_module, "_candidates", lambda chosen: [(chosen,)])
+    monkeypatch.setattr(compiler_module, "_compiler_commands", lambda chosen: [(chosen,)])
     cache = DiskCache(tmp_path / "cache")
     found = find_compiler(None, cache)
     assert not found.native
@@ -106,7 +106,7 @@ def test_a_compiler_that_always_miscompiles(tmp_path: Path, monkeypatch: pytest.
     assert main(["info"]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"strange-cc: .* \(not used\)\n *dropped: -O0.* miscompiles special_values", shown)
-    monkeypatch.setattr(compiler_module, "_candidates", lambda chosen: [(chosen,)])
+    monkeypatch.setattr(compiler_module, "_compiler_commands", lambda chosen: [(chosen,)])
     with pytest.raises(CompilerError, match="cannot be used"):
         find_compiler()
 

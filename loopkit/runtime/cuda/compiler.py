@@ -150,15 +150,15 @@ def _compile(source: str, options: Sequence[str], form: str) -> tuple[bytes | No
     program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), _FILE_NAME.encode(), 0, [], []))
     try:
         status, = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-        log = decoded(_read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program))
+        log = decoded(_read_content(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program))
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             return None, log.strip() or status.name
-        return _read(getattr(nvrtc, f"nvrtcGet{form}Size"), getattr(nvrtc, f"nvrtcGet{form}"), program), log
+        return _read_content(getattr(nvrtc, f"nvrtcGet{form}Size"), getattr(nvrtc, f"nvrtcGet{form}"), program), log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def _read(size: Any, content: Any, program: object) -> bytes:
+def _read_content(size: Any, content: Any, program: object) -> bytes:
     """The content of *program*: *size* gives its length, *content* copies it."""
     room = bytes(_checked(size(program)))       # a new object, so that it may be written into
     _checked(content(program, room))
@@ -299,12 +299,12 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
     dump(source, kernel, ".cu")
     expected = expected_nvrtc() if compiler is None else None
     # loading a compiler takes longer than the rest of a first launch
-    kept = _kept(binary_key(source, target, *expected), cache) if expected is not None else None
+    kept = _binary_in_cache(binary_key(source, target, *expected), cache) if expected is not None else None
     if kept is not None:
         return kept
     compiler = compiler or find_cuda_compiler()
     key = binary_key(source, target, compiler.name, compiler.version)
-    kept = _kept(key, cache)
+    kept = _binary_in_cache(key, cache)
     if kept is not None:
         return kept
     binary = compiler.cubin(source, kernel, target)
@@ -313,7 +313,7 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
     return binary
 
 
-def _kept(key: str, cache: DiskCache) -> Binary | None:
+def _binary_in_cache(key: str, cache: DiskCache) -> Binary | None:
     """The binary of *key* in *cache*, if it is complete and undamaged."""
     entry = cache.lookup(key)
     log = "" if entry is None else str(entry.facts.get("log"))

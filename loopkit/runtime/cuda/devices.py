@@ -95,7 +95,7 @@ def find_gpu(device: object = None) -> Gpu:
     :raises DeviceError: there is no such GPU, or a library for it is missing.
     """
     pycuda = _initialised()
-    ordinal = _ordinal(device)
+    ordinal = _device_ordinal(device)
     if ordinal is None:
         ordinal = load_driver().current_device() or 0
     with _lock:
@@ -163,7 +163,7 @@ def _initialised() -> Any:
     return pycuda.driver
 
 
-def _ordinal(device: object) -> int | None:
+def _device_ordinal(device: object) -> int | None:
     """The number of the device *device*: an int, or a device object of torch, CuPy, JAX or cuda.core."""
     if device is None:
         return None

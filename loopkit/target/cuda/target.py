@@ -123,7 +123,7 @@ class CudaTarget(TextTarget):
         return DEVICE_LIMITS[self.architecture]
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_Function(lowered, launch, function, layout, self.limits)
+        functions = [_CudaFunction(lowered, launch, function, layout, self.limits)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         for x in functions:
             x.require_within()
@@ -146,7 +146,7 @@ def _require_known(what: str, value: object, known: Collection[str]) -> None:
 
 
 @dataclass(frozen=True)
-class _Function(FunctionText):
+class _CudaFunction(FunctionText):
     dialect: ClassVar[Dialect] = CUDA
     limits: DeviceLimits
 
