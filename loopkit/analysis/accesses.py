@@ -19,7 +19,6 @@ from loopkit.kernel.tags import is_collective
 from loopkit.poly.affine import add, affine_difference, if_affine, is_quasi_affine, names_in
 from loopkit.poly.limits import kept, kept_by_kernel
 from loopkit.poly.piecewise import affine_on, cells, subscripts_on, where_holds
-from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
 
 W = TypeVar("W")
@@ -74,7 +73,7 @@ class Access:
     @cached_property
     def relation(self) -> Map:
         """Instances to elements (the access relation)."""
-        return restrict(self.subscript_relation, self.domain)
+        return self.subscript_relation.intersect_domain(self.domain.set)
 
 
 def commute(a: Access, b: Access) -> bool:
@@ -90,16 +89,22 @@ def declared(knl: LoopKernel, name: str) -> Type | None:
     return WEAK_INT if argument is None or argument.dtype is None else weak(argument.dtype)
 
 
-def expand_rules(expr: Expression, rules: Mapping[str, SubstitutionRule]) -> Expression:
-    """*expr* with every use of a substitution rule replaced by the rule's body."""
+def expand_rules(expr: Expression, rules: Mapping[str, SubstitutionRule],
+                 check: Callable[[SubstitutionRule, Iterable[Expression]], None] = lambda rule, args: None
+                 ) -> Expression:
+    """*expr* with every use of a substitution rule replaced by the rule's body.
+
+    :arg check: raises an error for a rule that cannot have these arguments.
+    """
     if not rules:
         return expr
     name, args = (expr.function, expr.parameters) if isinstance(expr, p.Call) else (expr, ())
     rule = rules.get(name.name) if isinstance(name, p.Variable) else None
     if rule is not None:
-        values = {a: expand_rules(v, rules) for a, v in zip(rule.arguments, args, strict=True)}
-        return expand_rules(substitute(rule.expr, values), rules)
-    return map_children(expr, lambda e: expand_rules(e, rules))
+        values = {a: expand_rules(v, rules, check) for a, v in zip(rule.arguments, args, strict=True)}
+        check(rule, values.values())
+        return expand_rules(substitute(rule.expr, values), rules, check)
+    return map_children(expr, lambda e: expand_rules(e, rules, check))
 
 
 def expanded_expression(knl: LoopKernel, statement: Statement) -> Expression:

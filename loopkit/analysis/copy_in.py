@@ -36,7 +36,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation, Statement
 from loopkit.poly.elements import outside
 from loopkit.poly.piecewise import cells, subscripts_on
-from loopkit.poly.relations import restrict, same_element
+from loopkit.poly.relations import same_element
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -52,7 +52,7 @@ class _StagedRead:
 
     @property
     def cells(self) -> Map:
-        return restrict(subscripts_on(self.domain, self.subscripts), self.domain)
+        return subscripts_on(self.domain, self.subscripts).intersect_domain(self.domain.set)
 
 
 @dataclass(frozen=True)
@@ -219,9 +219,9 @@ def _other_writes(taken: _CopyIn, use: _StagedRead, ref: _Reference, pairs: Map)
 
 
 def _read_elements(points: InstanceSet, params: frozenset[str], subscripts: Sequence[Expression]) -> Map:
-    if is_known(points, params, *subscripts):
-        return restrict(subscripts_on(points, tuple(subscripts)), points)
-    return restrict(cells(points.inames, [None]*len(subscripts)), points)
+    relation = subscripts_on(points, tuple(subscripts)) if is_known(points, params, *subscripts) \
+        else cells(points.inames, [None]*len(subscripts))
+    return relation.intersect_domain(points.set)
 
 
 def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:

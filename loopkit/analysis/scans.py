@@ -8,21 +8,14 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import analysis_domain, data_params, expand_rules, expanded_expression, why_undecided
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.witnesses import parameters_of
+from loopkit.analysis.witnesses import BrokenPairs, parameters_of
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text, require_known, values_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, leaves, loops_in
 from loopkit.poly.affine import add
-from loopkit.poly.relations import (
-    apart_along,
-    identity_on,
-    only_dims,
-    other_instance,
-    smallest_pair,
-    subscript_relation,
-)
+from loopkit.poly.relations import apart_along, identity_on, only_dims, other_instance, subscript_relation
 from loopkit.poly.sets import InstanceSet, lexmin_point
 
 
@@ -150,8 +143,7 @@ def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None
                                  "decided.", f"they are read from '{d.array}', and "
                                  f"{why_undecided(knl, d.array, d.source, d.sink)}",
                                  hint="compute them before the loop, into a separate array")
-        sizes, source, sink = smallest_pair(d.relation, knl.statement_by_id[d.source].inames, update.inames,
-                                            parameters_of(knl))
+        sizes, source, sink = BrokenPairs(knl, d.source, d.sink, d.relation, d.array, d.kind).smallest
         raise PreconditionError(
             f"The operands of '{update.id}' do not stay as they are along '{sweep}': {values_text(sizes, 'with {}, ')}"
             f"{instance_text(d.source, source)} writes to '{d.array}' what {instance_text(d.sink, sink)} reads, and "

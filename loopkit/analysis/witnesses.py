@@ -99,6 +99,7 @@ class BrokenPairs:
 
     @property
     def witness(self) -> Witness:
+        """That of the smallest of the pairs."""
         return self.witness_at(self.smallest)
 
     def witness_at(self, pair: SmallestPair) -> Witness:
@@ -227,14 +228,6 @@ def _first_true(broken: BrokenPairs, limit: Size, of_value: bool) -> tuple[Small
 def _names(knl: LoopKernel, s: Statement) -> frozenset[str]:
     """The names on which the elements and conditions of an instance of *s* depend."""
     return frozenset().union(*map(variables, (s.assignee, expanded_expression(knl, s), *s.predicates)))
-
-
-def smallest_witness(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> Witness:
-    """The smallest of *pairs*, from instances of the statement *source* to those of *sink*.
-
-    The smallest is the first by parameters in the order of the arguments, then by inames.
-    """
-    return BrokenPairs.on_one_element(knl, array, kind, source, sink, pairs).witness
 
 
 def _elements_at(knl: LoopKernel, statement: str, point: dict[str, int], array: str, is_write: bool,

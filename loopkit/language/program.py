@@ -10,8 +10,9 @@ from typing import ClassVar
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import expand_rules
 from loopkit.ast.nodes import Instruction
-from loopkit.expr.mappers import called, children, has_reduction, map_children, subexpressions, substitute, variables
+from loopkit.expr.mappers import called, children, has_reduction, subexpressions, variables
 from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import NameUse
 from loopkit.expr.tokens import Source, Token
@@ -214,23 +215,14 @@ class Rules:
 
         :raises ParseError: an argument mentions an iname that the body's reduction binds.
         """
-        rules = {name: rule for name, rule in self.known.items() if has_reduction(rule.expr) or not only_reducing}
-        if not rules:
-            return expr
-
-        def walk(e: Expression) -> Expression:
-            e = map_children(e, walk)
-            if not (isinstance(e, p.Call) and isinstance(e.function, p.Variable) and e.function.name in rules):
-                return e
-            rule = rules[e.function.name]
-            captured = bound_inames(rule.expr) & frozenset().union(*map(variables, e.parameters))
-            if captured:
+        def check(rule: SubstitutionRule, args: Iterable[Expression]) -> None:
+            if captured := bound_inames(rule.expr) & frozenset().union(*map(variables, args)):
                 iname = min(captured)
                 raise self.source.error(
                     start, f"An argument of '{rule.name}' uses the iname '{iname}', over which '{rule.name}' reduces.",
                     f"an argument without '{iname}'")
-            return walk(substitute(rule.expr, dict(zip(rule.arguments, e.parameters, strict=True))))
-        return walk(expr)
+        return expand_rules(expr, {name: rule for name, rule in self.known.items()
+                                   if has_reduction(rule.expr) or not only_reducing}, check)
 
     def mentions(self, expr: Expression, around: tuple[str, ...] = ()) -> Iterator[Mention]:
         """The names in *expr* and in the rules that it calls, and those that bound the domains of its reductions."""

@@ -10,7 +10,7 @@ from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import OnAxes, axis_inames
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.witnesses import smallest_witness
+from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.nodes import Completion, Scope
 from loopkit.errors import IllegalTransformError
 from loopkit.instructions.table import WAITS
@@ -96,7 +96,7 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[_Wa
         raise IllegalTransformError(
             f"nosync= claims that '{h.source}' and '{h.sink}' need no barrier, but threads access '{h.array}' in "
             "conflict.",
-            smallest_witness(knl, h.array, h.kind, h.source, h.sink, h.pairs), ["drop nosync="])
+            BrokenPairs.on_one_element(knl, h.array, h.kind, h.source, h.sink, h.pairs).witness, ["drop nosync="])
     a, b = ways[h.source], ways[h.sink]
     around = a[:steps_in_common(a, b)]
     shared = shared_loops(knl, h.source, h.sink, loops_of(around))

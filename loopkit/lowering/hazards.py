@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, collective_inames, commute
 from loopkit.analysis.dependences import assumed_dependences, dependences, in_words, shared_loops, without_assumed
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
-from loopkit.analysis.witnesses import smallest_witness
+from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.nodes import Completion, Scope, completion_of
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
@@ -133,7 +133,7 @@ def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access
 def at_once(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> IllegalTransformError:
     """The error for *pairs* of threads that access one element at the same time: no barrier separates them."""
     return IllegalTransformError(f"Two threads would access one element of '{array}' at once.",
-                                 smallest_witness(knl, array, kind, source, sink, pairs),
+                                 BrokenPairs.on_one_element(knl, array, kind, source, sink, pairs).witness,
                                  ["keep one of the inames sequential"])
 
 

@@ -17,7 +17,7 @@ from loopkit.analysis.legality import across_blocks, is_between_blocks, violatio
 from loopkit.analysis.order import execution_paths, meeting_of, not_separable, obstacle, sequential
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.witnesses import smallest_witness
+from loopkit.analysis.witnesses import Violation
 from loopkit.errors import IllegalTransformError, InternalError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -217,5 +217,5 @@ def _require_separable(knl: LoopKernel, d: Dependence) -> None:
     hints = [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
     raise IllegalTransformError(
         f"'{d.source}' runs in one block and '{d.sink}' in all of them, although the second needs the first.",
-        smallest_witness(knl, d.array, d.kind, d.source, d.sink, d.relation),
+        Violation(d, d.relation, "blocks").witness(knl),
         [*hints, "end the sequential loop between the two statements, so that they become two launches"])

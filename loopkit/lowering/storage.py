@@ -33,8 +33,8 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_extent, iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.values_preserved import clobbered_values
-from loopkit.analysis.witnesses import parameters_of
-from loopkit.errors import ShapeError, StorageError, instance_text
+from loopkit.analysis.witnesses import BrokenPairs
+from loopkit.errors import ShapeError, StorageError, instance_text, values_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.cost import SPACES
 from loopkit.kernel.data import AddressSpace, MemoryLayout, TemporaryVariable
@@ -46,7 +46,7 @@ from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.limits import kept
 from loopkit.poly.piecewise import cells
-from loopkit.poly.relations import in_one_iteration, injective_given, same_element, smallest_pair
+from loopkit.poly.relations import in_one_iteration, injective_given, same_element
 from loopkit.poly.sets import Map
 
 #: Extents, as far as they are known.
@@ -336,16 +336,15 @@ def _expanded_cells(a: Access, lead: tuple[str, ...], coordinates: Sequence[Expr
 
 def _refuse(v: Values, space: AddressSpace, pair: tuple[str, str], pairs: Map, then: str = "reads") -> None:
     knl, name = v.kernel, v.temporary.name
-    writer, reader = (knl.statement_by_id[s] for s in pair)
-    params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames, parameters_of(knl))
-    sizes = ", ".join(f"{k} = {value}" for k, value in params.items())
+    sizes, *instances = BrokenPairs(knl, *pair, pairs, name, "flow").smallest
+    written, read = map(instance_text, pair, instances)
     hint = "keep the writer and the reader of each value in one loop"
     if assumed_dependences(knl, name):
         hint = f"the kernel's obligations do not speak of this pair: keep its order too; {hint}"
     raise StorageError(
         f"The {space} cells of '{name}' cannot hold all values that are alive at once: the value that "
-        f"{instance_text(writer.id, at_write)} writes and the one that {instance_text(reader.id, at_read)} {then} "
-        f"share a cell{' (with ' + sizes + ')' if sizes else ''}.", subject=name, hint=hint)
+        f"{written} writes and the one that {read} {then} share a cell{values_text(sizes, ' (with {})')}.",
+        subject=name, hint=hint)
 
 
 def _evidently_right(v: Values, space: AddressSpace, lead: tuple[str, ...]) -> bool:

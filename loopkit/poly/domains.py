@@ -22,7 +22,7 @@ from loopkit.poly.affine import (
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import cells
-from loopkit.poly.relations import SmallestPair, other_instance, restrict, same_element, smallest_pair
+from loopkit.poly.relations import SmallestPair, other_instance, same_element, smallest_pair
 from loopkit.poly.sets import InstanceSet, Set, condition_set, params_of, plain_hull
 
 #: A set of any of isl's contexts.
@@ -70,7 +70,7 @@ def solutions(old: tuple[str, ...], new: tuple[str, ...], zeros: Sequence[Expres
 
 def two_with_one_image(relation: isl.Map, points: InstanceSet, parameters: Sequence[str] = ()) -> SmallestPair | None:
     """Parameters and the smallest two of *points* with one image; ``None``: *relation* is injective on *points*."""
-    inside = restrict(relation, points)
+    inside = relation.intersect_domain(points.set)
     if inside.is_injective():
         return None
     return smallest_pair(other_instance(same_element(inside, inside)), points.inames, points.inames, parameters)
@@ -78,7 +78,7 @@ def two_with_one_image(relation: isl.Map, points: InstanceSet, parameters: Seque
 
 def inverse(relation: isl.Map, points: InstanceSet, new: Sequence[str]) -> tuple[Expression, ...] | None:
     """The one of *points* that *relation*, injective on them, sends to *new*, as affine forms of *new*, if single."""
-    back = (relation if relation.is_injective() else restrict(relation, points)).reverse()
+    back = (relation if relation.is_injective() else relation.intersect_domain(points.set)).reverse()
     if back.is_empty():
         return (0,)*len(points.inames)             # there is no point to name
     function = coalesced(isl.PwMultiAff.from_map(back))

@@ -36,11 +36,6 @@ def subscript_relation(inames: tuple[str, ...], subscripts: tuple[Expression, ..
     return isl.Map.from_multi_aff(isl.MultiAff.from_aff_list(space, affs))
 
 
-def restrict(relation: isl.Map, domain: InstanceSet) -> isl.Map:
-    """*relation* on the points of *domain* only."""
-    return relation.intersect_domain(domain.set)
-
-
 def same_element(source: isl.Map, sink: isl.Map) -> isl.Map:
     """Pairs (source instance, sink instance) that access one element."""
     return source.apply_range(sink.reverse())
@@ -50,7 +45,7 @@ def identity_on(source: InstanceSet, sink: InstanceSet, shared: Sequence[str]) -
     """Pairs of instances of two statements that agree in the inames *shared*."""
     names = tuple(map(p.Variable, shared))
     first, second = (subscript_relation(d.inames, names) for d in (source, sink))
-    sources, sinks = restrict(first, source), restrict(second, sink)
+    sources, sinks = first.intersect_domain(source.set), second.intersect_domain(sink.set)
     # where each instance of one has its partners, those are the pieces of the other: there is nothing to cut
     if len(source.inames) == len(shared) and source.set.n_basic_set() > 1 and sinks.range().is_subset(sources.range()):
         return same_element(first, sinks)
@@ -179,7 +174,7 @@ def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
 def injective_given(relation: isl.Map, domain: InstanceSet, given: Sequence[int]) -> bool:
     """Do instances of *domain* that agree in the dimensions *given* and in their image under *relation* coincide?"""
     plain = _at_given(relation, given)      # most are injective on all points: one test
-    return bool(plain.is_injective()) or bool(_at_given(restrict(relation, domain), given).is_injective())
+    return bool(plain.is_injective()) or bool(_at_given(relation.intersect_domain(domain.set), given).is_injective())
 
 
 def _at_given(relation: isl.Map, given: Sequence[int]) -> isl.Map:

@@ -35,7 +35,7 @@ from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.piecewise import cells, subscripts_on
-from loopkit.poly.relations import restrict, same_element, union_of_some
+from loopkit.poly.relations import same_element, union_of_some
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import Box, BoxRequest, Staged, StagingBuffer, temporary_for
@@ -176,13 +176,13 @@ class Buffer(StagingBuffer):
 
     def _cell_of(self, a: Access) -> Map:
         if self.operation is None:
-            return restrict(self.cell_of(a.domain, a.subscripts), a.domain)
+            return self.cell_of(a.domain, a.subscripts).intersect_domain(a.domain.set)
         # an update's element may be any along an axis whose subscript is no affine form
         known = (*map(p.Variable, self.outer), *(
             e if is_quasi_affine(e, a.domain.inames, self.kernel.value_params) else None
             for e in self.box.offsets(a.subscripts)))
         inside = InstanceSet.universe(self.inames).where(*self.box.conditions)
-        return restrict(cells(a.domain.inames, known), a.domain).intersect_range(inside.set)
+        return cells(a.domain.inames, known).intersect_domain(a.domain.set).intersect_range(inside.set)
 
     def points(self) -> tuple[Set, Set]:
         """The cells that are copied in, unless no user reads them, and copied out."""
@@ -266,7 +266,7 @@ class Buffer(StagingBuffer):
     def _of_others(self, result: LoopKernel, load: Statement, store: Statement) -> Iterator[Dependence]:
         """The order of copy-in and the writers, for elements that no user of the iteration accesses."""
         others = load.domain.subtract(InstanceSet(load.inames, with_dim_names(self.used_cells.set, load.inames)))
-        read = restrict(accessed_elements(result, load.id, self.name, is_write=False), others)
+        read = accessed_elements(result, load.id, self.name, is_write=False).intersect_domain(others.set)
         for a in accesses_by_array(result)[self.name]:
             if a.is_write:
                 pairs = same_element(read, a.relation)

@@ -22,7 +22,6 @@ from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.elements import box_hull
-from loopkit.poly.relations import restrict
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import BoxRequest, Staged, StagingBuffer, temporary_for
@@ -240,7 +239,7 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None,
 
 def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKernel:
     kernel, allowed = buffer.kernel, buffer.allowed
-    moves = {s: [restrict(buffer.cell_of(analysis_domain(kernel, kernel.statement_by_id[s]), args), at)
+    moves = {s: [buffer.cell_of(analysis_domain(kernel, kernel.statement_by_id[s]), args).intersect_domain(at.set)
                  for args, at in uses.items()] for s, uses in readers.items()}
     if buffer.request.whole:        # it may have an element without a value, which no statement reads
         value = expand_rules(buffer.staged.value(buffer.box.arguments()), kernel.substitutions)
@@ -279,7 +278,7 @@ def _through_the_copy(buffer: StagingBuffer, copy: Statement, moves: Mapping[str
     The readers access an array only through its copy; they may read the arrays of a rule otherwise, too.
     """
     kernel = buffer.kernel
-    move = {s: restrict(reduce(Map.union, own), analysis_domain(kernel, kernel.statement_by_id[s]))
+    move = {s: reduce(Map.union, own).intersect_domain(analysis_domain(kernel, kernel.statement_by_id[s]).set)
             for s, own in moves.items()}
     sources = variables(copy.expression)
 

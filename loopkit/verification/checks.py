@@ -3,19 +3,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from textwrap import wrap
 
 from loopkit.analysis.accesses import why_undecided
 from loopkit.analysis.dependences import dependences, is_reorderable, shared_loops
 from loopkit.analysis.legality import is_between_blocks, not_to_later_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of
-from loopkit.analysis.witnesses import smallest_witness
-from loopkit.errors import IllegalTransformError, UndecidedError, VerificationError, Witness
+from loopkit.analysis.witnesses import Violation
+from loopkit.errors import IllegalTransformError, UndecidedError, VerificationError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import extent_of_checks
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Dependence
 from loopkit.kernel.target import Machine, Target, resolve_target
 from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.lowered import Lowered
@@ -58,19 +57,18 @@ def _legal(knl: LoopKernel) -> Check:
     found = []
     for v in violations(knl):
         how = "in different blocks at once" if v.reason == "blocks" else "in the wrong order, or at once"
-        source, sink = v.dependence.source, v.dependence.sink
-        found.append(_misordered(knl, v.dependence, f"'{source}' and '{sink}' run {how}.", partial(v.witness, knl)))
+        found.append(_misordered(knl, v, f"'{v.dependence.source}' and '{v.dependence.sink}' run {how}."))
     found += [Finding(Verdict.ASSUMED, str(obligation)) for obligation in knl.obligations]
     number = len(dependences(knl))
     counted = f"{number or 'no'} dependence{'s' if number != 1 else ''}"
     return Check("order", counted, tuple(found), claim=f"order ({counted})")
 
 
-def _misordered(knl: LoopKernel, d: Dependence, text: str, witness: Callable[[], Witness]) -> Finding:
-    if not d.exact:
+def _misordered(knl: LoopKernel, v: Violation, text: str) -> Finding:
+    if not (d := v.dependence).exact:
         return undecided(f"whether '{d.source}' and '{d.sink}' keep their order on '{d.array}': "
                          f"{why_undecided(knl, d.array, d.source, d.sink)}.")
-    return refuted(IllegalTransformError(text, witness()))
+    return refuted(IllegalTransformError(text, v.witness(knl)))
 
 
 def _launch_order(lowered: Lowered) -> Iterator[Finding]:
@@ -95,8 +93,8 @@ def _launch_order(lowered: Lowered) -> Iterator[Finding]:
             cache[key] = out_of_time_order(not_to_later_blocks(knl, d), loops, before)
         late = cache[key]
         if late is not None:
-            text = f"The lowered kernel runs '{d.source}' and '{d.sink}' in the wrong order, or at once."
-            yield _misordered(knl, d, text, partial(smallest_witness, knl, d.array, d.kind, d.source, d.sink, late))
+            yield _misordered(knl, Violation(d, late, "order"), f"The lowered kernel runs '{d.source}' and '{d.sink}' "
+                              "in the wrong order, or at once.")
 
 
 # The checks of a subject

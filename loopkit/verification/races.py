@@ -12,7 +12,7 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
-from loopkit.analysis.witnesses import smallest_witness
+from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.check import divergent_nodes
 from loopkit.ast.nodes import Function, Scope, Sync
 from loopkit.errors import VerificationError
@@ -86,7 +86,7 @@ def _race(knl: LoopKernel, c: Candidate, pairs: Map, how: str, hint: str, *, ord
     if not (a.exact and b.exact):
         return undecided(f"whether two threads access one element of '{a.array}' {how} ({a.statement}, "
                          f"{b.statement}): {why_undecided(knl, a.array, a.statement, b.statement)}.")
-    witness = min((smallest_witness(knl, x.array, kind_between(x, y), x.statement, y.statement, some)
+    witness = min((BrokenPairs.on_one_element(knl, x.array, kind_between(x, y), x.statement, y.statement, some).witness
                    for x, y, some in ways), key=lambda w: [tuple(at.values()) for at in (
                        w.parameters, w.source[1], w.sink[1])])
     what = f"Two threads access one element of '{a.array}'" if a.array else \
@@ -125,8 +125,8 @@ def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
             noun = next(i.noun for i in knl.statement_by_id[u.source].instructions if i.completion is u.completion)
             yield refuted(VerificationError(
                 f"'{u.sink}' may {does} before '{u.source}', {noun}, is performed.",
-                check="races", witness=smallest_witness(knl, u.array, u.kind, u.source, u.sink, pairs),
-                hint="wait for its group between the two"))
+                check="races", hint="wait for its group between the two",
+                witness=BrokenPairs.on_one_element(knl, u.array, u.kind, u.source, u.sink, pairs).witness))
 
 
 def _is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
