@@ -14,7 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_to, analysis_domain, doubt_of
-from loopkit.analysis.dependences import End, Pair, joined, moved_dependences, relations_of, timed
+from loopkit.analysis.dependences import End, Pair, between_iterations, joined, moved_dependences, relations_of, timed
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
@@ -109,11 +109,11 @@ class _Buffering:
             d, pair = moved.d, (moved.after.source, moved.after.sink)
             if moved.after is d or d.assumed:
                 continue
-            relation = moved.on_one_element(self.after).relation
-            if users.issuperset((d.source, d.sink)):        # within a tile the flow of the buffer keeps the order
-                relation = relation.subtract(same_element(*(
-                    self.in_tile(self.after.statement_by_id[s].inames) for s in pair)))
-            for _, lost in beyond({pair: relation}, known):
+            after = moved.on_one_element(self.after)
+            # within a tile the flow of the buffer keeps the order of two users
+            relation = between_iterations(self.after, after, self.tile) if users.issuperset((d.source, d.sink)) \
+                else after.relation
+            for _, lost in beyond({pair: relation}, known) if relation is not None else ():
                 accesses = [a for s, wrote in zip((d.source, d.sink), writing_ends(d.kind), strict=True)
                             for a in accesses_to(self.before, s, self.array, is_write=wrote)]
                 yield Refusal(

@@ -211,7 +211,7 @@ def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsa
     """
     require_reason(step, assume)
     found = list(violations(knl))
-    return proven(knl) if not found else accepted(knl, step, found, _sentence, _not_the_hosts, assume, unsafe)
+    return proven(knl) if not found else accepted(knl, step, found, _sentence, hosts_obstacle, assume, unsafe)
 
 
 def proven(knl: LoopKernel) -> LoopKernel:
@@ -243,7 +243,7 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
             "not known; put one of them on another axis")
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
-            "; ".join([f"both access '{d.array}', and {why}", *_not_the_hosts(knl, found[0])]),
+            "; ".join([f"both access '{d.array}', and {why}", *hosts_obstacle(knl, found[0])]),
             hint=_atomic_hint(knl, d) + 'keep these statements in their order, rewrite the access in an affine form, '
                  'or state why it is legal: assume="..."')
     result = _assumed(knl, step, found, assume)
@@ -311,7 +311,7 @@ def _sentence(step: str, v: Violation) -> str:
     return f"{step} would run {what}, or both at once."
 
 
-def _not_the_hosts(knl: LoopKernel, v: Violation) -> list[str]:
+def hosts_obstacle(knl: LoopKernel, v: Violation) -> list[str]:
     """The reason why the host cannot run the loop that carries a cross-block dependence, as a list of hints."""
     d = v.dependence
     why = obstacle(knl, d.source, meeting_of(execution_paths(knl), d.source, d.sink).loops) \

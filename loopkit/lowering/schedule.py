@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from loopkit.analysis.accesses import commute
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import Pair, dependences, shared_loops
-from loopkit.analysis.legality import across_blocks, is_between_blocks, violations
+from loopkit.analysis.legality import across_blocks, hosts_obstacle, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, not_separable, obstacle, sequential
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
@@ -210,12 +210,11 @@ def crossing_pairs(launches: Sequence[Launch], storages: Mapping[str, Storage]) 
 
 def _require_separable(knl: LoopKernel, d: Dependence) -> None:
     """:raises IllegalTransformError: no launch can end between the two statements of *d*."""
-    where = meeting_of(execution_paths(knl), d.source, d.sink)
-    if not_separable(knl, d, where, d.relation) is None:
+    if not_separable(knl, d, meeting_of(execution_paths(knl), d.source, d.sink), d.relation) is None:
         return
-    why = obstacle(knl, d.source, where.loops)
-    hints = [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
+    broken = Violation(d, d.relation, "blocks")
     raise IllegalTransformError(
         f"'{d.source}' runs in one block and '{d.sink}' in all of them, although the second needs the first.",
-        Violation(d, d.relation, "blocks").witness(knl),
-        [*hints, "end the sequential loop between the two statements, so that they become two launches"])
+        broken.witness(knl),
+        [*hosts_obstacle(knl, broken), "end the sequential loop between the two statements, so that they become two "
+                                       "launches"])

@@ -112,11 +112,6 @@ def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[s
     return pairs
 
 
-def reindexing(new: tuple[str, ...], values: tuple[Expression, ...], conditions: isl.Set) -> isl.Map:
-    """``{ [old] -> [new] : old = values(new) and conditions(new) }``, the instance relation of a step."""
-    return subscript_relation(new, values).intersect_domain(conditions).reverse()
-
-
 def carry(relation: isl.Map, source: isl.Map | None, sink: isl.Map | None) -> isl.Map:
     """The dependence *relation* after its instances moved along *source* and *sink* (``None``: stayed)."""
     if source is not None:

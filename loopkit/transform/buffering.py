@@ -14,6 +14,7 @@ from loopkit.analysis.copy_out import require_buffered, require_collected, requi
 from loopkit.analysis.dependences import (
     End,
     accessed_elements,
+    between_iterations,
     in_order,
     moved_dependences,
     order_of_values,
@@ -35,7 +36,7 @@ from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.piecewise import cells, subscripts_on
-from loopkit.poly.relations import same_element, union_of_some
+from loopkit.poly.relations import differing, in_one_iteration, same_element, shared_dims, union_of_some
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import Box, BoxRequest, Staged, StagingBuffer, temporary_for
@@ -197,10 +198,9 @@ class Buffer(StagingBuffer):
         for d in with_assumed(kernel):
             if d.array != self.name or d.kind != "flow" or users.isdisjoint((d.source, d.sink)):
                 continue
-            pairs = d.relation
-            if users >= {d.source, d.sink}:
-                pairs = pairs.subtract(self.in_one_iteration(
-                    *(kernel.statement_by_id[s].inames for s in (d.source, d.sink))))
+            pairs = between_iterations(kernel, d, self.outer) if users >= {d.source, d.sink} else d.relation
+            if pairs is None:
+                continue
             load += [pairs.apply_range(move).intersect(same_element(w.relation, elements)).range()
                      for a, move in self.moves.get(d.sink, ()) if not a.is_write
                      for w in accesses_to(kernel, d.source, self.name, is_write=True)]
@@ -235,16 +235,16 @@ class Buffer(StagingBuffer):
                 yield moved.d
             elif not are_users or self.operation is None:   # among themselves the updates have no order
                 d = moved.on_one_element(result)
-                if are_users:               # within an iteration the buffer's cells carry the dependence
-                    d = replace(d, relation=d.relation.subtract(self.in_one_iteration(self.inames, self.inames)))
-                if not d.relation.is_empty():
-                    yield d
+                # within an iteration the buffer's cells carry the dependence of two users
+                pairs = between_iterations(result, d, self.outer) if are_users else d.relation
+                if pairs is not None and not pairs.is_empty():
+                    yield replace(d, relation=pairs)
         if not self.of_value and self.operation is None and last is not None:   # else only value flow or updates matter
             if first is not None and self.name in variables(first.expression):
                 once = same_element(*(accessed_elements(result, s.id, self.name, is_write=s is last)
                                       for s in (first, last)))
                 yield Dependence("anti", self.name, first.id, last.id,
-                                 once.intersect(self.in_one_iteration(first.inames, last.inames)))
+                                 in_one_iteration(once, shared_dims(first.inames, last.inames, self.outer)))
             if self.request.whole and first is not None:
                 yield from self._of_others(result, first, last)
         yield from order_of_values(result, self.temporary.name, self.outer)
@@ -269,9 +269,11 @@ class Buffer(StagingBuffer):
         read = accessed_elements(result, load.id, self.name, is_write=False).intersect_domain(others.set)
         for a in accesses_by_array(result)[self.name]:
             if a.is_write:
-                pairs = same_element(read, a.relation)
-                if a.statement == store.id:
-                    pairs = pairs.subtract(self.in_one_iteration(load.inames, store.inames))
+                every = same_element(read, a.relation)
+                pairs = differing(every, shared_dims(load.inames, store.inames, self.outer)) \
+                    if a.statement == store.id else every
+                if pairs is None:
+                    continue
                 for kind, source, sink, related in (("anti", load.id, a.statement, pairs),
                                                     ("flow", a.statement, load.id, pairs.reverse())):
                     relation = in_order(result, source, sink, related)

@@ -18,7 +18,7 @@ from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
 from loopkit.kernel.tree import Chain, Loop, Tree, given, leaves, nest, rewrite, still_given
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
-from loopkit.poly.relations import reindexing
+from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set
 from loopkit.transform.subst import rules_using, without_rules
 
@@ -49,11 +49,12 @@ class Reindexing:
         return self.values.keys()
 
     def relation(self, inames: tuple[str, ...]) -> Map:
+        """``{ [old] -> [new] : old = values(new) and conditions(new) }``, the instance relation of the step."""
         if self.cases:
             return reduce(Map.union, (case.relation(inames) for case in self.cases))
         new = self.inames(inames)
-        return reindexing(new, tuple(self.values.get(x, p.Variable(x)) for x in inames),
-                          InstanceSet.universe(new).where(*self.conditions).set)
+        values = subscript_relation(new, tuple(self.values.get(x, p.Variable(x)) for x in inames))
+        return values.intersect_domain(InstanceSet.universe(new).where(*self.conditions).set).reverse()
 
     def image(self, domain: InstanceSet, relation: Map, assumptions: Set) -> InstanceSet:
         """The image of *domain* under *relation*, in the simplest form available."""

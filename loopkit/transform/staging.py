@@ -32,7 +32,6 @@ from loopkit.poly.affine import add, subtract
 from loopkit.poly.elements import BoxAxis, joined, outside, swept_interval
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import subscripts_on, where_holds
-from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
 from loopkit.transform.order import with_loop_sunk
 from loopkit.transform.reindex import Condition, bounded_by
@@ -207,10 +206,6 @@ class StagingBuffer:
     def cells(self, moves: Iterable[Map]) -> InstanceSet:
         return reduce(InstanceSet.union, (InstanceSet(self.inames, with_dim_names(move.range(), self.inames))
                                           for move in moves))
-
-    def in_one_iteration(self, source: tuple[str, ...], sink: tuple[str, ...]) -> Map:
-        """Instances of two lists of inames that share their cells: they agree in the loops around the buffer."""
-        return same_element(*(subscript_relation(x, tuple(map(p.Variable, self.outer))) for x in (source, sink)))
 
     def copy_in(self, statement_id: str, box: Box, points: Set, *, whole: bool = False) -> Statement:
         """The statement that computes the cells *points*, or the *whole* box around them; *box* names its inames."""
