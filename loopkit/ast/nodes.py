@@ -177,26 +177,22 @@ class Define:
 
 @dataclass(frozen=True)
 class Sync:
-    """Each thread executes *instructions*, then the threads of each *scope* wait for each other.
+    """Each thread executes *instructions*, in this order, then the threads of each *scope* wait for each other.
 
-    :ivar serves: the dependences that need it.
+    :ivar serves: the dependences that need it, as text.
     """
 
-    serves: tuple[str, ...]
+    serves: tuple[str, ...] = ()
     scope: Scope = Scope.BLOCK
     instructions: tuple[Instruction, ...] = ()
 
     @property
     def title(self) -> str:
-        return sync_title(self.scope, self.instructions)
-
-
-def sync_title(scope: Scope, instructions: tuple[Instruction, ...]) -> str:
-    """A short description of a synchronisation."""
-    own = [title for i in instructions for title in i.titles]
-    if scope is not Scope.THREAD:
-        own.append("warp barrier" if scope is Scope.WARP else "barrier")
-    return ", ".join(own)
+        """A short description."""
+        own = [title for i in self.instructions for title in i.titles]
+        if self.scope is not Scope.THREAD:
+            own.append("warp barrier" if self.scope is Scope.WARP else "barrier")
+        return ", ".join(own)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from loopkit.kernel.statement import Dependence, Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, VecTag, is_parallel
 from loopkit.kernel.tree import Path
 from loopkit.lowering.schedule import launches_of
-from loopkit.poly.points import all_points, image
+from loopkit.poly.points import all_points
+from loopkit.poly.relations import at_sink
 from loopkit.poly.sets import fix_params
 
 #: Most instances of a statement that are run one by one.
@@ -79,7 +80,7 @@ def _data_bounded(knl: LoopKernel, s: Statement, sizes: Mapping[str, int], bound
                   for name, (d, w) in zip(names, writers, strict=True)}
         reached = s.domain.named(fix_params(s.domain.set, values))
         for d, writer in writers:
-            reached = reached.intersect(image(fix_params(d.relation, sizes), writer.point, s.inames))
+            reached = reached.intersect(s.domain.named(at_sink(d.relation.reverse(), sizes, writer.point).domain()))
         points = all_points(reached, sizes, MOST)
         if points is None:
             raise PreconditionError(f"The bounds of '{s.id}' that are read from memory leave it without end.",

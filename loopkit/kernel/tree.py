@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from operator import is_
 
-from loopkit.ast.nodes import Instruction, Scope, sync_title
+from loopkit.ast.nodes import Instruction, Sync
 from loopkit.errors import InternalError
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag, is_innermost, is_parallel
@@ -41,22 +41,13 @@ class Seq:
 
 
 @dataclass(frozen=True)
-class Barrier:
-    """The threads of each *scope* wait for each other; only in lowered kernels.
+class Barrier(Sync):
+    """A synchronisation at its place in the order; only in lowered kernels.
 
-    :ivar serves: the dependences that need it, as text.
     :ivar left_out_last: it only separates iterations of the enclosing loop, at its end; the last iteration skips it.
-    :ivar instructions: the instructions of each thread before its wait, in this order.
     """
 
-    serves: tuple[str, ...] = ()
     left_out_last: bool = False
-    scope: Scope = Scope.BLOCK
-    instructions: tuple[Instruction, ...] = ()
-
-    @property
-    def title(self) -> str:
-        return sync_title(self.scope, self.instructions)
 
 
 Tree = Leaf | Loop | Seq | Barrier

@@ -234,7 +234,7 @@ def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
         able = [w for w in wants if w.has(g) and w.scope <= chosen[g]]
         events = {w.completion for w in able}
         waits = tuple(wait for event, wait in WAITS.items() if event in events)
-        result[g] = Barrier(_reasons([w for w in waiting if w in able]), g == n - 1 and not waits, chosen[g], waits)
+        result[g] = Barrier(_reasons([w for w in waiting if w in able]), chosen[g], waits, g == n - 1 and not waits)
         waiting = [w for w in waiting if w not in able]
     return result
 

@@ -9,7 +9,6 @@ import islpy as isl
 
 from loopkit.poly.affine import DIM, to_int
 from loopkit.poly.limits import bounded, coalesced
-from loopkit.poly.relations import at_point
 from loopkit.poly.sets import InstanceSet, constant_range, fix_params, params_of, params_text
 
 
@@ -88,8 +87,3 @@ def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequenc
         point = dict(zip(names, (*source, *sink), strict=True))
         return any(t(point) is None for t in tests)
     return test
-
-
-def image(relation: isl.Map, point: Sequence[int], inames: Sequence[str]) -> InstanceSet:
-    """The points that *relation* pairs with one *point*."""
-    return InstanceSet(tuple(inames), at_point(relation, DIM.in_, point).range())
