@@ -31,7 +31,7 @@ from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, el
 from loopkit.errors import UndecidedError
 from loopkit.expr.dtypes import type_of
 from loopkit.expr.indices import index_value, is_of_values
-from loopkit.expr.mappers import alike, children
+from loopkit.expr.mappers import alike, array_of, children, subscripts_of, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation, Statement
 from loopkit.poly.elements import outside
@@ -97,8 +97,8 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
                 *other]
             pairs = reduce(Map.subtract, [r.broken.pairs for r in other], pairs)
             use = replace(use, domain=use.domain.named(pairs.range()))
-        for claim in (c for ref in references if ref.name in before.written_names
-                      for c in _other_writes(taken, use, ref, pairs)):
+        for claim in (c for read in references if array_of(read[0]) in before.written_names
+                      for c in _other_writes(taken, use, read, pairs)):
             if claim.doubt is not None:
                 obligations.append(_obligation(taken, use, claim, assume, unsafe))
             elif unsafe:
@@ -144,27 +144,19 @@ def _originals(knl: LoopKernel, temporary: str, new: Expression, old: Expression
                 yield from _originals(knl, temporary, a, b, inside=inside)
 
 
-@dataclass(frozen=True)
-class _Reference:
-    """A read of *name* by the copy, at *ours*, in the place of the reader's read, at *theirs*."""
-
-    name: str
-    ours: tuple[Expression, ...]
-    theirs: tuple[Expression, ...]
+#: Parts of the copy and of the reader that must have equal values: affine expressions, or elements of one array.
+_Parts = tuple[Expression, Expression]
 
 
-#: Parts that must have equal values for two expressions of one form: two affine expressions, or reads from memory.
-_Parts = tuple[Expression, Expression] | _Reference
-
-
-def _another_value(taken: _CopyIn, use: _StagedRead, pairs: Map) -> tuple[Iterable[_Reference], list[Refusal]]:
+def _another_value(taken: _CopyIn, use: _StagedRead, pairs: Map) -> tuple[Iterable[_Parts], list[Refusal]]:
     """The reads that must find equal values for the copy to have the reader's value, and refusals if they differ."""
     copy, points = taken.copy, analysis_domain(taken.after, taken.copy)
     value = expanded_expression(taken.after, copy)
     parts = list(_aligned(value, use.original, (points, use.domain), taken.before))
-    references = dict.fromkeys(part for part in parts if isinstance(part, _Reference))
+    known = dict.fromkeys(filter(None, parts))
+    references = [(new, old) for new, old in known if not variables(new).isdisjoint(taken.before.data)]
     if None not in parts:
-        affine = [part for part in parts if isinstance(part, tuple)]
+        affine = [part for part in known if part not in references]
         pairs = pairs.subtract(same_element(subscripts_on(points, tuple(new for new, _ in affine)),
                                             subscripts_on(use.domain, tuple(old for _, old in affine))))
     return references, [] if pairs.is_empty() else [Refusal(
@@ -182,26 +174,26 @@ def _aligned(new: Expression, old: Expression, points: tuple[InstanceSet, Instan
     ours, theirs = children(new), children(old)
     if isinstance(new, p.Variable) and new == old:
         if new.name in knl.data:
-            yield _Reference(new.name, (), ())
+            yield new, old
     elif not alike(new, old):
         if ours or type(new) is not type(old) or new != old:        # two numbers may be equal
             yield None
     else:
         if isinstance(new, p.Subscript) and isinstance(old, p.Subscript) and isinstance(new.aggregate, p.Variable):
-            yield _Reference(new.aggregate.name, ours[1:], theirs[1:]) if new.aggregate == old.aggregate else None
+            yield (new, old) if new.aggregate == old.aggregate else None
             ours, theirs = ours[1:], theirs[1:]
         for a, b in zip(ours, theirs, strict=True):
             yield from _aligned(a, b, points, knl)
 
 
-def _other_writes(taken: _CopyIn, use: _StagedRead, ref: _Reference, pairs: Map) -> Iterator[Refusal]:
+def _other_writes(taken: _CopyIn, use: _StagedRead, read: _Parts, pairs: Map) -> Iterator[Refusal]:
     """Refusals for writes that decide the value of the copy and not that of the reader, or the reverse."""
     before, after, copy, reader = taken.before, taken.after, taken.copy, use.reader.id
-    params = before.value_params
-    seen = _read_elements(use.domain, params, ref.theirs)
-    copied = _read_elements(analysis_domain(after, copy), params, ref.ours)
-    own = [a for a in accesses_to(before, reader, ref.name, is_write=False) if a.subscripts == ref.theirs]
-    for w in accesses_by_array(before)[ref.name]:
+    params, name, (ours, theirs) = before.value_params, array_of(read[0]), map(subscripts_of, read)
+    seen = _read_elements(use.domain, params, theirs)
+    copied = _read_elements(analysis_domain(after, copy), params, ours)
+    own = [a for a in accesses_to(before, reader, name, is_write=False) if a.subscripts == theirs]
+    for w in accesses_by_array(before)[name]:
         if not w.is_write:
             continue
         wanted, found = _deciding(before, w, reader, seen), _deciding(after, w, copy.id, copied).apply_range(pairs)

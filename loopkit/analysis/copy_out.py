@@ -20,6 +20,7 @@ from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, without, wrong_values
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest, shared_element
+from loopkit.expr.mappers import subscripts_of
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement, writing_ends
@@ -260,7 +261,8 @@ def _lifted(taken: _Buffering, knl: LoopKernel, s: Statement, cell: Expression, 
     def affine(e: Expression) -> bool:
         return is_quasi_affine(e, s.inames, knl.value_params)
     shape = array_shapes(knl)[taken.array]
-    unknown = {e: (p.Variable(f"'{axis}"), shape[axis]) for axis, e in enumerate(_subscripts(element)) if not affine(e)}
+    unknown = {e: (p.Variable(f"'{axis}"), shape[axis])
+               for axis, e in enumerate(subscripts_of(element)) if not affine(e)}
 
     def known(e: Expression) -> Expression:
         rests = ((name, subtract(e, other)) for other, (name, _) in unknown.items())
@@ -271,9 +273,5 @@ def _lifted(taken: _Buffering, knl: LoopKernel, s: Statement, cell: Expression, 
         assert isinstance(extent, int)
         points = points.where((">=", name), ("<", subtract(name, extent)))
     cells, elements = (taken.in_tile(names).flat_range_product(subscript_relation(
-        names, tuple(map(known, _subscripts(e))))).intersect_domain(points.set) for e in (cell, element))
+        names, tuple(map(known, subscripts_of(e))))).intersect_domain(points.set) for e in (cell, element))
     return subscript_relation(names, tuple(map(p.Variable, s.inames))), cells, elements
-
-
-def _subscripts(e: Expression) -> tuple[Expression, ...]:
-    return e.index_tuple if isinstance(e, p.Subscript) else ()

@@ -115,6 +115,11 @@ def array_of(element: Expression) -> str:
     return array.name
 
 
+def subscripts_of(element: Expression) -> tuple[Expression, ...]:
+    """The subscripts of *element*; none of a scalar."""
+    return element.index_tuple if isinstance(element, p.Subscript) else ()
+
+
 @lru_cache(maxsize=16384)
 def variables(expr: Expression) -> frozenset[str]:
     """The free names of *expr*: arrays, scalars and inames; a reduction binds its inames, functions do not count."""

@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Completion, Instruction, completion_of
-from loopkit.expr.mappers import array_of
+from loopkit.expr.mappers import array_of, subscripts_of
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -64,7 +64,7 @@ class Statement:
 
     @property
     def subscripts(self) -> tuple[Expression, ...]:
-        return self.assignee.index_tuple if isinstance(self.assignee, p.Subscript) else ()
+        return subscripts_of(self.assignee)
 
     @property
     def written(self) -> str:

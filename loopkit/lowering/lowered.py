@@ -21,7 +21,7 @@ from loopkit.analysis.order import execution_paths
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import Block, Instruction, Program, Swizzle, block_text, program_text
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import map_children, variables
+from loopkit.expr.mappers import map_children, subscripts_of, variables
 from loopkit.instructions.base import MemoryInstruction
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
@@ -192,7 +192,7 @@ def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storag
 def instructions_of(s: Statement, target: p.Variable | p.Subscript, value: Expression, storages: Mapping[str, Storage]
                     ) -> tuple[Instruction, ...]:
     """The instructions that make the accesses of *s* as ``target = value``: its own, and those of the temporaries."""
-    subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
+    subscripts = subscripts_of(target)
     read = sorted(frozenset[str]().union(*map(variables, (value, *subscripts))))
     of_arrays = {x: storages[x].temporary.instruction for x in sorted({s.written, *read}) if x in storages}
     return (*(i for i in s.instructions if serves(i, s, storages)),
