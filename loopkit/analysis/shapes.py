@@ -19,7 +19,7 @@ from loopkit.poly.affine import if_affine
 from loopkit.poly.elements import axis_extent, constant_extent, leaves_a_margin, missed, outside, reached_within
 from loopkit.poly.limits import IMPORTANT, affordable, kept_by_kernel
 from loopkit.poly.piecewise import known_value
-from loopkit.poly.sets import Set, range_from
+from loopkit.poly.sets import Set, range_condition
 
 Shape = tuple[Expression | None, ...]
 
@@ -151,7 +151,7 @@ def with_sizes_nonnegative(knl: LoopKernel) -> LoopKernel:
         extents |= unsigned & frozenset().union(*(s.domain.params for s in knl.statements), *map(variables, subscripts))
     assumptions = knl.assumptions
     for name in sorted(extents & knl.value_params):
-        assumptions = assumptions.intersect(range_from(name, 0))
+        assumptions = assumptions.intersect(range_condition(name, 0))
     return specialized(knl, assumptions=assumptions)
 
 

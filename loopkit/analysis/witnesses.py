@@ -18,7 +18,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement, writing_ends
 from loopkit.poly.limits import kept
 from loopkit.poly.relations import SmallestPair, element_at, pairs_in_order, smallest_pair
-from loopkit.poly.sets import Map, Set, range_from
+from loopkit.poly.sets import Map, Set, range_condition
 
 #: The key by which pairs of instances are compared.
 Size = tuple[object, ...]
@@ -206,7 +206,7 @@ def _first_true(broken: BrokenPairs, limit: Size, of_value: bool) -> tuple[Small
     knl, pairs = broken.knl, broken.pairs
     a, b = knl.statement_by_id[broken.source], knl.statement_by_id[broken.sink]
     for x in sorted(knl.value_params & (_names(knl, a) | _names(knl, b))):
-        pairs = pairs.intersect_params(range_from(x, 0))    # their elements depend on it, though no relation has it
+        pairs = pairs.intersect_params(range_condition(x, 0))  # their elements depend on it, though no relation has it
     independent = False
     for i, pair in enumerate(pairs_in_order(pairs, a.inames, b.inames, parameters_of(knl))):
         size = broken.size_of(pair)

@@ -15,7 +15,7 @@ from loopkit.interpreter.interpreter import Element, InitialData, Interpreter, L
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
-from loopkit.poly.sets import fix_params, lexmin_point, range_from
+from loopkit.poly.sets import fix_params, lexmin_point, range_condition
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import require_known
 from loopkit.runtime.equivalence import index_names
@@ -149,7 +149,7 @@ def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, A
         raise CallError("these sizes are not allowed by the kernel's assumptions.", argument=next(iter(known), ""),
                         hint="leave them out for the witness' own")
     for name in open_sizes:
-        usual = allowed.intersect(range_from(name, _USUAL_SIZE))
+        usual = allowed.intersect(range_condition(name, _USUAL_SIZE))
         allowed = allowed if usual.is_empty() else usual
     point = lexmin_point(allowed.from_params(), ())
     assert point is not None

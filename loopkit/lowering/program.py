@@ -23,7 +23,7 @@ from loopkit.lowering.mma import mma_inames
 from loopkit.lowering.vectors import vector_inames
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
-from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull, range_condition, range_from
+from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull, range_condition
 
 
 def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
@@ -63,9 +63,9 @@ def _outermost(launch: Launch) -> Level:
         level = level.knowing(range_condition(x, *own) if own is not None else
                               params_of(InstanceSet((x,), plain_hull(iname_span(knl, x).set)))
                               if x in launch.mapping.block_ranges else
-                              range_from(x, low) if isinstance(low, int) else knl.assumptions, x)
+                              range_condition(x, low) if isinstance(low, int) else knl.assumptions, x)
     for axis in (axis for axis in GRID if axis in launch.mapping.extents):
-        level = level.knowing(range_from(axis, 0), axis)
+        level = level.knowing(range_condition(axis, 0), axis)
     return level
 
 

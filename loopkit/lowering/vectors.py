@@ -34,7 +34,7 @@ from loopkit.lowering.vector_elements import (
     partial_vectors_of,
 )
 from loopkit.poly.affine import add, affine_difference, multiply
-from loopkit.poly.sets import InstanceSet, Set, range_condition, range_from, universe_params
+from loopkit.poly.sets import InstanceSet, Set, range_condition, universe_params
 
 
 def vector_inames(knl: LoopKernel) -> frozenset[str]:
@@ -95,7 +95,7 @@ def _hardware_ranges(launch: Launch) -> Set:
     for x, value in launch.mapping.coordinates.items():
         for least in (affine_difference(value, p.Variable(axis)) for axis in GRID):
             if least is not None:
-                known = known.intersect(range_from(x, least))
+                known = known.intersect(range_condition(x, least))
     return known
 
 

@@ -219,14 +219,10 @@ def params_of(points: InstanceSet) -> isl.Set:
     return points.bound(points.inames).set.params()
 
 
-def range_condition(name: str, low: int, high: int) -> isl.Set:
-    """``low <= name <= high`` for a parameter."""
-    return range_from(name, low).upper_bound_val(DIM.param, 0, high)
-
-
-def range_from(name: str, low: int) -> isl.Set:
-    """``low <= name`` for a parameter."""
-    return isl.Set.universe(set_space((name,), ()).params()).lower_bound_val(DIM.param, 0, low)
+def range_condition(name: str, low: int, high: int | None = None) -> isl.Set:
+    """``low <= name <= high`` for a parameter, or ``low <= name``."""
+    found = isl.Set.universe(set_space((name,), ()).params()).lower_bound_val(DIM.param, 0, low)
+    return found if high is None else found.upper_bound_val(DIM.param, 0, high)
 
 
 def conjunction(values: Mapping[str, int]) -> isl.Set:

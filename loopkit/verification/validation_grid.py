@@ -27,7 +27,7 @@ from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.lowering.lowered import BLOCK
 from loopkit.poly.affine import NotAffineError, add, multiply, subtract
 from loopkit.poly.piecewise import is_piecewise, params_where, projected
-from loopkit.poly.sets import InstanceSet, Set, conjunction, lexmin_point, range_from, universe_params
+from loopkit.poly.sets import InstanceSet, Set, conjunction, lexmin_point, range_condition, universe_params
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def some_sizes(points: Set, names: Sequence[str]) -> Iterator[dict[str, int]]:
     for low, larger in ((0, ()), *((low, sizes) for low in (1, 2, 3)), *((4, (x,)) for x in sizes)):
         some = points
         for x in larger:
-            some = some.intersect_params(range_from(x, low))
+            some = some.intersect_params(range_condition(x, low))
         found = lexmin_point(some, names)
         if found is not None:
             yield found[0]
