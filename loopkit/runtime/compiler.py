@@ -26,7 +26,7 @@ from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.processes import rejected, run_quietly, translated
 from loopkit.runtime.processes import version as loopkit_version
-from loopkit.target.host import CTarget
+from loopkit.target.c.target import CTarget
 
 #: Contraction to fused multiply-adds is off, so one expression gives one result for any tiling: variants of a kernel
 #: can be compared bit for bit. Signed integers wrap around like numpy's. ``errno`` is not set.

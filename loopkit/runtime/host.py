@@ -27,8 +27,8 @@ from loopkit.runtime.processes import dump, version
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
 from loopkit.runtime.typed import Text
 from loopkit.runtime.views import ArrayView, constant, picker
+from loopkit.target.c.target import CTarget
 from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer
-from loopkit.target.host import CTarget
 
 
 class _Complex64(ctypes.Structure):

@@ -25,7 +25,7 @@ from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.cuda.resources import Binary, parse_ptxas_log
 from loopkit.runtime.processes import dump, rejected, run_quietly, translated, version
-from loopkit.target.cuda import CudaTarget
+from loopkit.target.cuda.target import CudaTarget
 
 #: The file name of a text in the compilers' messages.
 _FILE_NAME = "kernel.cu"
