@@ -23,8 +23,8 @@ from typing import Any, ClassVar, cast
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
+from loopkit.runtime.compiler import dump, loopkit_version, rejected, run_quietly, translated
 from loopkit.runtime.cuda.resources import Binary, parse_ptxas_log
-from loopkit.runtime.processes import dump, rejected, run_quietly, translated, version
 from loopkit.target.cuda.target import CudaTarget
 
 #: The file name of a text in the compilers' messages.
@@ -324,5 +324,5 @@ def _kept(key: str, cache: DiskCache) -> Binary | None:
 def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: str) -> str:
     """The key of a binary: everything that its bytes depend on."""
     headers = headers_identity() if compiler == Nvrtc.name and needs_headers(source) else ""
-    parts = (source, *compile_options(target), compiler, version_of_it, headers, version())
+    parts = (source, *compile_options(target), compiler, version_of_it, headers, loopkit_version())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
