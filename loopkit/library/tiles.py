@@ -17,20 +17,6 @@ VECTOR = items_a_thread(np.dtype(np.float32))
 
 
 @dataclass(frozen=True)
-class Costs:
-    """The cycles that the blocks of one tile take of a multiprocessor, explained in the device data."""
-
-    step: float
-    single_step: float
-    padded_step: float
-    block: float
-    stores: float
-    latency: float
-    partial: float
-    launch: float
-
-
-@dataclass(frozen=True)
 class Tile:
     """The part of a product that one block computes, as the arguments of :func:`~loopkit.library.matmul`."""
 
@@ -39,9 +25,9 @@ class Tile:
     min_blocks: int
 
 
-#: The costs of launches and of memory; see the device data.
+#: The cycles that launches, memory and the blocks of each tile take; the device data explain them.
 COSTS = DEVICE["products"]
-TILES = {Tile(tuple(x["tile"]), tuple(x["warp"]), x["min_blocks"]): Costs(**x["costs"]) for x in COSTS["tile"]}
+TILES = {Tile(tuple(x["tile"]), tuple(x["warp"]), x["min_blocks"]): x["costs"] for x in COSTS["tile"]}
 
 
 @dataclass(frozen=True)
@@ -93,11 +79,11 @@ def _plans(tile: Tile, shape: tuple[int, int, int], multiprocessors: int) -> Ite
             rate = fast if 4*parts*n*m <= COSTS["cache_bytes"] else slow
             sums = launch + 4*(2*parts + 1)*n*m/(multiprocessors*rate)
         blocks = _rounds(tiles*parts, multiprocessors)
-        stores = costs.stores*(parts == 1 and m % VECTOR > 0)
+        stores = costs["stores"]*(parts == 1 and m % VECTOR > 0)
         for whole in (False, True) if singly or cut else (False,):
-            step = costs.padded_step if whole else costs.single_step if singly else costs.step
-            latency = costs.latency + costs.partial*(cut and not singly and not whole)
-            cycles = costs.launch + depth*latency + blocks*(costs.block + stores + depth*step)
+            step = costs["padded_step" if whole else "single_step" if singly else "step"]
+            latency = costs["latency"] + costs["partial"]*(cut and not singly and not whole)
+            cycles = costs["launch"] + depth*latency + blocks*(costs["block"] + stores + depth*step)
             yield Plan(tile, depth if parts > 1 else None, whole, cycles + sums + copies*whole)
 
 

@@ -133,7 +133,7 @@ class CompiledKernel:
 
     @property
     def sass(self) -> str:
-        """The disassembled machine code of :attr:`source`; also needs nvdisasm or cuobjdump.
+        """The disassembled machine code of :attr:`source`; also needs nvdisasm.
 
         :raises DeviceError: the target has none.
         :raises CompilerError: there is no disassembler.

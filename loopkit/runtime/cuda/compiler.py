@@ -250,22 +250,20 @@ def _probed(command: str) -> Nvcc | None:
 
 def disassembly(cubin: bytes, kernel: str) -> str:
     """The function *kernel* of *cubin* as SASS; :raises CompilerError: no disassembler is installed, or it fails."""
-    # cuobjdump needs nvdisasm, so nvdisasm alone is enough
-    tool = find_tool("nvdisasm") or find_tool("cuobjdump")
+    tool = find_tool("nvdisasm")                       # the toolkit's cuobjdump needs it, too
     if tool is None:
-        raise CompilerError("The machine code cannot be shown: there is neither nvdisasm nor cuobjdump.",
+        raise CompilerError("The machine code cannot be shown: there is no nvdisasm.",
                             hint="pip install nvidia-cuda-nvdisasm, or put the CUDA toolkit's nvdisasm on the path")
     with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
         path = Path(place, "kernel.cubin")
         path.write_bytes(cubin)
-        options = ["--print-code"] if Path(tool).stem == "nvdisasm" else ["--dump-sass"]
-        done = run_quietly([tool, *options, str(path)])
+        done = run_quietly([tool, "--print-code", str(path)])
     if done.returncode != 0:
-        raise CompilerError(f"{Path(tool).stem} cannot read the machine code of kernel '{kernel}'.",
+        raise CompilerError(f"nvdisasm cannot read the machine code of kernel '{kernel}'.",
                             log=(done.stdout + done.stderr).strip(),
                             hint="it may be older than the compiler; pip install -U nvidia-cuda-nvdisasm")
-    for part in re.split(r"(?m)^(?=//-+ \.|[ \t]*Function : )", done.stdout):
-        if re.match(rf"//-+ \.text\.{re.escape(kernel)}\s+-|[ \t]*Function : {re.escape(kernel)}\s", part):
+    for part in re.split(r"(?m)^(?=//-+ \.)", done.stdout):
+        if re.match(rf"//-+ \.text\.{re.escape(kernel)}\s+-", part):
             return part.strip("\n") + "\n"
     raise CompilerError(f"The machine code has no function '{kernel}'.")
 
