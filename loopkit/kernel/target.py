@@ -42,15 +42,12 @@ class Target:
 #: The targets by name; ``loopkit/__init__.py`` finds those of the folders in ``loopkit/target``.
 TARGETS = LazyTable[type[Target]]()
 
-#: The target of a kernel for which none is named.
-DEFAULT_TARGET = "cuda"
-
 
 def resolve_target(target: object) -> Target:
-    """The target object for a name (``None``: the default); :raises PreconditionError: there is no such target."""
+    """The target object for a name (``None``: CUDA); :raises PreconditionError: there is no such target."""
     if isinstance(target, Target):
         return target
-    name = DEFAULT_TARGET if target is None else target
+    name = "cuda" if target is None else target
     if isinstance(name, str) and name in TARGETS:
         return TARGETS[name]()
     raise PreconditionError(

@@ -73,8 +73,6 @@ _DYNAMIC = "shared_memory_"
 #: Alignment of every array in bytes: the widest access of a thread.
 _ALIGNMENT = 16
 
-DEFAULT_ARCHITECTURE = "sm_90"
-
 
 @dataclass(frozen=True)
 class CudaTarget(TextTarget):
@@ -115,8 +113,8 @@ class CudaTarget(TextTarget):
 
     @property
     def architecture(self) -> str:
-        """*arch*, or the default without a GPU."""
-        return DEFAULT_ARCHITECTURE if self.arch is None else self.arch
+        """*arch*, or that of a text without a GPU."""
+        return "sm_90" if self.arch is None else self.arch
 
     @property
     def limits(self) -> DeviceLimits:
