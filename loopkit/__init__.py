@@ -1,6 +1,8 @@
 """loopkit: array computations as polyhedral loop nests, transformed by proven steps, run on CUDA GPUs or the host."""
 from __future__ import annotations
 
+import sys
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from loopkit.errors import (
@@ -34,7 +36,7 @@ from loopkit.kernel.history import TRANSFORMATIONS, History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
 from loopkit.language.make import make_kernel
-from loopkit.lazy import LazyTable, checked_imports
+from loopkit.lazy import LazyTable, imports_not_run
 
 if TYPE_CHECKING:
     from loopkit import library
@@ -46,9 +48,9 @@ if TYPE_CHECKING:
     )
     from loopkit.runtime.equivalence import check_equivalent
     from loopkit.runtime.results import Outputs
+    from loopkit.target.c.target import CTarget
     from loopkit.target.code import GeneratedCode
-    from loopkit.target.cuda import CudaTarget
-    from loopkit.target.host import CTarget
+    from loopkit.target.cuda.target import CudaTarget
     from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
     from loopkit.transform.apply_schedule import apply_schedule
     from loopkit.transform.buffering import buffer_array
@@ -123,11 +125,13 @@ __all__ = [
 __version__ = "0.1.0"
 
 #: The names above that type checkers import: others import them by asking for them.
-_LATER = LazyTable[Any](checked_imports(__name__))
+_LATER = LazyTable[Any](imports_not_run(__name__, sys._getframe().f_code, globals().keys()))  # noqa: SLF001
 
 TRANSFORMATIONS.addresses.update({name: address for name, address in _LATER.addresses.items()
                                   if address.startswith("loopkit.transform.") and name != "replay"})
-TARGETS.addresses.update({"c": "loopkit.target.host:CTarget", "cuda": "loopkit.target.cuda:CudaTarget"})
+# the folder loopkit/target/opencl has the class OpenclTarget in target.py
+TARGETS.addresses.update({folder.name: f"loopkit.target.{folder.name}.target:{folder.name.title()}Target"
+                          for folder in iter_modules([f"{__path__[0]}/target"]) if folder.ispkg})
 ENTRY_POINTS.addresses.update({
     "call": "loopkit.runtime.compiled:call",
     "code_html": "loopkit.notebook.html:code_html",

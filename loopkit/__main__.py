@@ -9,16 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from loopkit.errors import DeviceError
 from loopkit.kernel.target import TARGETS
 from loopkit.runtime.cache import DEFAULT_LIMIT, DiskCache, cache_directory
-from loopkit.runtime.compiler import HostCompiler, available_compilers
+from loopkit.runtime.compiler import HostCompiler, available_compilers, loopkit_version
 from loopkit.runtime.cuda.compiler import available_cuda_compilers
 from loopkit.runtime.cuda.devices import find_gpu, gpu_count, why_not
-from loopkit.runtime.processes import version
 
 
 def info() -> Iterator[str]:
     """The lines of ``python -m loopkit info``."""
     cache = DiskCache(cache_directory())
-    yield f"loopkit      {version()}, Python {platform.python_version()}, {platform.platform()}"
+    yield f"loopkit      {loopkit_version()}, Python {platform.python_version()}, {platform.platform()}"
     missing = why_not()
     runs_on = "the GPU if there is one, else c" if missing is None else "c"
     yield f"targets      {', '.join(TARGETS)}; kernels run on {runs_on}"

@@ -1,10 +1,11 @@
 """Tables of lazily imported values, by which a lower layer names objects of a higher one without importing it."""
 from __future__ import annotations
 
-import ast
+import dis
 import pkgutil
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from types import CodeType
 from typing import TypeVar, cast
 
 V = TypeVar("V")
@@ -32,9 +33,18 @@ class LazyTable(ChainMap[str, V]):
         return values[name]
 
 
-def checked_imports(package: str) -> dict[str, str]:
-    """The addresses of the names that the text of *package* imports ``if TYPE_CHECKING``."""
-    guarded = (block for block in ast.parse(pkgutil.get_data(package, "__init__.py") or b"").body
-               if isinstance(block, ast.If) and isinstance(block.test, ast.Name))
-    return {name.name: f"{node.module}{'.' if node.module == package else ':'}{name.name}"
-            for block in guarded for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
+def imports_not_run(package: str, code: CodeType, names: Collection[str]) -> dict[str, str]:
+    """The addresses of the names that *code* of *package* imports by ``from ... import``, without the known *names*.
+
+    The compiled code has the imports under ``if TYPE_CHECKING`` too.
+
+    >>> imports_not_run("", compile("if later: from math import sin, sqrt", "", "exec"), {"sin"})
+    {'sqrt': 'math:sqrt'}
+    """
+    found, module = {}, ""
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            module = step.argval
+        elif step.opname == "IMPORT_FROM" and step.argval not in names:
+            found[step.argval] = f"{module}{'.' if module == package else ':'}{step.argval}"
+    return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 import ast
 import pickle
 import pkgutil
+import py_compile
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 import loopkit as lk
 from loopkit.kernel.history import TRANSFORMATIONS
 from loopkit.lazy import LazyTable
-from loopkit.runtime.calls import RUNNERS
+from loopkit.runtime.calls import Runner
 
 TREE = ast.parse(Path(lk.__file__).read_text(encoding="utf-8"))
 #: What stands under ``if TYPE_CHECKING``.
@@ -35,7 +37,7 @@ def test_type_checkers_know_the_same_names() -> None:
 
 def test_all_lists_each_public_name() -> None:
     names = {*imported(TREE.body), *imported(CHECKED)} - {
-        "ENTRY_POINTS", "LazyTable", "TARGETS", "TRANSFORMATIONS", "checked_imports"}
+        "ENTRY_POINTS", "LazyTable", "TARGETS", "TRANSFORMATIONS", "imports_not_run"}
     assert names == set(lk.__all__)
     assert list(lk.__all__) == sorted(lk.__all__)
     assert set(lk.__all__) <= set(dir(lk))
@@ -53,7 +55,7 @@ def test_no_other_name() -> None:
         from loopkit import splitt_iname  # type: ignore[attr-defined]  # noqa: F401
 
 
-@pytest.mark.parametrize("table", [lk.ENTRY_POINTS, lk.TARGETS, TRANSFORMATIONS, RUNNERS])
+@pytest.mark.parametrize("table", [lk.ENTRY_POINTS, lk.TARGETS, TRANSFORMATIONS])
 def test_each_address_holds_a_value(table: LazyTable[object]) -> None:
     for name, address in table.addresses.items():
         assert pkgutil.resolve_name(address) is table[name]
@@ -61,7 +63,8 @@ def test_each_address_holds_a_value(table: LazyTable[object]) -> None:
 
 def test_targets_are_known_by_their_names() -> None:
     assert {name: cls.name for name, cls in lk.TARGETS.items()} == {"c": "c", "cuda": "cuda"}
-    assert lk.TARGETS.keys() == RUNNERS.keys()
+    for cls in lk.TARGETS.values():
+        assert issubclass(pkgutil.resolve_name(cls.runner or ""), Runner)
 
 
 def of_a_new_process(code: str, given: bytes = b"") -> bytes:
@@ -73,6 +76,16 @@ def test_only_what_making_a_kernel_needs_is_imported_at_once() -> None:
     packages = {module.split(".")[1] for module in listed.decode().split()}
     assert {"kernel", "language"} <= packages
     assert not packages & set(LATER_FLOORS)
+
+
+def test_no_source_is_needed(tmp_path: Path) -> None:
+    package = shutil.copytree(Path(lk.__file__).parent, tmp_path / "loopkit",
+                              ignore=shutil.ignore_patterns("__pycache__"))
+    py_compile.compile(str(package / "__init__.py"), str(package / "__init__.pyc"))
+    (package / "__init__.py").unlink()
+    code = f"""import sys; sys.path.insert(0, {str(tmp_path)!r})
+import loopkit as lk; print(lk.__file__, lk.tile.__name__)"""
+    assert of_a_new_process(code).decode().split() == [str(package / "__init__.pyc"), "tile"]
 
 
 def test_a_star_imports_all() -> None:

@@ -13,25 +13,18 @@ from pymbolic.typing import ArithmeticExpression, Expression
 from loopkit.expr.kinds import kind_of, named_dtype
 
 
-class _NodeStringifier(StringifyMapper[[]]):
-    """Gives our nodes a ``str``: enough for a message, also for nodes inside pymbolic's."""
+class _Stringifier(StringifyMapper[[]]):
+    """Gives our nodes a ``str``, also inside pymbolic's nodes: the text of the kernel language."""
 
-    def map_reduction(self, expr: Reduction, enclosing_prec: int) -> str:
-        inames = expr.inames[0] if len(expr.inames) == 1 else f"[{', '.join(expr.inames)}]"
-        return f"{expr.operation}({inames}, {self.rec(expr.expr, PREC_NONE)})"
-
-    def map_type_cast(self, expr: TypeCast, enclosing_prec: int) -> str:
-        return f"cast({expr.dtype_name}, {self.rec(expr.child, PREC_NONE)})"
-
-    def map_neutral(self, expr: Neutral, enclosing_prec: int) -> str:
-        return f"neutral({expr.operation})"
+    def __call__(self, expr: Expression, prec: int = PREC_NONE) -> str:
+        return to_text(expr)
 
 
 class _Node(p.ExpressionNode):
     """Base of our nodes; it teaches them to print."""
 
     def make_stringifier(self, originating_stringifier: object = None) -> StringifyMapper[[]]:
-        return _NodeStringifier()
+        return _Stringifier()
 
 
 @p.expr_dataclass()

@@ -31,7 +31,6 @@ class Source:
         return ParseError(message, line=self.line_of(offset), column=offset - start + 1, expected=expected,
                           source=line.rstrip(), hint=hint)
 
-
     def unknown(self, offset: int, kind: str, name: str, known: Iterable[str], *, where: str = "the kernel",
                 hint: str | None = None) -> UnknownNameError:
         """The error for an unknown *name* at *offset*."""

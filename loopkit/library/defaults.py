@@ -1,7 +1,10 @@
-"""Sizes that the pipelines share: they follow from a dtype and from properties of every GPU."""
+"""Sizes of the pipelines: those that follow from a dtype and from properties of every GPU, and the measured ones."""
 from __future__ import annotations
 
+import tomllib
+from importlib.resources import files
 from math import gcd
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,15 +12,33 @@ import numpy.typing as npt
 import loopkit as lk
 from loopkit.transform.data import as_dtype
 
+#: The data of the device for which the pipelines are tuned; they are explained there.
+DEVICE = tomllib.loads(files("loopkit.library").joinpath("devices/h200.toml").read_text(encoding="utf-8"))
+
 MOST_THREADS = 1024
-#: Threads of a block. Several blocks fit on a multiprocessor, with enough warps to hide the latency of memory.
-THREADS = 256
 #: Bytes of a cache line.
 LINE = 128
 #: Bytes of a sector, the unit of a read or write of global memory.
 SECTOR = 32
 #: Bytes of one thread's concurrent loads. Few threads then keep the memory busy.
 BYTES_A_THREAD = 16
+
+
+def measured(pipeline: str, dtype: np.dtype | None = None, /, **given: Any) -> tuple[Any, ...]:
+    """The values *given* for arguments of *pipeline*; for ``None``, the device's size of this name.
+
+    >>> measured("histogram", threads=None, items=4)
+    (512, 4)
+    """
+    sizes = {**DEVICE["sizes"], **DEVICE["sizes"].get(pipeline, {})}
+    return tuple(_of_dtype(sizes[name], dtype) if value is None else value for name, value in given.items())
+
+
+def _of_dtype(size: Any, dtype: np.dtype | None) -> Any:
+    """*size*; that for *dtype* if it depends on the bytes of an element."""
+    if isinstance(size, dict) and dtype is not None:
+        size = size[max((least for least in size if int(least) <= dtype.itemsize), key=int)]
+    return tuple(size) if isinstance(size, list) else size
 
 
 def known_dtype(dtype: npt.DTypeLike) -> np.dtype:

@@ -9,13 +9,12 @@ import pymbolic.primitives as p
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.target import WARP
-from loopkit.library.defaults import SECTOR, THREADS, items_a_thread, known_dtype
+from loopkit.library.defaults import SECTOR, items_a_thread, known_dtype, measured
 from loopkit.transform.step import require_positive
 
 
 @checked
-def copy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> lk.LoopKernel:
+def copy(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, items: int | None = None) -> lk.LoopKernel:
     """``y[i] = x[i]``.
 
     The kernel uses each element once, so memory bandwidth bounds its speed. Each thread starts *items* loads before its
@@ -36,7 +35,7 @@ def copy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: in
 
 
 @checked
-def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> lk.LoopKernel:
+def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, items: int | None = None) -> lk.LoopKernel:
     """``z[i] = alpha*x[i] + y[i]``, mapped like :func:`copy`.
 
     >>> lk.library.axpy()(x=np.ones(2, np.float32), y=np.arange(2, dtype=np.float32), alpha=3).z
@@ -46,7 +45,7 @@ def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: in
 
 
 @checked
-def add(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> lk.LoopKernel:
+def add(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, items: int | None = None) -> lk.LoopKernel:
     """``z[i] = x[i] + y[i]``, mapped like :func:`copy`.
 
     >>> lk.library.add()(x=np.ones(2, np.float32), y=np.arange(2, dtype=np.float32)).z
@@ -55,10 +54,11 @@ def add(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int
     return _elementwise("add", "z[i] = x[i] + y[i]", "x,y,z", dtype, threads, items)
 
 
-def _elementwise(name: str, statement: str, names: str, dtype: npt.DTypeLike, threads: int,
+def _elementwise(name: str, statement: str, names: str, dtype: npt.DTypeLike, threads: int | None,
                  items: int | None) -> lk.LoopKernel:
     """Each load of a warp reads one piece of memory. The items of a thread are *threads* elements apart."""
     known = known_dtype(dtype)
+    threads, = measured(name, threads=threads)
     items = items_a_thread(known) if items is None else items
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", statement, name=name), {names: known})
     if items == 1:
@@ -79,11 +79,9 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
     more rows of *a* for this, from the cache, except for elements of one byte.
 
     :arg rows: of *a*; default: any, given by the arrays of a call.
-    :arg tile: rows and columns of a tile, or one number for both; default: 128 by 64 for elements of four bytes or
-        less, with *rows* 64 by 128 (except for one byte), and 64 by 64 for larger elements. More rows make longer
-        pieces of writes; more columns make longer pieces of reads.
-    :arg threads: of a block, along the rows and across them; default: 32 by 32, or 32 by 16 for elements of less than
-        four bytes.
+    :arg tile: rows and columns of a tile, or one number for both. More rows make longer pieces of writes; more columns
+        make longer pieces of reads.
+    :arg threads: of a block, along the rows and across them.
 
     >>> knl = lk.library.transpose()
     >>> print(lk.lower(knl, stop="storage"))
@@ -94,12 +92,11 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
            [2., 5.]], dtype=float32)
     """
     known = known_dtype(dtype)
-    along, across = threads or (WARP, 32 if known.itemsize >= 4 else 16)
+    (along, across), = measured("transpose", known, threads=threads)
     a = lk.GlobalArg("a", shape=(p.Variable("n"), p.Variable("m")))
     knl = lk.make_kernel("{[j, i]: 0<=j<m and 0<=i<n}", "b[j, i] = a[i, j]", [a, "..."], name="transpose")
     knl = lk.add_dtypes(knl, {"a,b": known})
-    if tile is None:
-        tile = (64, 64) if known.itemsize > 4 else (128, 64) if rows is None or known.itemsize == 1 else (64, 128)
+    tile, = measured("transpose", known, **{"tile" if rows is None else "tile_of_rows": tile})
     height, width = tile if isinstance(tile, tuple) else (tile, tile)
     if rows is not None:
         knl = lk.fix_parameters(knl, n=require_positive(rows, "rows"))

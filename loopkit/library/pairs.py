@@ -9,13 +9,13 @@ import numpy.typing as npt
 import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
-from loopkit.library.defaults import known_dtype
+from loopkit.library.defaults import known_dtype, measured
 from loopkit.transform.step import require_positive
 
 
 @checked
-def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies: int = 8, warps: int = 4,
-          unroll: int = 2) -> lk.LoopKernel:
+def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies: int | None = None,
+          warps: int | None = None, unroll: int | None = None) -> lk.LoopKernel:
     """``phi[i] = sum(j, q[j]/sqrt(softening + |r[j] - r[i]|**2))``, the potential at bodies at ``x, y, z``.
 
     The distance of two bodies is symmetric to the last bit, so the root of a pair is computed once and added to the
@@ -36,6 +36,7 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     array([1.45, 1.7 ], dtype=float32)
     """
     known, eps = known_dtype(dtype), float(softening)
+    bodies, warps, unroll = measured("nbody", bodies=bodies, warps=warps, unroll=unroll)
     parts = "vec" if known.itemsize == 4 else "unr"
     kept = require_positive(bodies, "bodies")*require_positive(warps, "warps")
     along = WARP*require_positive(unroll, "unroll")
@@ -81,8 +82,9 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
 
 
 @checked
-def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads: int = 256, bodies: int = 8,
-                 lanes: int = 8, unroll: int = 4, tile: int = 512, parts: int = 16) -> lk.LoopKernel:
+def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads: int | None = None,
+                 bodies: int | None = None, lanes: int | None = None, unroll: int | None = None,
+                 tile: int | None = None, parts: int | None = None) -> lk.LoopKernel:
     """The potential of :func:`nbody`, with each pair computed twice and summed in one order: the same bits in each run.
 
     A block copies the bodies tile by tile to shared memory, position and charge of a body side by side. A thread loads
@@ -105,6 +107,8 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
     array([1.45, 1.7 ], dtype=float32)
     """
     known, eps = known_dtype(dtype), float(softening)
+    threads, bodies, lanes, unroll, tile, parts = measured(
+        "nbody_direct", threads=threads, bodies=bodies, lanes=lanes, unroll=unroll, tile=tile, parts=parts)
     across = max(threads//lanes, 1)
     together = across*bodies
     at = f"{tile*require_positive(parts, 'parts')}*t + {tile}*p + j"

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
-from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vector_of_rows
-from loopkit.library.tiles import H200, Tile, best_plan
+from loopkit.library.defaults import items_a_thread, known_dtype, measured, vector_of_rows
+from loopkit.library.tiles import Tile, best_plan
 from loopkit.transform.step import require_positive
 
 #: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
@@ -20,16 +20,13 @@ LANES = (8, 4)
 #: Names and lengths of the levels of an iname, from the outermost.
 Levels = Mapping[str, int | None]
 
-#: Most rows of a product that batched_matmul computes by mma instructions. A larger one would need too many warps.
-MOST_BY_WARPS = 128
-
 
 @checked
 def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | None = None,
-           multiprocessors: int = H200.multiprocessors, tile: tuple[int, int, int] | None = None,
+           multiprocessors: int | None = None, tile: tuple[int, int, int] | None = None,
            warp: tuple[int, int] | None = None, depth: int | None = None, whole: bool | None = None,
-           group: int | None = None, min_blocks: int | None = None, stages: int = 1, mma: bool | None = None
-           ) -> lk.LoopKernel:
+           group: int | None = None, min_blocks: int | None = None, stages: int | None = None,
+           mma: bool | None = None) -> lk.LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
     A block computes a tile of *c* from strips of *a* and *b* in shared memory. Each warp has a part of the tile, and
@@ -44,14 +41,14 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
 
     :arg shape: ``n``, ``m`` and ``l``, if they are known. Vectors that divide the rows then load the strips, and for
         float32 :func:`~loopkit.library.tiles.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
-    :arg multiprocessors: of the GPU, for that choice; default: those of an H200.
+    :arg multiprocessors: of the GPU, for that choice.
     :arg tile: rows and columns of a block's tile of *c*, and the steps of *k* that are copied at once.
     :arg warp: rows and columns of a warp's part of the tile; default: 64 products per thread for elements of four
         bytes, half as many for larger ones.
     :arg depth: steps of *k* that a block adds up; default: all, in one launch.
     :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles.
     :arg group: rows of blocks that run column by column, so that concurrent blocks share strips of *b* in the cache;
-        default: 8, or fewer for groups of equal size.
+        default: as many as are measured, or fewer for groups of equal size.
     :arg min_blocks: least number of blocks on a multiprocessor, which limits the registers of a thread; 0: no limit;
         default: two if a thread's products then take half of its 128 registers, else one.
     :arg stages: strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch.
@@ -75,14 +72,11 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
         min_blocks = plan.tile.min_blocks if min_blocks is None else min_blocks
     mma = known == np.float64 if mma is None else mma
     _require_float64(known, mma)
-    small = known.itemsize <= 4
-    warp = warp or ((64, 32) if small else (32, 32))
+    stages, warp, tile = measured("matmul", known, stages=stages, warp=warp, **{"tile_of_mma" if mma else "tile": tile})
     if min_blocks is None:
         min_blocks = 2 if warp[0]*warp[1]*known.itemsize <= 256*LANES[0]*LANES[1] else 1
-    chosen = Tile(tile or (128, 128 if small else 64, 16 if small or mma else 8), warp, min_blocks)
-    knl = _tiled(known, shape, chosen, depth, bool(whole), group, mma)
+    knl = _tiled(known, shape, Tile(tile, warp, min_blocks), depth, bool(whole), group, mma)
     if stages:
-        # one strip at a time is enough if two blocks share a multiprocessor: one computes while the other waits
         knl = lk.pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"])
     knl = _padded_copies(knl) if whole else knl
     return knl if depth is None else _added_up(knl, vector_of_rows(shape[1], known) if shape else 1)
@@ -93,9 +87,10 @@ def _tiled(dtype: np.dtype, shape: tuple[int, int, int] | None, tile: Tile, dept
     """The product in tiles, without the padding copies and the sum of the parts."""
     rows, columns, steps = tile.tile
     warp = tile.warp
-    if group is None:                       # at most 8 rows of blocks; groups of equal size if their number is known
-        high = max(-(-shape[0]//rows), 1) if shape else 8
-        group = -(-high//-(-high//8))
+    if group is None:                       # groups of equal size if the number of rows of blocks is known
+        most, = measured("matmul", group=None)
+        high = max(-(-shape[0]//rows), 1) if shape else most
+        group = -(-high//-(-high//most))
     group = require_positive(group, "group")
     _require_strips(rows, columns, steps)
     items = items_a_thread(dtype)
@@ -163,18 +158,21 @@ def _rules(a: str, b: str, *, by_rows: bool) -> tuple[str, str]:
 
 
 def _padded_copies(knl: lk.LoopKernel) -> lk.LoopKernel:
-    """The padding launch: copies of pieces of 64 columns and 16 rows."""
+    """The padding launch: copies, piece by piece."""
+    width, across, items = measured("padded_copy", columns=None, threads=None, items=None)
     for x in "ab":
-        knl = lk.split_iname(knl, f"{x}_column", 2*WARP, outer_tag="g.0", inner_tag="l.0")
-        knl = lk.split_levels(knl, f"{x}_row", {f"{x}_row_block": None, f"{x}_row_item": 4, f"{x}_row_thread": 4},
-                              tags={f"{x}_row_block": "g.1", f"{x}_row_item": "unr", f"{x}_row_thread": "l.1"})
+        knl = lk.split_iname(knl, f"{x}_column", width, outer_tag="g.0", inner_tag="l.0")
+        block, item, thread = (f"{x}_row_{level}" for level in ("block", "item", "thread"))
+        knl = lk.split_levels(knl, f"{x}_row", {block: None, item: items, thread: across},
+                              tags={block: "g.1", item: "unr", thread: "l.1"})
     return lk.add_barrier(knl, "b_whole", "insn.k.init")
 
 
 def _added_up(knl: lk.LoopKernel, items: int) -> lk.LoopKernel:
     """The launch that adds up the parts: neighbouring threads have neighbouring vectors of *items* columns."""
+    threads, = measured("matmul", threads=None)
     vectors = {"column_item": items} if items > 1 else {}
-    knl = lk.split_levels(knl, "column", {"column_block": None, "column_thread": THREADS//items, **vectors},
+    knl = lk.split_levels(knl, "column", {"column_block": None, "column_thread": threads//items, **vectors},
                           tags={"column_thread": "l.0", **dict.fromkeys(vectors, "vec")})
     knl = lk.tag_inames(knl, {"row": "g.0", "column_block": "g.0"})
     return lk.add_barrier(knl, "insn", "total.other.init")
@@ -190,14 +188,14 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     four-byte elements to shared memory, two strips ahead of the one in use. They keep the layout of the matrix.
 
     :arg size: of the matrices.
-    :arg steps: of *k* that are copied at once; default: 16, or 8 for elements of more than eight bytes.
+    :arg steps: of *k* that are copied at once.
     :arg warp: rows and columns of each warp's part of a product; default: 64 products per thread, or 16 for elements
         of more than eight bytes; with *mma* at most 32 that divide the product.
-    :arg stages: as of :func:`matmul`; default: 3 with *asynchronous* and without *mma*, else 2.
+    :arg stages: as of :func:`matmul`; default: more with *asynchronous* and without *mma*.
     :arg asynchronous: copy strips by ``cp.async`` (sm_80 and later) instead of through registers; default: for
         four-byte elements, and with *mma*.
     :arg mma: let each warp compute its part by matrix multiply-accumulate instructions of 8x8 or 16x8 results; default:
-        for float64 and sizes up to 128 that are multiples of such parts and of the given parts. GPUs before sm_80 need
+        for small sizes in float64 that are multiples of such parts and of the given parts. GPUs before sm_80 need
         ``False``, and ``asynchronous=False``.
     :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, or a warp's part is not
         a multiple of the elements that its threads load at once. With *mma*: the parts do not divide the product, or
@@ -213,18 +211,17 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     """
     known = known_dtype(dtype)
     size = require_positive(size, "size")
+    most, low = measured("batched_matmul", most_by_mma=None, most_of_low_mma=None)
     if mma is None:
-        mma = (known == np.float64 and size <= MOST_BY_WARPS and size % 8 == 0
+        mma = (known == np.float64 and size <= most and size % 8 == 0
                and (steps is None or steps % 4 == 0 == size % steps)
                and (warp is None or all(n % 8 == 0 == size % n for n in warp)))
     _require_float64(known, mma)
-    steps = steps or (8 if known.itemsize > 8 or (mma and size % 16) else 16)
+    steps, = measured("batched_matmul", known, steps=8 if steps is None and mma and size % 16 else steps)
     _require_strips(size, size, steps)
     if asynchronous is None:
         asynchronous = known.itemsize == 4 or (mma and stages != 1)
-    if stages is None:
-        # with mma one strip ahead is enough, because a multiprocessor has several blocks
-        stages = 3 if asynchronous and not mma else 2
+    stages, = measured("batched_matmul", **{"stages_of_asynchronous" if asynchronous and not mma else "stages": stages})
     text, product = _rules("a[e, ", "b[e, ", by_rows=mma or asynchronous)
     knl = lk.make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", f"{text} c[e, i, j] = sum(k, {product})",
                          name="batched_matmul")
@@ -235,10 +232,11 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
         for part, what in zip(warp, ("rows", "columns"), strict=True):
             _shares(size, part, what)
         # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
-        high = 16 if size > 64 and warp[0] % 16 == 0 else 8
+        high = 16 if size > low and warp[0] % 16 == 0 else 8
         knl = _by_warps(_over_warps(knl, warp, {"box": high}, {"box": 8}), ("e",), steps)
     else:
-        warp, items = warp or ((64, 32) if known.itemsize <= 8 else (32, 16)), items_a_thread(known)
+        warp, = measured("batched_matmul", known, warp=warp)
+        items = items_a_thread(known)
         # the result is a third of the memory traffic: it is stored in vectors too
         knl = _over_warps(knl, warp, {"lane": LANES[0], "item": 1 if asynchronous else items},
                           {"lane": LANES[1], "item": items}, "vec")

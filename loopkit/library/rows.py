@@ -13,11 +13,11 @@ from loopkit.kernel.target import WARP
 from loopkit.library.defaults import (
     LINE,
     MOST_THREADS,
-    THREADS,
     before_row,
     items_a_thread,
     known_dtype,
     longest_row,
+    measured,
     vector,
 )
 from loopkit.transform.step import require_positive
@@ -33,7 +33,7 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
 
     :arg columns: length of the rows; default: any, given by the arrays of a call.
     :arg threads: of a row; default: such that each thread has a few elements of it.
-    :arg rows: of a block; default: as many as need 128 threads if a row needs a warp or less, else one.
+    :arg rows: of a block; default: as many as fill a multiprocessor if a row needs a warp or less, else one.
 
     >>> x = np.log(np.array([[1, 2, 1], [1, 1, 2]], np.float32))
     >>> lk.library.softmax()(x=x).y
@@ -61,12 +61,6 @@ def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns:
                     rows)
 
 
-#: Most bytes of a row in a thread for which 32 registers are enough.
-FEW = 40
-#: Threads of a block of short rows: the blocks that a multiprocessor holds then fill it.
-SHORT = 128
-
-
 @dataclass(frozen=True)
 class Row:
     """The steps of a row's computation: a first reduction, a term for each element, a reduction of the terms, results.
@@ -84,11 +78,12 @@ class Row:
 
 def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None, rows: int | None) -> lk.LoopKernel:
     if columns is None:
-        knl, rows = _read_again(row, threads or THREADS), rows or 1
+        knl, rows = _read_again(row, *measured("by_rows", threads=threads)), rows or 1
     else:
         columns = require_positive(columns, "columns")
+        short, = measured("by_rows", threads_of_short=None)
         threads = threads or threads_for(row, columns, dtype)
-        knl, rows = _kept(row, dtype, columns, threads), rows or (-(-SHORT//threads) if threads <= WARP else 1)
+        knl, rows = _kept(row, dtype, columns, threads), rows or (-(-short//threads) if threads <= WARP else 1)
     knl = lk.add_dtypes(knl, dict.fromkeys(("x", "y", *row.weights), dtype))
     return lk.tag_inames(knl, {"i": "g.0"}) if rows == 1 else lk.split_iname(
         knl, "i", rows, outer_tag="g.0", inner_tag="l.1")
@@ -99,18 +94,20 @@ def threads_for(row: Row, columns: int, dtype: np.dtype) -> int:
 
     If vectors do not divide the rows, the first and the last load of a thread have conditions. The weights are then
     loaded one by one, which needs more concurrent loads. With two loads the number is rounded up, so that a full
-    multiprocessor has 64 kB of concurrent loads. Fewer threads wait less for each other: above 512 threads, each first
-    gets up to 128 bytes. A row of at least 32 vectors gets at least a warp. Each thread has at least one vector of some
-    row, so that a block has whole warps.
+    multiprocessor has 64 kB of concurrent loads. Fewer threads wait less for each other: very many threads first get
+    more bytes each. A row of at least 32 vectors gets at least a warp. Each thread has at least one vector of some row,
+    so that a block has whole warps.
     """
-    loads = 2 if columns % items_a_thread(dtype) == 0 else 9 if row.weights else 5
+    divided = columns % items_a_thread(dtype) == 0
+    case = "loads" if divided else "loads_of_weighted" if row.weights else "loads_of_single"
+    loads, most, most_bytes = measured("by_rows", **{case: None}, most_threads=None, most_bytes=None)
     wanted = -(-columns // (loads*items_a_thread(dtype)))
     above = 1 << (wanted - 1).bit_length()
-    few = wanted < above if loads == 2 else 4*wanted < 3*above
+    few = wanted < above if divided else 4*wanted < 3*above
     nearest = above//2 if few else above
     vectors = -(-columns // items_a_thread(dtype))
-    most = MOST_THREADS//2 if columns*dtype.itemsize <= MOST_THREADS//2*128 else MOST_THREADS
-    threads = min(max(nearest, min(1 << (vectors - 1).bit_length(), WARP)), most)
+    most = most if columns*dtype.itemsize <= most*most_bytes else MOST_THREADS
+    threads: int = min(max(nearest, min(1 << (vectors - 1).bit_length(), WARP)), most)
     while _back(columns, dtype, threads).vectors(1) < threads:
         threads //= 2
     return threads
@@ -161,7 +158,8 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int) -> lk.LoopKerne
     if items > 1:
         # evicting results before rows writes them early; loads of single elements would wait for each other
         knl = lk.set_cache_policy(knl, "x", "evict_last")
-    if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > FEW:
+    few, = measured("by_rows", bytes_in_registers=None)
+    if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > few:
         return knl
     # few elements need few registers: two registers more per thread would cost the multiprocessor a whole block
     return lk.set_options(knl, min_blocks="max")

@@ -9,17 +9,24 @@ import numpy.typing as npt
 import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
-from loopkit.library.defaults import MOST_THREADS, THREADS, before_row, items_a_thread, known_dtype, longest_row, vector
+from loopkit.library.defaults import (
+    MOST_THREADS,
+    before_row,
+    items_a_thread,
+    known_dtype,
+    longest_row,
+    measured,
+    vector,
+)
 from loopkit.transform.step import require_positive
 
 #: Blocks of a group: one warp reads the values of all blocks before the last one, one value per lane.
 GROUP = WARP + 1
-#: Bytes of a register.
-_REGISTER = 4
 
 
 @checked
-def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | None = None) -> lk.LoopKernel:
+def scan(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None, rows: int | None = None
+         ) -> lk.LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``, in one launch: each block keeps its tile while it waits for others.
 
     A block stores its tile's sum behind an inter-block flag (:func:`~loopkit.add_block_flags`), the last of each 33
@@ -31,19 +38,18 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | N
 
     :arg threads: of a block, a multiple of 32.
     :arg rows: of 512 bytes per warp, in registers: more rows mean more concurrent loads in fewer concurrent blocks.
-        Default: 16, or 12 for elements of 8 bytes or more; five blocks then fit on a multiprocessor.
     :raises PreconditionError: *threads* is not a multiple of 32, or *rows* is less than 1.
 
     >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
     array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
     """
+    known = known_dtype(dtype)
+    threads, rows = measured("scan", known, threads=threads, rows=rows)
     if threads < WARP or threads % WARP:
         raise lk.PreconditionError(f"A block of {threads} threads is not one of whole warps.", subject="threads",
                                    hint=f"give a multiple of {WARP}")
-    known = known_dtype(dtype)
-    rows = (16 if known.itemsize <= _REGISTER else 12) if rows is None else require_positive(rows, "rows")
     items = items_a_thread(known)
-    domains, text = _look_back(threads // WARP, rows, items)
+    domains, text = _look_back(threads // WARP, require_positive(rows, "rows"), items)
     kept = lk.TemporaryVariable("kept,done", shape=(threads // WARP, rows, WARP, items))
     knl = lk.make_kernel(domains, text, [kept, "..."], name="scan")
     knl = lk.add_dtypes(knl, {"x,y,before": known})
@@ -124,7 +130,8 @@ def _look_back(warps: int, rows: int, items: int) -> tuple[list[str], str]:
 
 
 @checked
-def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: int = 32) -> lk.LoopKernel:
+def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int | None = None,
+                     tiles: int | None = None) -> lk.LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``: sums of chunks, their prefix sums, and the results of each chunk.
 
     A block has a chunk, whose prefix comes from an earlier launch: three launches read *x* twice; :func:`scan` reads it
@@ -137,9 +144,10 @@ def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREAD
     array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
     """
     known = known_dtype(dtype)
+    threads, tiles, loads = measured("scan_in_launches", threads=threads, tiles=tiles, loads=None)
     items, most = items_a_thread(known), MOST_THREADS
     tile = threads*items
-    chunk, under_way = tile*tiles, min(tiles, 4)
+    chunk, under_way = tile*tiles, min(tiles, loads)
     first = f"{chunk}*b + {tile*under_way}*g + {tile}*u + {items}*j"
     tiled = Tiled(f"{chunk}*b", "n", "", "before[b]", threads, items, tiles)
     knl = lk.make_kernel(
@@ -179,20 +187,21 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
 
     :arg columns: length of the rows, so that aligned vectors of 16 bytes move a thread's elements; default: any, given
         by the arrays of a call, with one element per thread.
-    :arg threads: of a block; the elements that they have at a time are a tile. Default: 256, or 128 if vectors do not
-        divide the rows; at most as many warps as the vectors of a row occupy.
+    :arg threads: of a block; the elements that they have at a time are a tile. Default: fewer if vectors do not divide
+        the rows; at most as many warps as the vectors of a row occupy.
 
     >>> lk.library.row_scan()(x=np.ones((2, 3), np.float32)).y
     array([[1., 2., 3.],
            [1., 2., 3.]], dtype=float32)
     """
     known = known_dtype(dtype)
-    row = Tiled("0", "m", "b, ", "0", threads or THREADS, 1)
+    most, most_single, rows = measured("row_scan", threads=threads, threads_of_single=threads, rows_of_warps=None)
+    row = Tiled("0", "m", "b, ", "0", most, 1)
     if columns is not None:
         items = items_a_thread(known)
         back = before_row("b", require_positive(columns, "columns"), items)
         # whole warps for the vectors of a row
-        most, warps = THREADS if columns % items == 0 else THREADS//2, -(-longest_row(columns, items) // (items*WARP))
+        most, warps = most if columns % items == 0 else most_single, -(-longest_row(columns, items) // (items*WARP))
         row = replace(row, items=items, threads=threads or min(most, WARP*warps), back=back)
     knl = lk.make_kernel(["{[b]: 0<=b<n}", *row.domains], row.text, row.arrays, name="row_scan")
     knl = lk.add_dtypes(knl, {"x,y": known})
@@ -200,8 +209,8 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
         knl = lk.fix_parameters(knl, m=columns)
     if columns is None or row.threads != WARP:
         return row.realized(lk.tag_inames(knl, {"b": "g.0", **row.tags}))
-    # a multiprocessor holds 32 blocks: blocks of one warp would leave half of it idle
-    return row.realized(lk.split_iname(lk.tag_inames(knl, row.tags), "b", 4, outer_tag="g.0", inner_tag="l.1"))
+    # blocks of one warp would leave a part of the multiprocessor idle
+    return row.realized(lk.split_iname(lk.tag_inames(knl, row.tags), "b", rows, outer_tag="g.0", inner_tag="l.1"))
 
 
 @dataclass(frozen=True)

@@ -10,25 +10,22 @@ import pymbolic.primitives as p
 import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
-from loopkit.library.defaults import THREADS, known_dtype
+from loopkit.library.defaults import known_dtype, measured
 from loopkit.transform.step import require_positive
-
-#: Concurrent loads per thread if the length of its share is unknown: elements of *x* are gathered.
-GATHERED = 4
 
 
 @checked
 def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = None, lanes: int | None = None,
-               threads: int = THREADS, pieces: bool = False) -> lk.LoopKernel:
+               threads: int | None = None, pieces: bool = False) -> lk.LoopKernel:
     """``y[i]``, the sum of ``val[k]*x[col[k]]`` over ``rowptr[i] <= k < rowptr[i+1]``.
 
     Several threads share a row, so that they read a piece of it at once; shuffles add up their parts. Each thread loads
-    up to 8 elements of its share concurrently. If some rows are much longer than others, all threads wait for them:
+    a few elements of its share concurrently. If some rows are much longer than others, all threads wait for them:
     with *pieces* a first launch adds up pieces of the long rows, one warp per piece, and the second takes these sums.
 
     :arg row_length: mean number of elements per row; with *pieces*, of the rows that are not long.
     :arg lanes: threads that share a row, at most a warp; default: a power of two of about *row_length* / 2, which gives
-        each thread two elements; 1 for rows shorter than 8; 8 without *row_length*.
+        each thread two elements; 1 for short rows.
     :arg threads: of a block.
     :arg pieces: cut long rows into pieces; a call then also has the arguments that :func:`csr_pieces` computes.
 
@@ -42,9 +39,10 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
     """
     if row_length is not None and not 0 <= row_length < math.inf:
         raise lk.PreconditionError(f"row_length is a number of elements, not {row_length!r}.", subject="row_length")
-    if lanes is None:
-        lanes = 8 if row_length is None else lanes_for(row_length)
-    items = GATHERED if row_length is None else items_for(row_length/require_positive(lanes, "lanes"))
+    if lanes is None and row_length is not None:
+        lanes = lanes_for(row_length)
+    threads, lanes, items = measured("csr_matvec", threads=threads, lanes=lanes, items=None)
+    items = items if row_length is None else items_for(row_length/require_positive(lanes, "lanes"))
     knl = _in_pieces(known_dtype(dtype), threads) if pieces else _one_row_each(known_dtype(dtype))
     if lanes == 1:
         knl = lk.split_iname(knl, "i", threads, outer_tag="g.0", inner_tag="l.0")
@@ -56,7 +54,8 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
 
 
 @checked
-def csr_pieces(rowptr: npt.ArrayLike, *, longest: int = 2*WARP, piece: int = 16*WARP) -> dict[str, np.ndarray | int]:
+def csr_pieces(rowptr: npt.ArrayLike, *, longest: int | None = None, piece: int | None = None
+               ) -> dict[str, np.ndarray | int]:
     """Arguments of ``csr_matvec(pieces=True)`` for a matrix, computed once by the host: the pieces of its long rows.
 
     :arg rowptr: the start of each row, and the end of the last one; an array of the host.
@@ -74,6 +73,7 @@ def csr_pieces(rowptr: npt.ArrayLike, *, longest: int = 2*WARP, piece: int = 16*
     pieces [0 0 4 4 6]
     longest 32
     """
+    longest, piece = measured("csr_pieces", longest=longest, piece=piece)
     require_positive(longest, "longest")
     require_positive(piece, "piece")
     begins = np.asarray(rowptr)
@@ -94,14 +94,14 @@ def csr_pieces(rowptr: npt.ArrayLike, *, longest: int = 2*WARP, piece: int = 16*
 
 def lanes_for(row_length: float) -> int:
     """A power of two of about *row_length* / 2; a lane's share of a row must outweigh the cost of combining it."""
-    if row_length < 8:
-        return 1
-    return min(1 << ((round(row_length) - 1).bit_length() - 1), WARP)
+    shortest, = measured("csr_matvec", shortest=None)
+    return 1 if row_length < shortest else min(1 << ((round(row_length) - 1).bit_length() - 1), WARP)
 
 
 def items_for(share: float) -> int:
-    """The power of two, from 2 to 8, that holds a thread's *share* of a row; a larger one would only add conditions."""
-    return min(max(1 << (math.ceil(share) - 1).bit_length(), 2), 8)
+    """The power of two, at least 2, that holds a thread's *share* of a row, up to the most that is measured."""
+    most, = measured("csr_matvec", most_items=None)
+    return min(max(1 << (math.ceil(share) - 1).bit_length(), 2), int(most))
 
 
 def _one_row_each(dtype: np.dtype) -> lk.LoopKernel:
@@ -140,7 +140,7 @@ def _in_pieces(dtype: np.dtype, threads: int) -> lk.LoopKernel:
                          name="csr_matvec")
     knl = lk.add_dtypes(knl, {"val,x,y,part": dtype, "rowptr,col,start,stop,pieces,longest": np.int32})
     knl = lk.split_iname(knl, "q", max(threads//WARP, 1), outer_tag="g.0", inner_tag="l.1")
-    return lk.add_barrier(_shared_by(knl, "e", WARP, GATHERED), "part", "first")
+    return lk.add_barrier(_shared_by(knl, "e", WARP, *measured("csr_matvec", items=None)), "part", "first")
 
 
 def _shared_by(knl: lk.LoopKernel, iname: str, lanes: int, items: int) -> lk.LoopKernel:

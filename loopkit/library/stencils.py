@@ -8,13 +8,8 @@ import numpy.typing as npt
 
 import loopkit as lk
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.target import WARP
-from loopkit.library.defaults import in_vectors, items_a_thread, known_dtype, vector_of_rows
+from loopkit.library.defaults import in_vectors, items_a_thread, known_dtype, measured, vector_of_rows
 
-#: Bytes of a column that a thread computes in shared memory; several blocks of such threads share a multiprocessor.
-BYTES_A_COLUMN = 64
-#: Threads of a multiprocessor that work on vectors in three dimensions; each then has 48 registers.
-THREADS_AT_ONCE = 1280
 #: Least length of a row for vectors that rows do not divide: columns of neighbouring rows may be needed.
 LEAST_COLUMNS = 64
 
@@ -34,7 +29,7 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
     :arg columns: length of the rows, if it is known; default: a multiple of a vector of 16 bytes. Calls with other rows
         run a text without vectors. A length of 64 or more that is no such multiple is an assumption: the rows of a call
         have the same remainder, and at least 64 elements.
-    :arg rows: that a thread computes; default: 2, or 8 if elements are moved one by one.
+    :arg rows: that a thread computes; default: more if elements are moved one by one.
     :arg threads: of a block, along a row and across the rows.
 
     >>> knl = lk.library.stencil_2d()
@@ -51,8 +46,8 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
     """
     known = known_dtype(dtype)
     items, rest = _items(columns, known)
-    along, across = threads or (2*WARP if rest else 4*WARP, 4 if items > 1 else 2)
-    rows = rows or (2 if items > 1 else 8)
+    rows, (along, across) = measured(f"stencil_2d{'_skewed' if rest else '_single' if items == 1 else ''}",
+                                     rows=rows, threads=threads)
     knl = lk.make_kernel("{[i, j]: 1<=i<n-1 and 1<=j<m-1}",
                          "out[i, j] = a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]", name="stencil_2d",
                          assumptions=_promised("m", rest, items))
@@ -67,7 +62,7 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
 
 @checked
 def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, int] | None = None,
-               planes: int | None = None, rows: int = 2, threads: tuple[int, int] | None = None,
+               planes: int | None = None, rows: int | None = None, threads: tuple[int, int] | None = None,
                min_blocks: int | None = None) -> lk.LoopKernel:
     """The seven-point Laplacian of the inner points; each thread has rows of some planes as in :func:`stencil_2d`.
 
@@ -75,10 +70,10 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
 
     :arg columns: length of the rows, or the number of rows of a plane and their length; see :func:`stencil_2d`. The
         alignment of a row that vectors do not divide depends on both.
-    :arg planes: that a thread computes, *rows* of each; default: 4, or 2 if elements are moved one by one.
+    :arg planes: that a thread computes, *rows* of each; default: fewer if elements are moved one by one.
     :arg threads: of a block, along a row and across the rows.
-    :arg min_blocks: least number of blocks on a multiprocessor; default: as many as have 1280 threads, for vectors of 4
-        elements; else no limit (0).
+    :arg min_blocks: least number of blocks on a multiprocessor; default: for vectors of 4 elements, as many as leave a
+        thread enough registers; else no limit (0).
 
     >>> knl = lk.library.stencil_3d()
     >>> inames = ("i_outer", "i_inner", "j_outer_outer", "j_outer_inner", "j_inner", "k_vec_outer", "k_vec_inner")
@@ -88,8 +83,8 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
     known = known_dtype(dtype)
     a_plane, a_row = columns if isinstance(columns, tuple) else (None, columns)
     items, rest = _items(a_row, known, a_plane is not None)
-    along, across = threads or ((WARP, 8) if items > 1 else (2*WARP, 4))
-    planes = planes or (4 if items > 1 else 2)
+    planes, rows, (along, across) = measured(f"stencil_3d{'_single' if items == 1 else ''}",
+                                             planes=planes, rows=rows, threads=threads)
     promised = _promised("l", rest, items)
     knl = lk.make_kernel(
         "{[i, j, k]: 1<=i<n-1 and 1<=j<m-1 and 1<=k<l-1}",
@@ -103,20 +98,21 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
     knl = lk.split_iname(knl, "j_outer", across, outer_tag="g.1", inner_tag="l.1")
     knl = lk.tag_inames(knl, {"i_outer": "g.2", "i_inner": "unr", "j_inner": "unr"})
     if min_blocks is None:
-        min_blocks = THREADS_AT_ONCE//(along*across) if items == 4 else 0
+        resident, = measured("stencil_3d", resident_threads=None)
+        min_blocks = resident//(along*across) if items == 4 else 0
     return lk.set_options(knl, min_blocks=min_blocks) if min_blocks else knl
 
 
 @checked
 def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | None = None,
-           threads: tuple[int, int] = (2*WARP, 4)) -> lk.LoopKernel:
+           threads: tuple[int, int] | None = None) -> lk.LoopKernel:
     """*sweeps* of Jacobi's method: each takes the mean of the four neighbours of every inner point; the rim stays.
 
     A block computes a tile of the last sweep from a larger tile of the sweep before, and so on down to the first sweep,
     which reads the grid: each has two rows and two columns fewer than the one before. The values are those of single
     sweeps to the last bit.
 
-    :arg rows: that a thread computes of each sweep; default: 64 bytes of a column.
+    :arg rows: that a thread computes of each sweep; default: some bytes of a column.
     :arg threads: of a block, along a row and across the rows; the first sweep has a point for each of their *rows*.
     :raises PreconditionError: *sweeps* is not a positive number, or so large that a tile has no points.
 
@@ -130,8 +126,8 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
     array([64., 28.,  8.,  1.,  0.,  0.], dtype=float32)
     """
     known = known_dtype(dtype)
-    along, across = threads
-    rows = max(BYTES_A_COLUMN//known.itemsize, 1) if rows is None else rows
+    (along, across), column = measured("jacobi", threads=threads, bytes_of_column=None)
+    rows = max(column//known.itemsize, 1) if rows is None else rows
     tile = (rows*across - 2*(sweeps - 1), along - 2*(sweeps - 1))
     if sweeps < 1:
         raise lk.PreconditionError(f"jacobi: {sweeps} is no number of sweeps.", subject="sweeps", hint="sweeps=1")

@@ -7,12 +7,12 @@ import numpy.typing as npt
 import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
-from loopkit.library.defaults import THREADS, in_vectors, items_a_thread, known_dtype, vector, vector_of_rows
+from loopkit.library.defaults import in_vectors, items_a_thread, known_dtype, measured, vector, vector_of_rows
 
 
 @checked
-def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: int = THREADS, items: int = 4
-             ) -> lk.LoopKernel:
+def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int | None = None, threads: int | None = None,
+             items: int | None = None) -> lk.LoopKernel:
     """``s[0]``, the sum of all ``x[i]``: *blocks* partial sums, and their sum in a second launch.
 
     The number of blocks is fixed, so the second launch has little work for any length of *x*. In each step all blocks
@@ -26,6 +26,7 @@ def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: 
     array([10.], dtype=float32)
     """
     known = known_dtype(dtype)
+    blocks, threads, items = measured("full_sum", blocks=blocks, threads=threads, items=items)
     length = items_a_thread(known)
     step = threads*items*length
     place = f"{step*blocks}*r + {step}*b + {threads*length}*u + {length}*t + v"
@@ -45,7 +46,8 @@ def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: 
 
 
 @checked
-def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int = THREADS) -> lk.LoopKernel:
+def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None
+            ) -> lk.LoopKernel:
     """``s[i]``, the sum of row *i* of *x*; a block has a row.
 
     :arg columns: length of the rows, so that all loads of a thread run concurrently, in the longest vectors of up to 16
@@ -56,6 +58,7 @@ def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
     array([3., 3.], dtype=float32)
     """
     known = known_dtype(dtype)
+    threads, = measured("row_sum", threads=threads)
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "s[i] = sum(j, x[i, j])", name="row_sum")
     knl = lk.tag_inames(lk.add_dtypes(knl, {"x,s": known}), {"i": "g.0"})
     if columns is None:
@@ -65,8 +68,8 @@ def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
 
 
 @checked
-def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int = 256, threads: tuple[int, int] = (WARP, 8),
-               items: int = 4) -> lk.LoopKernel:
+def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None, threads: tuple[int, int] | None = None,
+               items: int | None = None) -> lk.LoopKernel:
     """``s[j]``, the sum of column *j* of *x*: sums over *rows* rows each, and their sum in a second launch.
 
     A warp reads a piece of a row. As there are too few columns to occupy all threads of a GPU, several blocks share a
@@ -79,7 +82,7 @@ def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int = 256, threads: t
     >>> lk.library.column_sum()(x=np.ones((2, 3), np.float32)).s
     array([2., 2., 2.], dtype=float32)
     """
-    along, across = threads
+    rows, (along, across), items = measured("column_sum", rows=rows, threads=threads, items=items)
     knl = lk.make_kernel(
         [f"{{[b, j]: 0<=j<m and 0<=b and {rows}*b<n}}", f"[b] -> {{[i]: {rows}*b<=i<n and i<{rows}*b + {rows}}}",
          f"{{[k, c]: 0<=k<m and 0<=c and {rows}*c<n}}"],
@@ -101,14 +104,12 @@ def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int = 256, threads: t
     return lk.add_barrier(knl, "partial", "total.c.init")
 
 
-#: Bytes of shared memory for a block's copies of the bins. Four blocks then fit on a multiprocessor.
-MOST_BYTES = 40 << 10
 _COPIES = (1, 2, 4, 8, 16, 32)
 
 
 @checked
-def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int = 528, threads: int = 512,
-              items: int = 2, copies: int | None = None) -> lk.LoopKernel:
+def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int | None = None,
+              threads: int | None = None, items: int | None = None, copies: int | None = None) -> lk.LoopKernel:
     """``counts[k]``, the number of ``x[i]`` that equal the integer *k*; values outside ``0 <= k < bins`` do not count.
 
     Each block counts its elements in shared memory by atomic updates, and finally adds these counts to the result. It
@@ -116,7 +117,7 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
     each step all blocks together read one piece of memory, *items* vectors of 16 bytes per thread.
 
     :arg dtype: of *x*; an integer dtype.
-    :arg blocks: of the launch; default: as many as run at once, four for each multiprocessor of an H200.
+    :arg blocks: of the launch; default: as many as run at once.
     :arg threads: of a block.
     :arg items: concurrent loads per thread.
     :arg copies: of the bins in a block, a power of two; default: one per lane, or as many as shared memory holds.
@@ -129,10 +130,12 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
     if known.kind not in "iu":
         raise lk.PreconditionError(f"A histogram counts integers, not {known}.", subject=str(known),
                                    hint="divide the range into bins first, and round")
+    blocks, threads, items, most = measured(
+        "histogram", blocks=blocks, threads=threads, items=items, bytes_of_copies=None)
     length, warps = items_a_thread(known), threads // WARP
     rows, row = _rows(known, bins)
     if copies is None:
-        copies = max((c for c in _COPIES if 4*rows*c <= MOST_BYTES), default=1)
+        copies = max((c for c in _COPIES if 4*rows*c <= most), default=1)
     if copies not in _COPIES or threads % WARP:
         raise lk.PreconditionError(f"{copies} copies for {threads} threads are not made of warps.", subject="copies",
                                    hint=f"copies are one of {', '.join(map(str, _COPIES))}, threads whole warps")

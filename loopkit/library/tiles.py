@@ -1,34 +1,19 @@
 """The choice of tiles for a matrix product: an estimate of its cycles from the blocks of each multiprocessor.
 
-The costs were measured on one device (``devices/h200.toml``, where they are explained).
+The costs were measured on one device; its data explain them (``devices/h200.toml``).
 """
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 
+import numpy as np
+
+from loopkit.library.defaults import DEVICE, items_a_thread, measured
 from loopkit.transform.step import require_positive
 
-#: A part of the sums over *k* has at least so many strips.
-LEAST_STRIPS = 4
 #: A thread loads so many elements at once.
-VECTOR = 4
-
-
-@dataclass(frozen=True)
-class Costs:
-    """The cycles that the blocks of one tile take of a multiprocessor, explained in the device data."""
-
-    step: float
-    single_step: float
-    padded_step: float
-    block: float
-    stores: float
-    latency: float
-    partial: float
-    launch: float
+VECTOR = items_a_thread(np.dtype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -40,21 +25,9 @@ class Tile:
     min_blocks: int
 
 
-@dataclass(frozen=True)
-class Device:
-    """The costs of matrix products on one device; see the device data."""
-
-    multiprocessors: int
-    launch: int
-    cache_bytes_per_cycle: int
-    memory_bytes_per_cycle: int
-    cache_bytes: int
-    tiles: Mapping[Tile, Costs]
-
-
-_DATA = tomllib.loads(files("loopkit.library").joinpath("devices/h200.toml").read_text(encoding="utf-8"))
-H200 = Device(tiles={Tile(tuple(t.pop("tile")), tuple(t.pop("warp")), t.pop("min_blocks")): Costs(**t)
-                     for t in _DATA.pop("tile")}, **_DATA)
+#: The cycles that launches, memory and the blocks of each tile take; the device data explain them.
+COSTS = DEVICE["products"]
+TILES = {Tile(tuple(x["tile"]), tuple(x["warp"]), x["min_blocks"]): x["costs"] for x in COSTS["tile"]}
 
 
 @dataclass(frozen=True)
@@ -67,7 +40,7 @@ class Plan:
     cycles: float
 
 
-def best_plan(shape: tuple[int, int, int], multiprocessors: int = H200.multiprocessors) -> Plan:
+def best_plan(shape: tuple[int, int, int], multiprocessors: int | None = None) -> Plan:
     """The plan that takes fewest cycles for the product ``c[n, m]`` of ``a[n, l]`` and ``b[l, m]``.
 
     :arg shape: the lengths ``n, m, l``.
@@ -81,35 +54,36 @@ def best_plan(shape: tuple[int, int, int], multiprocessors: int = H200.multiproc
     >>> best_plan((256, 512, 16000)).depth is None        # few tiles: several blocks add up each of them
     False
     """
+    multiprocessors, = measured("best_plan", multiprocessors=multiprocessors)
     for length in (*shape, multiprocessors):
         require_positive(length, "a length of a product, or a number of multiprocessors,")
-    return min((plan for tile in H200.tiles for plan in _plans(tile, shape, multiprocessors)), key=lambda p: p.cycles)
+    return min((plan for tile in TILES for plan in _plans(tile, shape, multiprocessors)), key=lambda p: p.cycles)
 
 
 def _plans(tile: Tile, shape: tuple[int, int, int], multiprocessors: int) -> Iterator[Plan]:
     n, m, steps = shape
-    costs = H200.tiles[tile]
+    costs = TILES[tile]
     rows, columns, strip = tile.tile
     strips = _rounds(steps, strip)
     singly = steps % VECTOR > 0 or m % VECTOR > 0
     cut = steps % strip > 0 and (n % rows > 0 or m % columns > 0)
     tiles = _rounds(n, rows)*_rounds(m, columns)
-    copies = H200.launch + 8*steps*(n + m)/(multiprocessors*H200.memory_bytes_per_cycle)
-    for parts in range(1, max(strips//LEAST_STRIPS, 1) + 1):
+    launch, slow, fast = COSTS["launch"], COSTS["memory_bytes_per_cycle"], COSTS["cache_bytes_per_cycle"]
+    copies = launch + 8*steps*(n + m)/(multiprocessors*slow)
+    for parts in range(1, max(strips//COSTS["least_strips"], 1) + 1):
         depth = strip*_rounds(strips, parts)
         if _rounds(strips*strip, depth) < parts:
             continue                                        # as deep as fewer parts
         sums = 0.0
         if parts > 1:
-            in_cache = 4*parts*n*m <= H200.cache_bytes
-            rate = H200.cache_bytes_per_cycle if in_cache else H200.memory_bytes_per_cycle
-            sums = H200.launch + 4*(2*parts + 1)*n*m/(multiprocessors*rate)
+            rate = fast if 4*parts*n*m <= COSTS["cache_bytes"] else slow
+            sums = launch + 4*(2*parts + 1)*n*m/(multiprocessors*rate)
         blocks = _rounds(tiles*parts, multiprocessors)
-        stores = costs.stores*(parts == 1 and m % VECTOR > 0)
+        stores = costs["stores"]*(parts == 1 and m % VECTOR > 0)
         for whole in (False, True) if singly or cut else (False,):
-            step = costs.padded_step if whole else costs.single_step if singly else costs.step
-            latency = costs.latency + costs.partial*(cut and not singly and not whole)
-            cycles = costs.launch + depth*latency + blocks*(costs.block + stores + depth*step)
+            step = costs["padded_step" if whole else "single_step" if singly else "step"]
+            latency = costs["latency"] + costs["partial"]*(cut and not singly and not whole)
+            cycles = costs["launch"] + depth*latency + blocks*(costs["block"] + stores + depth*step)
             yield Plan(tile, depth if parts > 1 else None, whole, cycles + sums + copies*whole)
 
 

@@ -19,7 +19,6 @@ from loopkit.errors import CallError, DeviceError
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
-from loopkit.lazy import LazyTable
 from loopkit.runtime.arguments import BoundArguments, require_known
 from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, Reader, TorchKind
@@ -28,7 +27,7 @@ from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
 from loopkit.runtime.views import ArrayView, share_memory
 from loopkit.target.code import TextTarget
-from loopkit.target.cuda import CudaTarget
+from loopkit.target.cuda.target import CudaTarget
 
 #: Most signatures that are kept; then all are dropped and collected again.
 _MOST_SIGNATURES = 4096
@@ -379,9 +378,3 @@ def _passed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 #: Makes the runner of a kernel: from the kernel, its target, the user's device, and whether to wait for each launch.
 MakeRunner = Callable[[LoopKernel, Any, object, bool], Runner]
-
-#: By the name of a target; a module is imported at the first use of its target.
-RUNNERS = LazyTable[MakeRunner]({
-    "c": "loopkit.runtime.host:HostRunner",
-    "cuda": "loopkit.runtime.cuda.runner:CudaRunner",
-})

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pkgutil import resolve_name
 from typing import Any
 
 from loopkit.analysis.constructors import annotated
@@ -12,7 +13,7 @@ from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import extent_of_checks
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Target
-from loopkit.runtime.calls import RUNNERS, BoundCall
+from loopkit.runtime.calls import BoundCall, MakeRunner
 from loopkit.runtime.cuda.compiler import disassembly, has_cuda_compiler
 from loopkit.runtime.cuda.devices import why_not
 from loopkit.runtime.cuda.resources import Resources, kernel_resources
@@ -39,10 +40,11 @@ class CompiledKernel:
         self._has_stream = False
         resolved = resolve_text_target(target)
         self.target = resolved.name
-        if self.target not in RUNNERS:
+        if resolved.runner is None:
             raise PreconditionError(f"Nothing runs kernels for the target '{self.target}'.", subject=self.target,
                                     hint=f"generate_code(knl, target={self.target!r}) gives their text")
-        self._runner = RUNNERS[self.target](checked, resolved, device, debug)
+        make: MakeRunner = resolve_name(resolved.runner)
+        self._runner = make(checked, resolved, device, debug)
         self._call = self._runner.call
 
     def __call__(self, /, *args: object, **kwargs: object) -> Outputs:
@@ -131,7 +133,7 @@ class CompiledKernel:
 
     @property
     def sass(self) -> str:
-        """The disassembled machine code of :attr:`source`; also needs nvdisasm or cuobjdump.
+        """The disassembled machine code of :attr:`source`; also needs nvdisasm.
 
         :raises DeviceError: the target has none.
         :raises CompilerError: there is no disassembler.

@@ -1,4 +1,4 @@
-"""The host's C compiler: search, trial of its flags, and compilation.
+"""The host's C compiler: search, trial of its flags, and compilation; what all compilers share.
 
 A compiler gets the fastest flags with which it compiles the trial loops correctly. By default loops stay as the text
 has them. GCC's transformations of loops rest on a dependence analysis with repeated faults (12 and 13: iterations that
@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -19,14 +20,13 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.processes import rejected, run_quietly, translated
-from loopkit.runtime.processes import version as loopkit_version
-from loopkit.target.host import CTarget
+from loopkit.target.c.target import CTarget
 
 #: Contraction to fused multiply-adds is off, so one expression gives one result for any tiling: variants of a kernel
 #: can be compared bit for bit. Signed integers wrap around like numpy's. ``errno`` is not set.
@@ -52,8 +52,10 @@ FAST: Rungs = (("-O3", NATIVE), ("-O3", NATIVE, *_RISKY_OFF), ("-O3", *_RISKY_OF
 SAFE: Rungs = (("-O3", NATIVE, *_LOOPS_AS_WRITTEN), ("-O3", *_LOOPS_AS_WRITTEN), ("-O2", *_NO_VECTORS),
                ("-O1", *_NO_VECTORS), ("-O0",))
 
-#: Time limit of the trial program in seconds; it normally takes 0.01.
-_TIMEOUT = 60
+#: Time limits in seconds of the trial program, which normally takes 0.01, and of compilers.
+_TIMEOUT, _LONGEST = 60, 300
+#: Most lines of a compiler's log in an error.
+_MOST_LINES = 40
 
 _SMALL = """\
 #include <math.h>
@@ -303,3 +305,66 @@ def _processor() -> str:
     first = text.split("\n\n", 1)[0]
     return "\n".join(line for line in first.splitlines()
                      if line.startswith(("model name", "flags", "Features", "CPU part")))
+
+
+# What all compilers share: running them, the text shown to the user, the error if it is rejected
+
+def run_quietly(command: Sequence[str], timeout: float = _LONGEST) -> subprocess.CompletedProcess[str]:
+    """Run *command* with messages in English; a start that fails, or more than *timeout* seconds, is an exit status."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
+                              stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
+    except (subprocess.TimeoutExpired, OSError) as err:
+        output = getattr(err, "stdout", None) or ""
+        text = output if isinstance(output, str) else output.decode(errors="replace")
+        return subprocess.CompletedProcess(command, 127, text, str(err))
+
+
+def translated(command: Sequence[str], source: str, name: str, libraries: Sequence[str] = ()
+               ) -> tuple[bytes | None, str]:
+    """The file that a compiler makes of *source*, or ``None``, and the log, in which the text is called *name*."""
+    with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
+        text, result = Path(place, name), Path(place, "kernel.so")
+        text.write_text(source, encoding="utf-8")
+        done = run_quietly([*command, "-o", str(result), str(text), *libraries])
+        log = (done.stdout + done.stderr).replace(str(text), name)
+        return result.read_bytes() if done.returncode == 0 and result.exists() else None, log
+
+
+def rejected(compiler: str, kernel: str, source: str, log: str, error: str, *, hint: str) -> CompilerError:
+    """The error for kernel *kernel* whose text is *source*.
+
+    :arg error: a pattern of the log's first error, with a group for the number of its line.
+    """
+    lines, where = log.strip().splitlines()[:_MOST_LINES], ""
+    found = re.search(error, log)
+    if found is not None:
+        line = int(found[found.lastindex or 0])
+        where = f" at line {line}"
+        text = source.splitlines()
+        near = range(max(line - 3, 0), min(line + 2, len(text)))
+        lines = [*(f"{'>' if i + 1 == line else ' '} {i + 1:4} | {text[i]}" for i in near), "", *lines]
+    return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(lines), hint=hint)
+
+
+def dump(source: str, kernel: str, suffix: str) -> None:
+    """Write a text before its compilation to ``$LOOPKIT_DUMP``, if that is set."""
+    directory = os.environ.get("LOOPKIT_DUMP")
+    if directory:
+        place = Path(directory)
+        digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"{kernel}-{digest}{suffix}").write_text(source)
+        except OSError as err:
+            raise CompilerError(f"The text of kernel '{kernel}' cannot be written to $LOOPKIT_DUMP: {err}.",
+                                hint="set it to a directory that can be written, or unset it") from None
+
+
+@lru_cache(maxsize=1)
+def loopkit_version() -> str:
+    """The installed version of loopkit."""
+    try:
+        return metadata.version("loopkit")
+    except metadata.PackageNotFoundError:
+        return "unknown"

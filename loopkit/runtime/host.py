@@ -21,14 +21,13 @@ from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Run, Runner
-from loopkit.runtime.compiler import HostCompiler, find_compiler
+from loopkit.runtime.compiler import HostCompiler, dump, find_compiler, loopkit_version
 from loopkit.runtime.kinds import ArrayKinds, host_view
-from loopkit.runtime.processes import dump, version
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
 from loopkit.runtime.typed import Text
 from loopkit.runtime.views import ArrayView, constant, picker
+from loopkit.target.c.target import CTarget
 from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer
-from loopkit.target.host import CTarget
 
 
 class _Complex64(ctypes.Structure):
@@ -225,7 +224,7 @@ def load_library(source: str, kernel: str, compiler: HostCompiler, disk: DiskCac
 
 def object_key(source: str, compiler: HostCompiler) -> str:
     """The key of a compiled object: everything that its bytes depend on."""
-    return hashlib.sha256(f"{source}\0{compiler.identity}\0{version()}".encode()).hexdigest()
+    return hashlib.sha256(f"{source}\0{compiler.identity}\0{loopkit_version()}".encode()).hexdigest()
 
 
 def _mapped(content: bytes) -> ctypes.CDLL:

@@ -187,7 +187,7 @@ _LIMIT_32 = 2**31
 
 
 class TextTarget(Target, ABC):
-    """A target with an emitter; :data:`loopkit.runtime.calls.RUNNERS` compiles and runs its texts.
+    """A target with an emitter.
 
     :cvar reserved: names that its texts use themselves, besides those that no kernel can have
         (:mod:`loopkit.language.names`).

@@ -197,10 +197,10 @@ def function_lines(start: str, parameters: tuple[Parameter, ...], body: Iterable
 
     :arg passes_on: the function passes its pointers on and reads nothing itself.
     """
-    # NVIDIA's compiler treats memory behind a const and __restrict__ pointer as constant. It turns "c ? x[i] : a[i]"
-    # into one load from either address, and treats that load as constant too, even if a is written between two such
-    # loads (observed with NVRTC 13.0 and 13.5). In a function that reads an array it writes, the other pointers are
-    # therefore declared without it: the declaration of a alone separates loads from stores.
+    # A compiler that treats memory behind a const pointer with restrict as constant may turn "c ? x[i] : a[i]" into one
+    # load from either address, and treats that load as constant too, even if a is written between two such loads. In a
+    # function that reads an array it writes, the other pointers are therefore declared without it: the declaration of a
+    # alone separates loads from stores.
     safe = passes_on or not dialect.syntax.constant_by_restrict or not any(
         isinstance(x, Pointer) and x.read and x.written for x in parameters)
     items: list[str] = []

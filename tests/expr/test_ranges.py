@@ -9,8 +9,8 @@ import pytest
 from loopkit.expr.dtypes import Type, type_of, weak
 from loopkit.expr.intervals import Bounds
 from loopkit.expr.parsing import parse_expression
+from loopkit.target.c.target import C
 from loopkit.target.cuda.dialect import CUDA
-from loopkit.target.host import C
 from tests.expr.typed import source, to_c
 from tests.nvrtc import compile_cuda
 

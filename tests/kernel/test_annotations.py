@@ -183,7 +183,7 @@ def test_fits(value: object, kind: Any, expected: bool) -> None:
      "tag_inames: iname_to_tag= is a mapping of texts to texts or InameTag objects, a list of tuples (a text, a text "
      "or an InameTag) or a text, not ['i:l.0'].", None),
     (lambda: lk.library.copy(threads="256"),                                               # type: ignore[arg-type]
-     "copy: threads= is an integer, not '256'.", "the default is threads=256")])
+     "copy: threads= is an integer or None, not '256'.", "the default is threads=None")])
 def test_messages(call: Callable[[], object], message: str, hint: str | None) -> None:
     with pytest.raises(lk.PreconditionError) as caught:
         call()

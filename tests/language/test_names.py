@@ -11,8 +11,8 @@ import loopkit as lk
 from loopkit.errors import NameConflictError
 from loopkit.language.names import LIBRARY, fault, require_kernel_name
 from loopkit.runtime.compiler import BASE_FLAGS
+from loopkit.target.c.target import C
 from loopkit.target.cuda.dialect import CUDA
-from loopkit.target.host import C
 from tests.compilers import c_compiler
 from tests.nvrtc import compile_cuda
 

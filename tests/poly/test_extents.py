@@ -33,7 +33,7 @@ from loopkit.poly.sets import (
     parse_assumptions,
     universe_params,
 )
-from loopkit.target.host import C
+from loopkit.target.c.target import C
 from tests.compilers import c_compiler
 from tests.expr.typed import to_c
 

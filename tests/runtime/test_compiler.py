@@ -11,7 +11,7 @@ from loopkit.errors import CompilerError
 from loopkit.runtime import compiler as compiler_module
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.compiler import HostCompiler, available_compilers, find_compiler
-from loopkit.target.host import CTarget
+from loopkit.target.c.target import CTarget
 
 pytestmark = pytest.mark.optimised
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.runtime.cuda.resources import Binary, PtxasUsage, kernel_resources, residency
 from loopkit.target.code import GeneratedKernel
+from loopkit.target.cuda.limits import DEVICE_LIMITS
 
 
 @pytest.mark.parametrize(("arch", "threads", "registers", "shared", "expected"), [

@@ -37,7 +37,7 @@ def test_an_nvcc_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert find_nvcc() is None
 
 
-_SAID = {"nvdisasm": """\
+_SAID = """\
 \t.target\tsm_90
 
 //--------------------- .text.zero                --------------------------
@@ -47,23 +47,12 @@ _SAID = {"nvdisasm": """\
 //--------------------- .text.reverse             --------------------------
 \t.section\t.text.reverse,"ax",@progbits
         /*0000*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
-""", "cuobjdump": """\
-
-\tcode for sm_90
-\t\tFunction : zero
-        /*0000*/                   EXIT ;
-\t\t..........
-
-\t\tFunction : reverse
-        /*0000*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
-\t\t..........
-"""}
+"""
 
 
-@pytest.mark.parametrize("tool", _SAID)
-def test_disassembly_of_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str) -> None:
-    program(tmp_path / tool, f"cat <<'END'\n{_SAID[tool]}\nEND")
-    monkeypatch.setattr(toolkit, "find_tool", lambda name: str(tmp_path / name) if name == tool else None)
+def test_disassembly_of_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path / "nvdisasm", f"cat <<'END'\n{_SAID}\nEND")
+    monkeypatch.setattr(toolkit, "find_tool", lambda name: str(tmp_path / name))
     text = disassembly(b"", "reverse")
     assert "BAR.SYNC" in text
     assert "EXIT" not in text
@@ -73,7 +62,7 @@ def test_disassembly_of_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_no_disassembler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolkit, "find_tool", lambda name: None)
-    with pytest.raises(lk.CompilerError, match="neither nvdisasm nor cuobjdump") as caught:
+    with pytest.raises(lk.CompilerError, match="there is no nvdisasm") as caught:
         disassembly(b"", "reverse")
     assert caught.value.hint is not None
     assert "pip install nvidia-cuda-nvdisasm" in caught.value.hint

@@ -1,8 +1,13 @@
 """A target that loopkit does not have: a folder's worth of definitions, and nothing else is edited."""
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +16,6 @@ import pytest
 import loopkit as lk
 from loopkit.kernel.target import TARGETS, Machine
 from loopkit.lowering.lowered import Lowered
-from loopkit.runtime.calls import RUNNERS
 from loopkit.runtime.host import HostRunner
 from loopkit.target.code import GeneratedCode, Layout, TextTarget
 
@@ -30,6 +34,13 @@ class Narrow(TextTarget):
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
         code = lk.CTarget().emit(lowered, layout, head)
         return replace(code, target=self.name, source=code.source.replace("restrict ", ""))
+
+
+class NarrowRunner(HostRunner):
+    def __init__(self, knl: lk.LoopKernel, target: Narrow, device: object, debug: bool) -> None:
+        assert (device, debug) == (None, False)
+        super().__init__(knl, lk.CTarget())
+        self.target: Any = target
 
 
 def row_sums() -> lk.LoopKernel:
@@ -65,16 +76,32 @@ def test_it_runs_where_somebody_runs_it(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(lk.PreconditionError, match="Nothing runs kernels for the target 'narrow'"):
         lk.compile(row_sums(), Narrow())
 
-    class Runner(HostRunner):
-        def __init__(self, knl: lk.LoopKernel, target: Narrow, device: object, debug: bool) -> None:
-            assert (device, debug) == (None, False)
-            super().__init__(knl, lk.CTarget())
-            self.target: Any = target
-
-    monkeypatch.setitem(RUNNERS, "narrow", Runner)
+    monkeypatch.setattr(Narrow, "runner", f"{__name__}:NarrowRunner")
     compiled = lk.compile(row_sums(), Narrow())
     a = np.arange(24, dtype=np.float32).reshape(3, 8)
     np.testing.assert_array_equal(compiled(a=a).y, a.sum(1))
     assert compiled.target == "narrow"
     assert compiled.source == lk.generate_code(row_sums(), target=Narrow()).source
     assert compiled.time(a=a, duration=0.001).seconds > 0
+
+
+def test_a_folder_is_a_target(tmp_path: Path) -> None:
+    """The folder is all that a copy of loopkit gets."""
+    package = shutil.copytree(Path(lk.__file__).parent, tmp_path / "loopkit",
+                              ignore=shutil.ignore_patterns("__pycache__"))
+    folder = package / "target" / "narrow"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "target.py").write_text(f"""from {__name__} import Narrow
+class NarrowTarget(Narrow):
+    runner = "{__name__}:NarrowRunner"
+""")
+    code = f"""import numpy as np, loopkit as lk
+from {__name__} import row_sums
+assert lk.__file__ == {str(package / "__init__.py")!r}
+print(*lk.TARGETS, lk.compile(row_sums(), "narrow").source == str(lk.generate_code(row_sums(), target="narrow")))
+print(lk.compile(row_sums(), "narrow")(a=np.ones((2, 8), np.float32)).y)"""
+    path = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, **path}, check=True,
+                          capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["c cuda narrow True", "[8. 8.]"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.target.code import Layout, Pointer, ScratchPointer, Stride, Value
+from loopkit.target.cuda.limits import DEVICE_LIMITS
 from tests.cases import CASES, Case
 from tests.language.outline import text
 from tests.lowering.kernels import F32, across_blocks, exchange, make

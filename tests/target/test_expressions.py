@@ -13,8 +13,8 @@ from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import subexpressions
 from loopkit.expr.parsing import parse_expression
+from loopkit.target.c.target import C
 from loopkit.target.cuda.dialect import CUDA
-from loopkit.target.host import C
 from tests.expr.typed import (
     BFLOATS,
     REALS,

@@ -10,7 +10,7 @@ import pytest
 import loopkit as lk
 from loopkit.language.names import fault
 from loopkit.runtime.compiler import BASE_FLAGS
-from loopkit.target.host import C
+from loopkit.target.c.target import C
 from tests.compilers import c_compiler
 
 OPERATORS: dict[str, Any] = {

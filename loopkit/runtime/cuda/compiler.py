@@ -23,9 +23,9 @@ from typing import Any, ClassVar, cast
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
+from loopkit.runtime.compiler import dump, loopkit_version, rejected, run_quietly, translated
 from loopkit.runtime.cuda.resources import Binary, parse_ptxas_log
-from loopkit.runtime.processes import dump, rejected, run_quietly, translated, version
-from loopkit.target.cuda import CudaTarget
+from loopkit.target.cuda.target import CudaTarget
 
 #: The file name of a text in the compilers' messages.
 _FILE_NAME = "kernel.cu"
@@ -250,22 +250,20 @@ def _probed(command: str) -> Nvcc | None:
 
 def disassembly(cubin: bytes, kernel: str) -> str:
     """The function *kernel* of *cubin* as SASS; :raises CompilerError: no disassembler is installed, or it fails."""
-    # cuobjdump needs nvdisasm, so nvdisasm alone is enough
-    tool = find_tool("nvdisasm") or find_tool("cuobjdump")
+    tool = find_tool("nvdisasm")                       # the toolkit's cuobjdump needs it, too
     if tool is None:
-        raise CompilerError("The machine code cannot be shown: there is neither nvdisasm nor cuobjdump.",
+        raise CompilerError("The machine code cannot be shown: there is no nvdisasm.",
                             hint="pip install nvidia-cuda-nvdisasm, or put the CUDA toolkit's nvdisasm on the path")
     with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
         path = Path(place, "kernel.cubin")
         path.write_bytes(cubin)
-        options = ["--print-code"] if Path(tool).stem == "nvdisasm" else ["--dump-sass"]
-        done = run_quietly([tool, *options, str(path)])
+        done = run_quietly([tool, "--print-code", str(path)])
     if done.returncode != 0:
-        raise CompilerError(f"{Path(tool).stem} cannot read the machine code of kernel '{kernel}'.",
+        raise CompilerError(f"nvdisasm cannot read the machine code of kernel '{kernel}'.",
                             log=(done.stdout + done.stderr).strip(),
                             hint="it may be older than the compiler; pip install -U nvidia-cuda-nvdisasm")
-    for part in re.split(r"(?m)^(?=//-+ \.|[ \t]*Function : )", done.stdout):
-        if re.match(rf"//-+ \.text\.{re.escape(kernel)}\s+-|[ \t]*Function : {re.escape(kernel)}\s", part):
+    for part in re.split(r"(?m)^(?=//-+ \.)", done.stdout):
+        if re.match(rf"//-+ \.text\.{re.escape(kernel)}\s+-", part):
             return part.strip("\n") + "\n"
     raise CompilerError(f"The machine code has no function '{kernel}'.")
 
@@ -324,5 +322,5 @@ def _binary_in_cache(key: str, cache: DiskCache) -> Binary | None:
 def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: str) -> str:
     """The key of a binary: everything that its bytes depend on."""
     headers = headers_identity() if compiler == Nvrtc.name and needs_headers(source) else ""
-    parts = (source, *compile_options(target), compiler, version_of_it, headers, version())
+    parts = (source, *compile_options(target), compiler, version_of_it, headers, loopkit_version())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -11,10 +11,10 @@ from typing import Any, Self
 import numpy as np
 
 from loopkit.errors import CallError, DeviceError
-from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.runtime.cuda.driver import Driver, load_driver
+from loopkit.target.cuda.limits import DEVICE_LIMITS
 
-#: The oldest compute capability with known limits (:data:`loopkit.kernel.target.DEVICE_LIMITS`).
+#: The oldest compute capability with known limits (:data:`loopkit.target.cuda.limits.DEVICE_LIMITS`).
 OLDEST = (7, 0)
 
 #: The hint for a process that was forked after CUDA was used.

@@ -19,12 +19,12 @@ from loopkit.ast.walk import calls
 from loopkit.errors import DeviceError, LaunchError, LimitError
 from loopkit.expr.evaluate import evaluator
 from loopkit.expr.mappers import variables
-from loopkit.kernel.target import DEVICE_LIMITS
 from loopkit.runtime.cuda.devices import FORKED, Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, Driver, DriverError, LaunchConfig
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayView, constant, picker
 from loopkit.target.code import GeneratedKernel, Parameter, Pointer, ScratchPointer, Stride
+from loopkit.target.cuda.limits import DEVICE_LIMITS
 
 #: Bytes of each parameter in the buffer; every type is then aligned.
 _SLOT = 16

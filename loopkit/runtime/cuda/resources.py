@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from loopkit.errors import CompilerError
-from loopkit.kernel.target import DeviceLimits
 from loopkit.target.code import GeneratedKernel
-from loopkit.target.cuda import CudaTarget
+from loopkit.target.cuda.limits import DeviceLimits
+from loopkit.target.cuda.target import CudaTarget
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from loopkit.runtime.kinds import ArrayKinds
 from loopkit.runtime.results import Timing, TimingRequest
 from loopkit.runtime.typed import Text
 from loopkit.target.code import GeneratedKernel, Value
-from loopkit.target.cuda import CudaTarget
+from loopkit.target.cuda.target import CudaTarget
 
 _MOST_STREAMS = 64
 

@@ -34,14 +34,14 @@ class Functions:
     """Functions of integers and reals; *qualifier* is that of a helper function.
 
     :ivar helped: real functions that the language lacks and a helper computes.
-    :ivar normal: the helpers that are faster than a function, for arguments that cannot be subnormal.
+    :ivar normal: the helpers that are faster than a function, for arguments that cannot be subnormal, with their texts.
     :ivar integer: names of the language's functions of integers, by ``"min_i32"``.
     :ivar int_predicates: ``isnan`` and similar functions return an int.
     """
 
     qualifier: str = ""
     helped: frozenset[str] = frozenset()
-    normal: frozenset[str] = frozenset()
+    normal: Mapping[str, str] = field(default_factory=dict)
     integer: Mapping[str, str] = field(default_factory=dict)
     int_predicates: bool = True
 
@@ -113,17 +113,20 @@ class Dialect:
 
     def helpers(self, code: str) -> dict[str, str]:
         """The texts of the helpers of one dtype that *code* names, such as ``floor_div_i32``."""
-        return {name: self._helper(found) for name in sorted(set(re.findall(r"\w+", code)))
-                if (found := _HELPER.fullmatch(name)) is not None}
+        normal = self.functions.normal
+        return {name: normal.get(name) or self._helper(name) for name in sorted(set(re.findall(r"\w+", code)))
+                if name in normal or _HELPER.fullmatch(name)}
 
-    def _helper(self, found: re.Match[str]) -> str:
-        name, function, kind, bits = found[0], found["function"], found["kind"], found["bits"]
+    def _helper(self, name: str) -> str:
+        found = _HELPER.fullmatch(name)
+        assert found is not None
+        function, kind, bits = found["function"], found["kind"], found["bits"]
         if exponent := found["exponent"]:
             parameters, body = "TYPE x", f"\n    return {'*'.join(['x'] * int(exponent))};\n"
         else:
             parameters, body = (_REAL if kind == "f" else _INTEGER)[function]
         type_name = self.types[{"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + bits]
-        text = f"{_NOTES.get(function, '')}{self.functions.qualifier} TYPE {name}({parameters})\n{{{body}}}"
+        text = f"{self.functions.qualifier} TYPE {name}({parameters})\n{{{body}}}"
         return text.replace("TYPE", type_name).replace("MARK", "f" if bits == "32" else "")
 
 
@@ -167,11 +170,6 @@ _REAL: Mapping[str, tuple[str, str]] = {
     return q == 0 ? copysignMARK(q, a / b) : rintMARK(q);
 """),
     "rsqrt": ("TYPE x", "\n    return 1 / sqrtMARK(x);\n"),
-    "rsqrt_normal": ("TYPE x", """
-    TYPE result;
-    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-    return result;
-"""),
     "exp10": ("TYPE x", "\n    return powMARK(10, x);\n"),
     "sinpi": ("TYPE x", """
     const TYPE r = fmodMARK(x, 2);
@@ -181,11 +179,6 @@ _REAL: Mapping[str, tuple[str, str]] = {
     const TYPE r = fmodMARK(x, 2);
     return cosMARK((TYPE)3.141592653589793*r);
 """)}
-
-#: Lines before a helper.
-_NOTES = {"rsqrt_normal":
-          "// rsqrtf of a number that is not subnormal, for which it would test, and scale: the same bits\n"}
-
 
 #: The names of these functions.
 _HELPER = re.compile(rf"(?P<function>{'|'.join((*_INTEGER, *_REAL))}|power(?P<exponent>\d+))"

@@ -19,7 +19,6 @@ from loopkit.expr.mappers import variables
 from loopkit.instructions.base import MemoryInstruction, if_else
 from loopkit.instructions.block_flag import TICKET_BYTES
 from loopkit.instructions.shuffle import lanes_of
-from loopkit.kernel.target import DEVICE_LIMITS, DeviceLimits
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import if_affine
@@ -45,6 +44,7 @@ from loopkit.target.code import (
     split_condition,
 )
 from loopkit.target.cuda.dialect import CUDA, HOST
+from loopkit.target.cuda.limits import DEVICE_LIMITS, DeviceLimits
 from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
 from loopkit.target.memory import (
     Addresses,
@@ -73,8 +73,6 @@ _DYNAMIC = "shared_memory_"
 #: Alignment of every array in bytes: the widest access of a thread.
 _ALIGNMENT = 16
 
-DEFAULT_ARCHITECTURE = "sm_90"
-
 
 @dataclass(frozen=True)
 class CudaTarget(TextTarget):
@@ -94,6 +92,7 @@ class CudaTarget(TextTarget):
     """
 
     name: ClassVar[str] = "cuda"
+    runner: ClassVar[str] = "loopkit.runtime.cuda.runner:CudaRunner"
 
     arch: str | None = None
     std: str = "c++17"
@@ -114,8 +113,8 @@ class CudaTarget(TextTarget):
 
     @property
     def architecture(self) -> str:
-        """*arch*, or the default without a GPU."""
-        return DEFAULT_ARCHITECTURE if self.arch is None else self.arch
+        """*arch*, or that of a text without a GPU."""
+        return "sm_90" if self.arch is None else self.arch
 
     @property
     def limits(self) -> DeviceLimits:

@@ -14,6 +14,7 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.compiler import OPENMP, HostCompiler, find_compiler
 from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.host import _ctype, _function, load_library
+from loopkit.target.c.target import CTarget
 from loopkit.target.code import (
     GeneratedCode,
     GeneratedKernel,
@@ -25,8 +26,7 @@ from loopkit.target.code import (
     Stride,
     Value,
 )
-from loopkit.target.cuda import CudaTarget
-from loopkit.target.host import CTarget
+from loopkit.target.cuda.target import CudaTarget
 from tests.runtime.cuda.fake_gpu import Function, Machine
 
 _DELAY = b"delay"

@@ -151,6 +151,7 @@ class CTarget(TextTarget):
     """
 
     name: ClassVar[str] = "c"
+    runner: ClassVar[str] = "loopkit.runtime.host:HostRunner"
 
     compiler: str | None = None
     fast: bool = False
