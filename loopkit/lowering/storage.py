@@ -29,7 +29,7 @@ from loopkit.analysis.dependences import (
 )
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.ranges import iname_extent, iname_range
+from loopkit.analysis.ranges import iname_extent, iname_range, iname_span
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.values_preserved import clobbered_values
 from loopkit.analysis.witnesses import parameters_of
@@ -150,7 +150,8 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
 
     def parallel(iname: str) -> bool:
         return is_parallel(knl.tags.get(iname))
-    common, between = common_inames(v), _between(v)
+    # an iname without constant bounds or sizes around it numbers no cells
+    common, between = [x for x in common_inames(v) if iname_span(knl, x).set.is_bounded()], _between(v)
     subscripting = {x for inames in _common_subscripts(v.accesses).values() if len(inames) == 1 for x in inames}
     separating = tuple(x for x in common if x in between)
     leads: list[tuple[AddressSpace, Iterable[str]]] = [(space, ())] if own or not separating else []
