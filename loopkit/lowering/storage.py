@@ -239,7 +239,14 @@ def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, ScheduleP
 
 
 def _spread(knl: LoopKernel, d: Dependence) -> tuple[str, ...]:
-    """The ``l.auto`` inames of the two statements; the threads along block axes without an iname execute them."""
+    """The ``l.auto`` inames of the two statements; the threads along block axes without an iname execute them.
+
+    None if each thread computes a bound of the reader for itself: then they agree.
+    """
+    reader = knl.statement_by_id[d.sink]
+    if d.array in reader.domain.params and not any(isinstance(knl.tags.get(x), LocalTag | AutoLocalTag)
+                                                   for x in knl.statement_by_id[d.source].inames):
+        return ()
     return tuple(x for s in (d.source, d.sink) for x in knl.statement_by_id[s].inames
                  if isinstance(knl.tags.get(x), AutoLocalTag))
 

@@ -256,7 +256,7 @@ def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKe
     copy = buffer.copy_in(copy_id, buffer.box, points.set, whole=buffer.request.whole)
     if not buffer.request.whole:
         copy = replace(copy, domain=buffer.in_one_piece(copy))
-    sources = variables(copy.expression)
+    sources = variables(copy.expression).union(copy.domain.params)
     if extra := sources & set(kernel.inames) - {*copy.inames}:
         raise PreconditionError(f"{buffer.step}: '{buffer.name}' uses the iname '{min(extra)}', which is not around "
                                 "the copy.", subject=min(extra), hint="add it to the outer inames")
@@ -281,7 +281,7 @@ def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Seq
     kernel = buffer.kernel
     move = {s: restrict(reduce(Map.union, own), analysis_domain(kernel, kernel.statement_by_id[s]))
             for s, own in moves.items()}
-    sources = variables(copy.expression)
+    sources = variables(copy.expression).union(copy.domain.params)
 
     def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
         if statement not in move or is_write:

@@ -157,3 +157,24 @@ def test_bounds_that_are_set_under_a_condition() -> None:
     with pytest.raises(lk.UndecidedError, match="the host cannot run the loop around both: the bounds of 'i'") as err:
         lk.lower(lk.tag_inames(plain, "b:g.0, t:l.0"))
     assert "a bound of 'insn_2' is read from memory" in err.value.reason
+
+
+def test_a_copy_of_each_row() -> None:
+    """The copy has the bounds of its readers, and depends on the statements that set them."""
+    plain = make(["{[b]: 0<=b<nb}", "{[i]: first<=i<last}", "{[t]: 0<=t<8}"], """
+        for b
+            <> first = rowptr[b]  {id=first}
+            <> last = rowptr[b+1]  {id=last}
+            for i, t
+                y[b,i,t] = x[i,t] + x[i,7-t]  {id=use}
+            end
+        end
+        """, x=F32, rowptr=np.int32)
+    tagged = lk.tag_inames(plain, "b:g.0, t:l.0")
+    knl = lk.add_prefetch(tagged, "x", ["t"], default_tag="l.auto")
+    assert {(d.array, d.source) for d in lk.analysis.dependences.dependences(knl)
+            if d.sink == "x_fetch_rule"} == {("first", "first"), ("last", "last")}
+    x, y = np.arange(80, dtype=F32).reshape(10, 8), np.zeros((4, 10, 8), F32)
+    assert np.array_equal(knl(x=x, rowptr=ROWPTR, y=y.copy(), nb=4).y, plain(x=x, rowptr=ROWPTR, y=y.copy(), nb=4).y)
+    checked = lk.verify(knl, full=True)
+    assert {check.name for check in checked.checks if check.verdict is not lk.Verdict.PROVEN} == {"bounds"}
