@@ -1,17 +1,17 @@
 """Must-writes of temporaries: writes after which no read gets an earlier value of the element.
 
-A write under a condition that depends on data is a may-write. It is a must-write for reads under the same condition,
-and two writes under a condition and its negation are a must-write together.
+A write under a condition or in bounds that depend on data is a may-write. It is a must-write for reads under the same
+condition and in the same bounds, and two writes under a condition and its negation are a must-write together.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, data_params
+from loopkit.analysis.accesses import Access, analysis_domain, data_params
 from loopkit.expr.mappers import conjuncts, opposite, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -26,46 +26,61 @@ def is_must_write(access: Access) -> bool:
 
 def joint_must_writes(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[JointMustWrite, ...]:
     """The may-writes among *accesses*, all to one temporary, that are a must-write together, or for some read."""
-    may = {i: flags for i, a in enumerate(accesses) if a.is_write and a.affine and not a.must
-           and a.update is None and (flags := _flags(knl, a))}
-    if not may:
-        return ()
-    return (*_implied(knl, accesses, may), *_exhaustive(knl, accesses, may))
-
-
-#: Conditions that are elements of temporaries, or negations of such elements.
-Flags = frozenset[Expression]
-
-
-def _implied(knl: LoopKernel, accesses: Sequence[Access], may: Mapping[int, Flags]) -> Iterator[JointMustWrite]:
-    """May-writes that happen in every iteration in which a read happens, as the read is under the same flags."""
-    for i, flags in may.items():
-        writer = knl.statement_by_id[accesses[i].statement]
-        setters = {flag: _setter(knl, flag, writer) for flag in flags}
-        shared = [x for x in writer.inames if any(s is not None and x in s.inames for s in setters.values())]
-        for j, read in enumerate(accesses):
-            reader = knl.statement_by_id[read.statement]
-            # the read runs only if all of the flags hold, each set in the same iteration
-            if not read.is_write and flags <= _conditions_of(knl, reader) \
-                    and all(s is not None and s is _setter(knl, flag, reader) for flag, s in setters.items()):
-                yield JointMustWrite((i,), j, tuple((writer.inames.index(x), reader.inames.index(x)) for x in shared))
-
-
-def _exhaustive(knl: LoopKernel, accesses: Sequence[Access], may: Mapping[int, Flags]) -> Iterator[JointMustWrite]:
-    """May-writes of which one happens in every case, as their flags cover all cases."""
-    waiting: list[_Set] = [((i,), flags) for i, flags in may.items()]
+    waiting: list[_Set] = [((i,), flags) for i, a in enumerate(accesses) if a.is_write and a.affine and not a.must
+                           and a.update is None and (flags := _flags(knl, a))]
+    found = list(waiting)
     while joined := list(_joined(knl, accesses, waiting)):
         # the fewest flags first: such a join can be joined again
         first, second, both = min(joined, key=lambda j: len(j[2][1]))
         waiting = [s for s in waiting if s is not first and s is not second]
-        if both[1]:
-            waiting.append(both)
-        else:
-            yield JointMustWrite(both[0])
+        found.append(both)
+        waiting += [both] if both[1] else []
+    return tuple(one for writes, flags in found for one in (
+        _implied(knl, accesses, writes, flags) if flags else (JointMustWrite(writes),)))
 
 
+#: Conditions that are elements of temporaries, or negations of such elements, and the temporaries that are bounds.
+Flags = frozenset[Expression | str]
 #: Writes by index, and flags: one of the writes happens if all the flags hold.
 _Set = tuple[tuple[int, ...], Flags]
+
+
+def _implied(knl: LoopKernel, accesses: Sequence[Access], writes: tuple[int, ...], flags: Flags
+             ) -> Iterator[JointMustWrite]:
+    """*writes*, of which one happens if *flags* hold, for each read that happens only in iterations in which they do.
+    """
+    writers = [knl.statement_by_id[accesses[i].statement] for i in writes]
+    inames = writers[0].inames
+    setters = {flag: _setter(knl, flag, writers[0]) for flag in flags}
+    shared = [x for x in inames if any(s is not None and x in s.inames for s in setters.values())]
+    for j, read in enumerate(accesses):
+        reader = knl.statement_by_id[read.statement]
+        # the read runs only if all of the flags hold, each set in the same iteration
+        if not read.is_write and flags <= _conditions_of(knl, reader) \
+                and all(s is not None and s is _setter(knl, flag, reader) for flag, s in setters.items()) \
+                and (loops := _in_bounds(knl, writers, reader, shared)) is not None:
+            yield JointMustWrite(writes, j, tuple((inames.index(x), reader.inames.index(x)) for x in loops))
+
+
+def _in_bounds(knl: LoopKernel, writers: Sequence[Statement], reader: Statement, shared: Sequence[str]
+               ) -> Sequence[str] | None:
+    """The fewest inames, *shared* among them, in whose values for *reader* all *writers* run; ``None``: there are none.
+    """
+    bounds = {x for w in writers for x in data_params(knl, w.domain)}
+    if not bounds:
+        return shared
+    known = reader.domain.without_params(set(data_params(knl, reader.domain)) - bounds)
+
+    def suffice(inames: Sequence[str]) -> bool:
+        points = known.onto(inames)
+        return all(analysis_domain(knl, w).intersect(points.onto(w.inames)).is_subset(w.domain) for w in writers)
+    inames = [x for x in writers[0].inames if x in reader.inames]
+    if not suffice(inames):
+        return None
+    for x in [x for x in inames if x not in shared]:
+        fewer = [y for y in inames if y != x]
+        inames = fewer if suffice(fewer) else inames
+    return inames
 
 
 def _joined(knl: LoopKernel, accesses: Sequence[Access], sets: Sequence[_Set]) -> Iterator[tuple[_Set, _Set, _Set]]:
@@ -73,7 +88,7 @@ def _joined(knl: LoopKernel, accesses: Sequence[Access], sets: Sequence[_Set]) -
     for a, b in combinations(sets, 2):
         if _same_cell(knl, accesses[a[0][0]], accesses[b[0][0]]):
             for flag in sorted(a[1], key=str):
-                if (negated := opposite(flag, ())) in b[1]:
+                if not isinstance(flag, str) and (negated := opposite(flag, ())) in b[1]:
                     yield a, b, ((*a[0], *b[0]), (a[1] - {flag}) | (b[1] - {negated}))
 
 
@@ -85,17 +100,16 @@ def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
 
 
 def _flags(knl: LoopKernel, write: Access) -> Flags:
-    """The conditions of *write* if all are flags, else none."""
+    """The conditions and bounds of *write* if all are flags, else none."""
     statement = knl.statement_by_id[write.statement]
-    conditions = frozenset(c for predicate in statement.predicates for c in conjuncts(predicate))
-    if data_params(knl, statement.domain) or any(_setter(knl, c, statement) is None for c in conditions):
-        return frozenset()
-    return conditions
+    flags = frozenset[Expression | str](c for predicate in statement.predicates for c in conjuncts(predicate))
+    flags = flags.union(data_params(knl, statement.domain))
+    return frozenset() if any(_setter(knl, flag, statement) is None for flag in flags) else flags
 
 
-def _conditions_of(knl: LoopKernel, user: Statement) -> frozenset[Expression]:
-    """The conditions that hold where *user* runs: its predicates, and the conjuncts to which its flags were set."""
-    found: set[Expression] = set()
+def _conditions_of(knl: LoopKernel, user: Statement) -> Flags:
+    """The flags that hold where *user* runs: its bounds and predicates, and the conjuncts to which these were set."""
+    found: set[Expression | str] = {*data_params(knl, user.domain)}
     waiting = [c for predicate in user.predicates for c in conjuncts(predicate)]
     while waiting:
         condition = waiting.pop()
@@ -106,15 +120,17 @@ def _conditions_of(knl: LoopKernel, user: Statement) -> frozenset[Expression]:
     return frozenset(found)
 
 
-def _setter(knl: LoopKernel, condition: Expression, user: Statement) -> Statement | None:
-    """The statement that set the flag *condition* before *user* in the same iteration; ``None``: there is not one."""
-    cell = condition.child if isinstance(condition, p.LogicalNot) else condition
+def _setter(knl: LoopKernel, flag: Expression | str, user: Statement) -> Statement | None:
+    """The statement that set *flag* before *user* in the same iteration; ``None``: there is not one."""
+    cell = p.Variable(flag) if isinstance(flag, str) else flag.child if isinstance(flag, p.LogicalNot) else flag
     variable = cell.aggregate if isinstance(cell, p.Subscript) else cell
     if not isinstance(variable, p.Variable) or variable.name not in knl.temporaries:
         return None
     writer = _only_writer(knl, variable.name, user)
     # the values in the subscripts must not change between writer and user
-    if writer is None or writer.assignee != cell or data_params(knl, writer.domain) \
+    if writer is None or writer.assignee != cell \
+            or any((s := _setter(knl, x, writer)) is None or s is not _setter(knl, x, user)
+                   for x in data_params(knl, writer.domain)) \
             or not variables(cell) <= {variable.name, *writer.inames, *knl.value_params} \
             or not set(writer.predicates) <= set(user.predicates):
         return None

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from pymbolic.typing import Expression
 
@@ -16,32 +17,59 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
     """Check the names and the barriers of *function*.
 
     :arg outside: names that a caller gives a value: arguments and global temporaries.
-    :arg divergent: names that may differ between the threads of a block, and so may all values computed from them.
+    :arg divergent: names that differ between the threads of a block, and so may all values computed from them.
     :raises InternalError: a name is used without a value, is defined twice in one scope or by itself, or hides the
         variable of a loop around it; a barrier, or an instruction of several threads, is under a condition that may
         differ between threads; a barrier, or a region with an instruction, is in a region; or a thread accesses
         another thread's element of an array in warp registers without an instruction for it.
     """
     checker = _Checker(function.name, {a.name: a.thread_axes for a in function.arrays if a.thread_axes}, {})
-    for node, _ in divergent_nodes(function.body, frozenset(divergent)):
-        what = node.instruction.noun if not isinstance(node, Sync) and node.instruction is not None else "a barrier"
-        raise checker.fault(f"{what} stands where not all threads of a block come")
+    for node, _ in divergent_nodes(function.body, divergent_names(function, divergent)):
+        raise checker.fault(f"{noun_of(node)} stands where not all threads of a block come")
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
     checker.block(function.body, _NameScope(frozenset({*outside, *arrays, *axes, *function.coordinates})))
 
 
-def divergent_nodes(node: Node, divergent: frozenset[str], why: str = "", *, alone: bool = False
-                    ) -> Iterator[tuple[Sync | Region | For, str]]:
+def divergent_names(function: Function, threads: Collection[str]) -> frozenset[str]:
+    """The names *threads*, which differ between the threads of a block, and the private arrays that may."""
+    private = {a.name for a in function.arrays if not (a.shared or a.thread_axes)}
+    found, before = frozenset(threads), frozenset[str]()
+    while found != before:
+        before = found
+        found |= private.intersection(array_of(node.target) for node, _ in _divergent(function.body, before)
+                                      if isinstance(node, Assign))
+    return found
+
+
+def divergent_nodes(node: Node, divergent: frozenset[str]) -> Iterator[tuple[Sync | Region | For, str]]:
     """The barriers and the warp instructions in *node* that may not be executed equally often by all threads.
 
     Each comes with the condition or loop around it.
 
     :arg divergent: names that may differ between threads; names defined by them do so too.
+    """
+    return ((inner, why) for inner, why in _divergent(node, divergent) if not isinstance(inner, Assign))
+
+
+def noun_of(node: Sync | Region | For) -> str:
+    """A barrier or an instruction of several threads in messages."""
+    if not isinstance(node, Sync) and node.instruction is not None:
+        return node.instruction.noun
+    return "a warp barrier" if isinstance(node, Sync) and node.scope is Scope.WARP else "a barrier"
+
+
+def _divergent(node: Node, divergent: frozenset[str], why: str = "", *, alone: bool = False
+               ) -> Iterator[tuple[Sync | Region | For | Assign, str]]:
+    """:func:`divergent_nodes`, and the assignments whose values may differ between threads.
+
     :arg why: the condition or loop around *node* that differs between threads; ``""``: none.
     :arg alone: *node* is in a part without barriers, which each thread runs on its own.
     """
     match node:
+        case Assign():
+            if why or not divergent.isdisjoint(chain.from_iterable(map(variables, expressions_of(node)))):
+                yield node, why
         case Sync():
             if why or alone:
                 yield node, why or "in a part that each thread runs on its own"
@@ -49,26 +77,26 @@ def divergent_nodes(node: Node, divergent: frozenset[str], why: str = "", *, alo
             inside = why or (f"under the condition '{node.condition}'" if variables(node.condition) & divergent else "")
             for branch in (node.then, node.otherwise):
                 if branch is not None:
-                    yield from divergent_nodes(branch, divergent, inside, alone=alone)
+                    yield from _divergent(branch, divergent, inside, alone=alone)
         case For():
             differs = (variables(node.start) | variables(node.stop)) & divergent
             inside = why or (f"in the loop over '{node.iname}'" if differs else "")
             if inside and node.instruction is not None and node.instruction.scope is not Scope.THREAD:
                 yield node, inside
             names = divergent | {node.iname} if differs else divergent - {node.iname}
-            yield from divergent_nodes(node.body, names, inside, alone=alone)
+            yield from _divergent(node.body, names, inside, alone=alone)
         case Region(body):
             if node.instruction is not None and (why or alone):
                 yield node, why or "in a part that each thread runs on its own"
-            yield from divergent_nodes(body, divergent, why, alone=True)
+            yield from _divergent(body, divergent, why, alone=True)
         case Block(children):
             for child in children:
                 if isinstance(child, Define):
                     differs = variables(child.value) & divergent
                     divergent = divergent | {child.name} if differs else divergent - {child.name}
                 else:
-                    yield from divergent_nodes(child, divergent, why, alone=alone)
-        case Assign() | Define() | Call():
+                    yield from _divergent(child, divergent, why, alone=alone)
+        case Define() | Call():
             pass
 
 

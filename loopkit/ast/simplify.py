@@ -91,7 +91,7 @@ def without_unused_names(block: Block) -> Block:
         names = set[str]()
         for child in reversed(node.children):
             if isinstance(child, Define) and child.name not in names:
-                kept = list(_with_dependences(kept, child.name, child.value))
+                kept = list(_with_instances(kept, child.name, child.value))
             else:
                 names |= mentioned(child)
                 kept.insert(0, child)
@@ -99,7 +99,7 @@ def without_unused_names(block: Block) -> Block:
     return rewritten(block, used)
 
 
-def _with_dependences(nodes: Iterable[Node], name: str, value: Expression) -> Iterator[Node]:
+def _with_instances(nodes: Iterable[Node], name: str, value: Expression) -> Iterator[Node]:
     """*nodes* with *value* for *name* in the instances of statements, up to a redefinition of *name*."""
     meant = True
     for node in nodes:
@@ -112,7 +112,7 @@ def _with_instance(node: Node, name: str, value: Expression) -> Node:
         case Assign():
             return replace(node, instance=tuple((x, substitute(v, {name: value})) for x, v in node.instance))
         case Block():
-            return Block(tuple(_with_dependences(node.children, name, value)))
+            return Block(tuple(_with_instances(node.children, name, value)))
         case For() if node.iname == name:
             return node
         case For() | If() | Region() | Define() | Sync() | Call():

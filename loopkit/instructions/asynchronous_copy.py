@@ -1,6 +1,6 @@
 """Asynchronous copy (``cp.async``): a thread starts a copy from global to shared memory and continues.
 
-A copy is complete once its thread has waited for the copy's commit group. A commit group has the copies that a
+A copy is performed once its thread has waited for the copy's commit group. A commit group has the copies that a
 thread started since its last commit; a wait may leave the newest groups pending.
 """
 from __future__ import annotations

@@ -11,7 +11,7 @@ from loopkit.instructions.base import InstructionText
 
 @dataclass(frozen=True)
 class CommitGroup(Instruction):
-    """The asynchronous accesses that a thread started since its last commit become a group."""
+    """A thread commits: the asynchronous accesses that it started since its last commit form a commit group."""
 
     noun: ClassVar[str] = "a commit"
     titles: ClassVar[tuple[str, ...]] = ("commit group",)

@@ -15,11 +15,10 @@ from itertools import groupby
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import data_params, expanded_expression, integer_names, origin
+from loopkit.analysis.accesses import data_params, expanded_expression, integer_names
 from loopkit.analysis.ranges import constant_range
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import as_block
-from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
@@ -118,8 +117,8 @@ class Coder:
         """A function that builds *tree* on its own, for one point of the loops around it; ``None``: isl builds it."""
         if isinstance(tree, Barrier):
             return lambda _: Sync(tree.serves, tree.scope, tree.instructions)
-        if not level.in_region:
-            return partial(self._region, tree) if isinstance(tree, Leaf) or not has_barrier(tree) else None
+        if not level.in_region and (isinstance(tree, Leaf) or not has_barrier(tree)):
+            return partial(self._region, tree)
 
         def in_versions(build: Callable[[Level], Node]) -> Callable[[Level], Node]:
             return partial(self._in_versions, tuple(leaves(tree)), build)
@@ -129,9 +128,9 @@ class Coder:
         match tree:
             case Leaf(statement) if (bound := self.launch.statements[statement]).auto:
                 return spread(bound, partial(self._guarded_statement, bound))
-            case Loop(iname) if (around := self._spread_in(tree)) is not None:
+            case Loop(iname) if level.in_region and (around := self._spread_in(tree)) is not None:
                 return spread(around, partial(self._vector_of, around, iname))
-            case Loop() if nest := self._unrolled_nest(tree):
+            case Loop() if level.in_region and (nest := self._unrolled_nest(tree)):
                 return in_versions(partial(self._unrolled, nest))
             case Loop() if data := self._bounds_from_memory(tree, level):
                 return lambda inside: self._build(tree, replace(inside, known=inside.known.union(data)))
@@ -159,7 +158,6 @@ class Coder:
         assert not isinstance(tree, Barrier)
         match tree:
             case Loop(iname, body):
-                self._require_uniform(tree, level)
                 inside = replace(level, loops=(*level.loops, iname), statements=tuple(leaves(body)))
                 return tuple(CodeLoop(iname, self._code_tree(own, side, parts))
                              for own, side in self._sides(tree, inside))
@@ -185,14 +183,6 @@ class Coder:
                 last = _once(loop.body) if at_most_one(remainder, loop.iname) else loop.body
                 return [(loop.body, full), (last, rest)]
         return [(loop.body, inside)]
-
-    def _require_uniform(self, loop: Loop, level: Level) -> None:
-        """:raises ScheduleError: a loop with a barrier inside, whose bounds are read from memory."""
-        if not level.in_region and (data := self._bounds_from_memory(loop, level)):
-            raise ScheduleError(
-                f"A barrier is needed inside the loop over '{loop.iname}', but its bounds ({', '.join(data)}) are "
-                f"{origin(self.kernel, data)} and may differ between threads.", subject=loop.iname,
-                hint="keep the values that cross threads out of this loop, or bound it by a size parameter")
 
     def _statements(self, statements: tuple[str, ...], level: Level, parts: dict[str, Part]) -> str:
         def emit(values: Values) -> Node:
@@ -265,10 +255,10 @@ class Coder:
         return min(lows), max(highs)
 
     def _bounds_from_memory(self, loop: Loop, level: Level) -> tuple[str, ...]:
-        """Temporaries that bound the statements in *loop* and are not known outside of it."""
+        """Temporaries that bound the statements in *loop* and that are known before it, but not to *level*."""
         inside = [self.launch.statements[s].statement for s in leaves(loop)]
-        found = dict.fromkeys(x for s in inside for x in data_params(self.kernel, s.domain) if x not in level.known)
-        return () if found.keys() & {s.written for s in inside} else tuple(found)
+        known = level.known.union(s.written for s in inside)
+        return tuple(dict.fromkeys(x for s in inside for x in data_params(self.kernel, s.domain) if x not in known))
 
     # Statements
 

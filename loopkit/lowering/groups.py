@@ -1,10 +1,9 @@
 """Completion by commit groups: the places at which a thread commits, and the number of groups that each wait leaves
 pending.
 
-An access is complete once its thread has waited for its commit group; other threads need a barrier after that wait. A
-wait names a number *n*, and waits for all groups but the *n* newest. So the number of commits between
-an access and a wait decides whether the wait covers the access. Commits are counted exactly, as relations between
-iterations.
+An access is performed once its thread has waited for its commit group; other threads need a barrier after that wait. A
+wait for all groups but the *n* newest covers an access if a thread commits more than *n* groups from the access to the
+wait. Commits are counted exactly, as relations between iterations.
 """
 from __future__ import annotations
 
@@ -249,7 +248,7 @@ def _with_pending(tree: Tree, waits: Waits, places: Sequence[_Place], copies: Se
     leaving = [pending(place.node.instructions) for place in places]
 
     def enough(place: int, number: int | None) -> bool:
-        """Would it do to leave so many groups under way there, or not to wait?"""
+        """Are all accesses performed in time if that wait leaves *number* groups pending? ``None``: without a wait."""
         numbers = [*leaving[:place], number, *leaving[place + 1:]]
         return all(waits.left(h, h.scope, numbers) is None for h in copies)
     for i in sorted(range(len(places)), key=lambda i: -len(places[i].names)):

@@ -193,9 +193,7 @@ def _check_program(low: Lowered) -> None:
     _check_host(low)
     outside = {name for name, storage in low.storages.items() if storage.space is AddressSpace.GLOBAL}
     for launch, function in zip(low.launches, low.program.functions, strict=True):
-        divergent = {a.name for a in function.arrays if not a.shared}
-        require_well_formed(function, outside.union(launch.kernel.argument_by_name),
-                            divergent | launch.mapping.thread_names)
+        require_well_formed(function, outside.union(launch.kernel.argument_by_name), launch.mapping.thread_names)
         assigned = {node.statement for node in nodes_in(function.body) if isinstance(node, Assign)}
         _require(assigned <= launch.statements.keys(), f"'{launch.name}' assigns what is not in it")
 

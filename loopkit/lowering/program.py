@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 
-from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.accesses import accesses_of, data_params, origin
 from loopkit.analysis.dependences import between_iterations, with_assumed
 from loopkit.analysis.ranges import iname_range, iname_span
+from loopkit.ast.check import divergent_names, divergent_nodes, noun_of
 from loopkit.ast.nodes import Array, Block, Call, Function, Node
 from loopkit.ast.simplify import simplified, unrolled_loops
 from loopkit.ast.walk import as_block
+from loopkit.errors import ScheduleError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, parts_of, paths, without
@@ -27,9 +29,31 @@ from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull, range_con
 
 
 def generate_loops(launch: Launch, storages: Mapping[str, Storage]) -> Function:
-    """The function of *launch*: its loops with their bounds and conditions, and what it declares."""
-    return Function(launch.name, launch.mapping.extents, launch.mapping.coordinates, tuple(_arrays(launch, storages)),
-                    _in_versions(Coder(launch, storages), _outermost(launch)), launch.ticketed)
+    """The function of *launch*: its loops with their bounds and conditions, and what it declares.
+
+    :raises ScheduleError: a barrier is needed in a loop whose bounds may differ between the threads of a block.
+    """
+    function = Function(launch.name, launch.mapping.extents, launch.mapping.coordinates,
+                        tuple(_arrays(launch, storages)), _in_versions(Coder(launch, storages), _outermost(launch)),
+                        launch.ticketed)
+    _require_uniform_bounds(launch, function)
+    return function
+
+
+def _require_uniform_bounds(launch: Launch, function: Function) -> None:
+    knl, domains = launch.kernel, {id(s.domain): s.domain for s in launch.kernel.statements}.values()
+    bounds = {x for domain in domains for x in data_params(knl, domain)}
+    divergent = divergent_names(function, launch.mapping.thread_names) if bounds else frozenset()
+    names = sorted(bounds & divergent)
+    for node, why in divergent_nodes(function.body, divergent) if names else ():
+        s = next(s for s in knl.statements if s.written == names[0])
+        each = [x for x in s.inames if x in launch.mapping.ranges]
+        raise ScheduleError(
+            f"{noun_of(node).capitalize()} is needed {why}, but its bounds ({', '.join(names)}) are "
+            f"{origin(knl, names)} and may differ between the threads of a block: '{s.id}' computes {names[0]} "
+            f"for each {', '.join(each) or 'thread'}.", subject=names[0],
+            hint="give such values to blocks instead of threads, keep the values that cross threads out of this loop, "
+                 "or bound it by a size parameter")
 
 
 def unrolled(body: Block, knl: LoopKernel) -> Block:

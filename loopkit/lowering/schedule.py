@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loopkit.analysis.accesses import commute
+from loopkit.analysis.accesses import commute, why_undecided
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import Pair, dependences, shared_loops
 from loopkit.analysis.legality import across_blocks, hosts_obstacle, is_between_blocks, violations
@@ -18,7 +18,7 @@ from loopkit.analysis.order import execution_paths, meeting_of, not_separable, o
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.witnesses import Violation
-from loopkit.errors import IllegalTransformError, InternalError
+from loopkit.errors import IllegalTransformError, UndecidedError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, RequestedBarrier
@@ -86,8 +86,6 @@ class _Splitter:
             if finished.get(i) == i:
                 launch_till(i)
                 assert isinstance(child, Loop)
-                if (why := self._obstacle(child, hosts)) is not None:
-                    raise InternalError(f"The loop over '{child.iname}' should be the host's, but {why}.")
                 nodes.append(Loop(child.iname, self.split(child.body, (*hosts, child.iname))))
                 start = i + 1
             elif finished.get(i, -1) >= start:
@@ -97,8 +95,9 @@ class _Splitter:
         launch_till(len(children))
         return seq(*nodes)
 
-    def _obstacle(self, loop: Loop, hosts: tuple[str, ...]) -> str | None:
+    def _obstacle(self, loop: Tree, hosts: tuple[str, ...]) -> str | None:
         """The reason why the host cannot run *loop*, which is inside its loops *hosts*; ``None``: it can."""
+        assert isinstance(loop, Loop)
         return obstacle(self.kernel, next(leaves(loop)), (*hosts, loop.iname))
 
     def _finished(self, children: Sequence[Tree], place: Mapping[str, int], hosts: tuple[str, ...]) -> dict[int, int]:
@@ -125,6 +124,12 @@ class _Splitter:
             first, second = place.get(d.source, -1), place.get(d.sink, -1)
             if finished.get(second, -1) < first <= second and may_end(first, second) and crosses(d):
                 finished[second] = first
+                if first == second and (why := self._obstacle(children[second], hosts)) is not None:
+                    raise UndecidedError(
+                        f"It is undecided whether '{d.sink}' needs values of '{d.array}' that '{d.source}' writes in "
+                        f"another block, and the host cannot run the loop around both: {why}.",
+                        why_undecided(self.kernel, d.array, d.source, d.sink),
+                        hint="set the bounds and conditions of this loop by one statement each, without a condition")
         for pair in self.apart:
             first, second = sorted(place.get(s, -1) for s in pair)
             if finished.get(second, -1) < first and may_end(first, second):

@@ -20,7 +20,7 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.accesses import accesses_of, data_params
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import flow_of_values, identity_pairs
 from loopkit.analysis.legality import axis_inames, packed_coordinate
@@ -179,7 +179,15 @@ def _dependences_over_lanes(threads: OverThreads, written: Written, found: Seque
                             ) -> Iterator[Dependence]:
     """The old dependences without those of the accumulator, whose values stay in their threads until stored."""
     node, acc, store = threads.node, threads.node.accumulator, written.statements[0].id
-    yield from (d for d in found if d.array != acc)
+    bounds = data_params(new, threads.domain)
+    for d in found:
+        if d.array in bounds and d.sink == node.final:
+            # the loops around the result are those around all of its statements
+            for sink in (node.init, *(s.id for s in written.statements)):
+                carried = d.relation.apply_range(identity_pairs(new, node.final, sink))
+                yield replace(d, sink=sink, relation=carried)
+        if d.array != acc and not (d.array in bounds and d.sink == node.init):
+            yield d
     for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
         yield Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True)
     if node.sweep is None:

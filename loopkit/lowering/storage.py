@@ -30,7 +30,7 @@ from loopkit.analysis.dependences import (
 )
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.ranges import iname_extent, iname_range
+from loopkit.analysis.ranges import iname_extent, iname_range, iname_span
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.values_preserved import clobbered_values
 from loopkit.analysis.witnesses import BrokenPairs
@@ -151,7 +151,8 @@ def _candidates(v: Values, space: AddressSpace, own: tuple[Expression, ...]
 
     def parallel(iname: str) -> bool:
         return is_parallel(knl.tags.get(iname))
-    common, between = common_inames(v), _inames_between(v)
+    # an iname without constant bounds or sizes around it numbers no cells
+    common, between = [x for x in common_inames(v) if iname_span(knl, x).set.is_bounded()], _inames_between(v)
     subscripting = {x for inames in _common_subscripts(v.accesses).values() if len(inames) == 1 for x in inames}
     separating = tuple(x for x in common if x in between)
     leads: list[tuple[AddressSpace, Iterable[str]]] = [(space, ())] if own or not separating else []
@@ -239,7 +240,14 @@ def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, ScheduleP
 
 
 def _spread(knl: LoopKernel, d: Dependence) -> tuple[str, ...]:
-    """The ``l.auto`` inames of the two statements; the threads along block axes without an iname execute them."""
+    """The ``l.auto`` inames of the two statements; the threads along block axes without an iname execute them.
+
+    None if each thread computes a bound of the reader for itself: then they agree.
+    """
+    reader = knl.statement_by_id[d.sink]
+    if d.array in reader.domain.params and not any(isinstance(knl.tags.get(x), LocalTag | AutoLocalTag)
+                                                   for x in knl.statement_by_id[d.source].inames):
+        return ()
     return tuple(x for s in (d.source, d.sink) for x in knl.statement_by_id[s].inames
                  if isinstance(knl.tags.get(x), AutoLocalTag))
 

@@ -255,7 +255,7 @@ def _with_copy(buffer: StagingBuffer, copy_id: str, readers: _Readers) -> LoopKe
     copy = buffer.copy_in(copy_id, buffer.box, points.set, whole=buffer.request.whole)
     if not buffer.request.whole:
         copy = replace(copy, domain=buffer.in_one_piece(copy))
-    sources = variables(copy.expression)
+    sources = variables(copy.expression).union(copy.domain.params)
     if extra := sources & set(kernel.inames) - {*copy.inames}:
         raise PreconditionError(f"{buffer.step}: '{buffer.name}' uses the iname '{min(extra)}', which is not around "
                                 "the copy.", subject=min(extra), hint="add it to the outer inames")
@@ -280,7 +280,7 @@ def _through_the_copy(buffer: StagingBuffer, copy: Statement, moves: Mapping[str
     kernel = buffer.kernel
     move = {s: reduce(Map.union, own).intersect_domain(analysis_domain(kernel, kernel.statement_by_id[s]).set)
             for s, own in moves.items()}
-    sources = variables(copy.expression)
+    sources = variables(copy.expression).union(copy.domain.params)
 
     def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
         if statement not in move or is_write:

@@ -13,8 +13,8 @@ import pymbolic.primitives as p
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import BrokenPairs
-from loopkit.ast.check import divergent_nodes
-from loopkit.ast.nodes import Function, Scope, Sync
+from loopkit.ast.check import divergent_names, divergent_nodes, noun_of
+from loopkit.ast.nodes import Function, Scope
 from loopkit.errors import VerificationError
 from loopkit.instructions.groups import pending
 from loopkit.kernel.kernel import LoopKernel
@@ -206,10 +206,7 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
 
 
 def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
-    private = {a.name for a in function.arrays if not a.shared}
-    for node, why in divergent_nodes(function.body, launch.mapping.thread_names | private):
-        what = node.instruction.noun if not isinstance(node, Sync) and node.instruction is not None else \
-            "a warp barrier" if isinstance(node, Sync) and node.scope is Scope.WARP else "a barrier"
+    for node, why in divergent_nodes(function.body, divergent_names(function, launch.mapping.thread_names)):
         yield refuted(VerificationError(
-            f"In '{function.name}' {what} stands {why}, which may differ between the threads of a block.",
+            f"In '{function.name}' {noun_of(node)} stands {why}, which may differ between the threads of a block.",
             check="barriers", hint="this is a fault in loopkit; please report it with the kernel"))

@@ -153,7 +153,8 @@ class InstanceCheck(LaunchCheck):
                 subscript_relation(copies, tuple(map(p.Variable, copies))).flat_product(d.relation.reverse()))
             # bounds read from memory may have widened the domain
             own = _own_names(ends[0].statement)
-            needed = needed.intersect(projected(self._domain(ends[0].statement.id), own, (*copies, *own)))
+            needed = needed.intersect(projected(self._domain(ends[0].statement.id), own, (*copies, *own))).intersect(
+                self.grid.onto((*copies, *own), self.grid.points))
             yield from self.mismatch(
                 "value", d.source, f"'{d.sink}' reads '{d.array}' where '{d.source}' does not run",
                 needed.subtract(self._there(ends[0], copies)), (*copies, *own))

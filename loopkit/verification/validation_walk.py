@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.order import loops_of
-from loopkit.ast.check import divergent_nodes
+from loopkit.ast.check import divergent_names, divergent_nodes
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import substitute, variables
@@ -206,7 +206,8 @@ class LaunchCheck:
         uniform = self.kernel.value_params.union(self.grid.along("g"))
         uniform |= {x for x, value in self.grid.values.items() if variables(value) <= uniform}
         body = self.function.body
-        return [node for node, _ in divergent_nodes(body, mentioned(body) - uniform)]
+        names = divergent_names(self.function, mentioned(body).difference(uniform, self.kernel.data))
+        return [node for node, _ in divergent_nodes(body, names)]
 
     def mismatch(self, kind: str, statement: str, text: str, points: Set | None = None, names: Sequence[str] = ()
                  ) -> Iterator[Mismatch]:

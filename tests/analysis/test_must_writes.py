@@ -199,3 +199,23 @@ def test_an_else_is_printed_as_one() -> None:
     code = str(lk.generate_code(kernel(ENDED["both branches"]), target="c"))
     assert "} else {" in code
     assert "if (!" not in code
+
+
+#: Loops over rows k of blocks i, in bounds that are read from memory; does a value of t flow to a later block?
+ROWS = {
+    "in the same bounds": ("for k\n <> t = x[k]\n y[k] = t\nend", False),
+    "in another loop of the same bounds": ("for k\n <> t[k] = x[k]\nend\nfor k\n y[k] = t[k]\nend", False),
+    "behind the loop": ("for k\n <> t = x[k]\nend\ny[i] = t", True),
+    "in wider bounds": ("for k\n <> t[k] = x[k]\nend\nfor j\n y[j] = t[j]\nend", True),
+    "after the bounds changed": ("for k\n <> t[k] = x[k]\nend\nlast = last + 1\nfor k\n y[k] = t[k]\nend", True),
+    "under a flag in the loop": ("for k\n <> f = x[k] > 0\n <> t = 1 {if=f}\n y[k] = t {if=f}\nend", False),
+    "under another flag in the loop": ("for k\n <> f = x[k] > 0\n <> t = 1 {if=f}\n y[k] = t\nend", True),
+}
+
+
+@pytest.mark.parametrize(("body", "lives"), ROWS.values(), ids=ROWS)
+def test_bounds_that_are_read_from_memory(body: str, lives: bool) -> None:
+    arrays = [*(lk.GlobalArg(name, np.float64) for name in "xy" if f"{name}[" in body), lk.GlobalArg("rows", np.int32)]
+    domains = ["{[i]: 0<=i<n}", "{[k]: first<=k<last}", *(["{[j]: 0<=j<9}"] if "for j" in body else [])]
+    knl = lk.make_kernel(domains, f"for i\n<> first = rows[i]\n<> last = rows[i+1]\n{body}\nend", [*arrays, "..."])
+    assert lives_on(knl) is lives

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.ast.check import divergent_nodes
-from loopkit.ast.nodes import Block, Define, For, If, Node, Region, Sync
+from loopkit.ast.check import divergent_names, divergent_nodes
+from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Region, Sync
 from loopkit.lowering.pipeline import lower_fully
 from tests.lowering.kernels import exchange
 from tests.verification.changed import report
@@ -57,6 +58,34 @@ def test_divergent(node: Node) -> None:
 def test_a_name_in_an_inner_block_does_not_reach_out() -> None:
     node = block(block(Define("n", V("l.0"))), If(p.Comparison(V("n"), "<", 3), block(SYNC)))
     assert list(divergent_nodes(node, THREADS)) == []
+
+
+def assign(target: str, value: p.ExpressionNode | int, combine: str | None = None) -> Assign:
+    return Assign(V(target), value, combine, "insn")
+
+
+#: Programs after which the private variable "a" may differ between threads, and those after which it does not.
+VALUES = {
+    "a value of the thread": (block(assign("a", V("l.0"))), True),
+    "through another variable": (block(assign("a", V("b")), assign("b", V("l.0"))), True),
+    "through a constant": (block(Define("m", V("l.0")), assign("a", V("m"))), True),
+    "under a condition on the thread": (If(p.Comparison(V("l.0"), "<", 3), block(assign("a", 1))), True),
+    "in a loop of the thread": (For("k", 0, V("l.0"), 1, block(assign("a", 1, "sum"))), True),
+    "an element at the thread's place": (block(assign("a", V("shared")[V("l.0")])), True),
+    "one element for all": (block(assign("a", V("shared")[V("n")])), False),
+    "a value of the block": (block(assign("a", V("g.0")), assign("b", V("l.0"))), False),
+    "in a loop of the block": (For("k", 0, V("n"), 1, block(assign("a", V("k"), "sum"))), False),
+}
+
+
+@pytest.mark.parametrize(("node", "differs"), VALUES.values(), ids=VALUES)
+def test_values_that_differ_between_threads(node: Node, differs: bool) -> None:
+    arrays = (*(Array(x, np.dtype(np.int32), (), shared=False) for x in "ab"),
+              Array("shared", np.dtype(np.int32), (9,), shared=True))
+    names = divergent_names(Function("f", {}, {}, arrays, block(node)), THREADS)
+    assert ("a" in names) is differs
+    barrier = For("k", 0, V("a"), 1, block(SYNC))
+    assert [found for found, _ in divergent_nodes(barrier, names)] == [SYNC]*differs
 
 
 def test_the_report_refutes_a_divergent_barrier() -> None:

@@ -15,7 +15,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Sync
+from loopkit.ast.nodes import Array, Block, Region, Sync
+from loopkit.ast.walk import mentioned, rewritten
 from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate, has_openmp
 from loopkit.instructions.base import indented
 from loopkit.kernel.data import AddressSpace
@@ -225,6 +226,10 @@ class _HostFunction(FunctionText):
                  for a in self.function.arrays if _is_kept(a) or a.shared or a.thread_axes]
         for x, value in launch.mapping.coordinates.items():
             signs = signs.defining(x, value)
+        outside = rewritten(self.function.body, lambda node: Block() if isinstance(node, Region) else node)
+        if any(_is_kept(a) and a.name in mentioned(outside) for a in self.function.arrays):
+            # such loops have one bound for all threads of a block: that of the first one
+            body += [f"const {emitter.index} {_AXES[axis]} = 0;" for axis in self.threads]
         lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, signs)]
         condition, extents = split_condition(launch.mapping.extents[axis] for axis in self.blocks)
         if condition is not None:
