@@ -199,13 +199,13 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
             why = "" if lines else ", for asynchronous accesses of other threads" if needed else ", which nothing needs"
             notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
     for conflicts, function in zip(launches, functions, strict=True):
-        findings += _divergent(conflicts.launch, function)
+        findings += _divergent_barriers(conflicts.launch, function)
     summary = "none" if not count else f"{count}, of which nothing needs {needless}" if needless else \
         f"{count}, each needed"
     return Check("barriers", summary, tuple(findings), tuple(notes), claim=f"barriers: {summary}" if count else "")
 
 
-def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
+def _divergent_barriers(launch: Launch, function: Function) -> Iterator[Finding]:
     for node, why in divergent_nodes(function.body, divergent_names(function, launch.mapping.thread_names)):
         yield refuted(VerificationError(
             f"In '{function.name}' {noun_of(node)} stands {why}, which may differ between the threads of a block.",
