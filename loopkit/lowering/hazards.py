@@ -76,7 +76,7 @@ def unfinished(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Haza
     knl, ways = launch.kernel, paths(launch.tree)
     every = {x: completion_of(i for i in bound.statement.instructions if serves(i, bound.statement, storages))
              for x, bound in launch.statements.items()}
-    events = {x: event for x, event in every.items() if event not in (Completion.IMMEDIATE, Completion.FLAG)}
+    events = {x: event for x, event in every.items() if event.needs_wait}
 
     def hazard(array: str, source: str, sink: str, pairs: Map, kind: str) -> Hazard:
         apart = _other_thread(launch, source, sink, pairs)

@@ -14,13 +14,13 @@ from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import smallest_witness
 from loopkit.ast.check import divergent_nodes
-from loopkit.ast.nodes import Function, Scope, Sync
+from loopkit.ast.nodes import Function, Scope, Sync, wait_for
 from loopkit.errors import VerificationError
-from loopkit.instructions.groups import pending
+from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.groups import Waits
 from loopkit.lowering.hazards import Hazard, unfinished
 from loopkit.lowering.lowered import Launch
+from loopkit.lowering.waits import Waits
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
 from loopkit.poly.sets import Map
@@ -115,8 +115,7 @@ def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
 def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
     """Conflicts with asynchronous accesses without a wait between that covers the asynchronous access."""
     knl = conflicts.kernel
-    narrow = any(b.barrier.scope is not Scope.BLOCK and pending(b.barrier.instructions) is not None
-                 for b in conflicts.ways.places)
+    narrow = any(b.barrier.scope is not Scope.BLOCK and b.barrier.instructions for b in conflicts.ways.places)
     for u in _unfinished(conflicts):
         pairs = next((left for scope, some in ((Scope.THREAD, u), *(_of_others(conflicts, u) if narrow else ()))
                       if (left := _left(conflicts, some, scope)) is not None), None)
@@ -126,15 +125,13 @@ def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
             yield refuted(VerificationError(
                 f"'{u.sink}' may {does} before '{u.source}', {noun}, is performed.",
                 check="races", witness=smallest_witness(knl, u.array, u.kind, u.source, u.sink, pairs),
-                hint="wait for its group between the two"))
+                hint=f"wait for its {u.completion.value} between the two"))
 
 
 def _is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
     """Does *place* make the completion of asynchronous accesses visible to other threads?"""
-    if pending(place.barrier.instructions) is None:
-        return False
-    return any(_left(conflicts, some, scope, place) is not None
-               for u in _unfinished(conflicts) for scope, some in _of_others(conflicts, u))
+    return any(_left(conflicts, some, scope, place) is not None for u in _unfinished(conflicts)
+               if wait_for(u.completion, place.barrier.instructions) for scope, some in _of_others(conflicts, u))
 
 
 @kept_by_kernel
@@ -161,8 +158,8 @@ def _left(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | No
     waits = _waits(conflicts)
     if waits.places is None:
         return _not_surely_waited_for(conflicts, u, scope, but)
-    left = waits.left(u, scope, [None if but is not None and place.way == but.way else pending(place.node.instructions)
-                                 for place in waits.places])
+    left = waits.left(u, scope, [None if but is not None and place.way == but.way else
+                                 wait_for(u.completion, place.node.instructions) for place in waits.places])
     if left is None:
         return None
     kept = frozenset(x for place in waits.places for x in place.names)
@@ -172,9 +169,9 @@ def _left(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | No
 
 
 def _not_surely_waited_for(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None) -> Map | None:
-    """For groups that cannot be counted: the pairs of *u* without a must-run wait for all groups between."""
+    """For waits at unknown times: the pairs of *u* without a must-run wait for all accesses between."""
     waits = [b for b in conflicts.ways.places
-             if b is not but and pending(b.barrier.instructions) == 0 and b.barrier.scope >= scope]
+             if b is not but and WAITS[u.completion] in b.barrier.instructions and b.barrier.scope >= scope]
     loops = conflicts.loops(u.source, u.sink)
     return union_of_some([differing_first_at(u.pairs, loops, level) for level in conflicts.levels(u.source, u.sink)
                           if not any(b.must_separate(u.source, u.sink, level) for b in waits)])
