@@ -196,16 +196,15 @@ INSTRUCTIONS = {
         "transform.synchronization", "transform.buffering", "target.host")),
     "block_flag": (r"BlockFlag|(?<!add_)block_flag\b", (
         "transform.synchronization", "target.cuda.target")),
-    "mma": (r"\b[Mm]ma\b|MmaTag|with_mma|mma_inames", (
-        "kernel.tags", "transform.tags", "transform.tensorize", "lowering.mma", "lowering.program",
-        "lowering.pipeline", "verification.validation_instructions", "verification.validation")),
+    "mma": (r"\b[Mm]ma\b|MmaTag|with_mma", (
+        "kernel.tags", "transform.tags", "transform.tensorize", "lowering.mma", "lowering.pipeline",
+        "verification.validation_instructions")),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
         "transform.scan", "transform.tensorize", "lowering.shuffles", "lowering.reductions",
         "verification.validation_instructions", "target.cuda.target", "instructions.mma")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
-        "kernel.tags", "transform.tags", "transform.tensorize", "analysis.legality", "analysis.order",
-        "lowering.code", "lowering.vectors", "lowering.vector_elements", "interpreter.instances",
-        "verification.validation_instructions", "verification.validation", "instructions.asynchronous_copy")),
+        "kernel.tags", "transform.tags", "transform.tensorize", "lowering.vectors", "lowering.vector_elements",
+        "verification.validation_instructions", "instructions.asynchronous_copy")),
 }
 
 
@@ -246,8 +245,8 @@ def test_no_module_asks_which_target_it_has(module: Module) -> Iterator[str]:
                 yield from (_at(module, pattern.lineno) for name in _pattern_classes(pattern) if name in classes)
 
 
-#: All of lowering that a module of verification may reach, by its imports and by theirs: the data that is checked, and the
-#: types of names.
+#: All of lowering that a module of verification may reach, by its imports and by theirs: the data that is checked, and
+#: the types of names.
 CHECKED = {"loopkit.lowering.lowered", "loopkit.lowering.types"}
 
 #: The check of races asks the relations that barriers are placed by, too: what must wait, and what a wait covers. The

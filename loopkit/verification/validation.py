@@ -18,8 +18,6 @@ from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.ast.nodes import Assign, Call, Completion, For, Function, Scope, Sync, completion_of, wait_for
 from loopkit.errors import values_text
 from loopkit.expr.mappers import variables
-from loopkit.instructions.mma import Mma
-from loopkit.instructions.vector_access import VectorAccess
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting, paths
@@ -42,7 +40,7 @@ from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import grid_of, thread_number
 from loopkit.verification.validation_instances import InstanceCheck
-from loopkit.verification.validation_instructions import ProductCheck, VectorCheck, WarpRegisterCheck
+from loopkit.verification.validation_instructions import LOOP_CHECKS, WarpRegisterCheck
 from loopkit.verification.validation_walk import TOGETHER, Execution, LaunchCheck, executions, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
@@ -108,14 +106,8 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         yield found
         decided = decided and found.kind != "undecided"
     for e in every:
-        match e.node:
-            case For(instruction=Mma() as product):
-                yield from ProductCheck(*subject, e, product).findings()
-            case For(instruction=instruction):
-                assert isinstance(instruction, VectorAccess), f"there is no check of {instruction} for a loop"
-                yield from VectorCheck(*subject, e).findings()
-            case _:
-                pass
+        if isinstance(e.node, For):
+            yield from LOOP_CHECKS[type(e.node.instruction)](*subject, e).findings()
     yield from WarpRegisterCheck(*subject).findings()
     if decided:
         yield from _OrderCheck(*subject).findings()
