@@ -18,10 +18,9 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, seq
 from loopkit.lowering.groups import with_groups
-from loopkit.lowering.hazards import Hazard, at_once, hazards, unfinished
+from loopkit.lowering.hazards import Event, Hazard, at_once, hazards, steps_in_common, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.schedule import separated_by
-from loopkit.lowering.waits import Event, steps_in_common
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import by_first_difference, differing_first_at, in_one_iteration, only_dims
 from loopkit.poly.sets import InstanceSet, Map, as_points

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
-import pymbolic.primitives as p
-
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import smallest_witness
@@ -18,11 +16,10 @@ from loopkit.ast.nodes import Function, Scope, Sync, wait_for
 from loopkit.errors import VerificationError
 from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.hazards import Hazard, unfinished
+from loopkit.lowering.hazards import Hazard, Waits, unfinished
 from loopkit.lowering.lowered import Launch
-from loopkit.lowering.waits import Waits
 from loopkit.poly.limits import kept_by_kernel
-from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
+from loopkit.poly.relations import differing_first_at, union_of_some
 from loopkit.poly.sets import Map
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_between
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
@@ -158,14 +155,8 @@ def _left(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | No
     waits = _waits(conflicts)
     if waits.places is None:
         return _not_surely_waited_for(conflicts, u, scope, but)
-    left = waits.left(u, scope, [None if but is not None and place.way == but.way else
+    return waits.left(u, scope, [None if but is not None and place.way == but.way else
                                  wait_for(u.completion, place.node.instructions) for place in waits.places])
-    if left is None:
-        return None
-    kept = frozenset(x for place in waits.places for x in place.names)
-    ends = [subscript_relation(waits.launch.statements[s].statement.inames,
-                               tuple(p.Variable(x) for x in waits.names(s, kept))) for s in (u.source, u.sink)]
-    return u.pairs.intersect(ends[0].apply_range(left).apply_range(ends[1].reverse()))
 
 
 def _not_surely_waited_for(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None) -> Map | None:

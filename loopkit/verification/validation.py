@@ -318,7 +318,8 @@ class _OrderCheck(LaunchCheck):
         for place in places:
             # a thread's wait covers other threads only behind a barrier with them
             if place.sync.scope >= scope and not pairs.is_empty():
-                pairs = pairs.subtract(self._between(x, y, place, event))
+                behind = self._behind(x, place, event)
+                pairs = pairs.subtract(behind.apply_range(self._first(self._at(place), y)))
         return None if pairs.is_empty() else pairs
 
     @kept_by_kernel
@@ -327,11 +328,6 @@ class _OrderCheck(LaunchCheck):
         loops = (meeting(execution.path, place.path).loops for place in self.places)
         names = {*self.grid.along("g"), *also}.union(*loops)
         return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
-
-    @kept_by_kernel
-    def _between(self, x: _Coordinates, y: _Coordinates, place: Execution, event: Completion | None) -> Map:
-        """Pairs of executions, by *x* and by *y*, with *place* between, which waits for an *event* that needs it."""
-        return self._behind(x, place, event).apply_range(self._first(self._at(place), y))
 
     @kept_by_kernel
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import combinations
+from itertools import accumulate, combinations
 from itertools import product as pairs_of
 
 import numpy as np
@@ -254,12 +254,9 @@ class VectorCheck(LoopCheck):
 
 def _follow_each_other(strides: Sequence[Expression], shape: Shape) -> bool:
     """Are *strides* those of all axes but the last of an array of *shape* in C order?"""
-    own: list[Expression] = [1]
-    for extent in reversed(shape[1:]):
-        if extent is None:
-            return False
-        own.insert(0, multiply(extent, own[0]))
-    return len(strides) == len(own) - 1 and all(add(a) == add(b) for a, b in zip(strides, own, strict=False))
+    extents = [extent for extent in reversed(shape[1:]) if extent is not None]
+    own = accumulate(extents, lambda stride, extent: multiply(extent, stride))
+    return len(extents) == len(shape) - 1 and [*map(add, strides)][::-1] == [*map(add, own)]
 
 
 @dataclass(frozen=True, eq=False)
