@@ -22,7 +22,7 @@ from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedEr
 from loopkit.expr.mappers import update_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Obligation
-from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, VecTag, is_parallel
+from loopkit.kernel.tags import GroupTag, InameTag, LocalTag, is_at_once, is_parallel
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates, smaller_coordinates
@@ -102,7 +102,7 @@ def _in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
     if d.source != d.sink or is_reorderable(knl, d):
         return None
     inames = knl.statement_by_id[d.source].inames
-    others = [x for x in inames if not isinstance(knl.tags.get(x), VecTag)]
+    others = [x for x in inames if not is_at_once(knl.tags.get(x))]
     if len(others) == len(inames):
         return None
     sequential = [x for x in others if not is_parallel(knl.tags.get(x))]

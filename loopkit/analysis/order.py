@@ -12,7 +12,7 @@ from loopkit.analysis.accesses import data_params, origin
 from loopkit.errors import ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
-from loopkit.kernel.tags import ForTag, InameTag, VecTag, is_innermost, is_parallel
+from loopkit.kernel.tags import ForTag, InameTag, is_at_once, is_innermost, is_parallel
 from loopkit.kernel.tree import Loop, Meeting, Path, Seq, Tree, meeting, nest, paths, seq
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.relations import in_one_iteration, shared_dims
@@ -38,7 +38,7 @@ def sequential(tree: Tree, tags: Mapping[str, InameTag], innermost: tuple[str, .
         case Seq(children):
             return seq(*(sequential(c, tags, innermost) for c in children))
         case _:
-            return nest(tuple(sorted(innermost, key=lambda x: isinstance(tags.get(x), VecTag))), tree)
+            return nest(tuple(sorted(innermost, key=lambda x: is_at_once(tags.get(x)))), tree)
 
 
 def meeting_of(paths: Mapping[str, Path], source: str, sink: str) -> Meeting:

@@ -1,16 +1,20 @@
 """The loop program after scheduling: its nodes, the hardware instructions that they carry, and its text."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.nodes import to_text
+from loopkit.poly.sets import Map
+
+#: An access or a place of a launch.
+E = TypeVar("E", bound=Hashable)
 
 
 class Scope(IntEnum):
@@ -31,6 +35,11 @@ class Completion(Enum):
     IMMEDIATE = "immediate"
     GROUP = "group"
     FLAG = "flag"
+
+    @property
+    def needs_wait(self) -> bool:
+        """Must the issuing thread wait for it?"""
+        return self not in (Completion.IMMEDIATE, Completion.FLAG)
 
 
 @dataclass(frozen=True)
@@ -90,10 +99,24 @@ class Instruction:
         """
         return ()
 
+    def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map]
+                  ) -> Map | None:
+        """The pairs of an *access* and a later execution of it by which the access is performed; ``None``: none.
+
+        :arg own: its place, among the *places* of a launch with instructions.
+        :arg first: the pairs of executions in one block, of an access or a place each, of which the former runs first.
+        """
+        return None
+
 
 def completion_of(instructions: Iterable[Instruction]) -> Completion:
     """The event at which accesses through *instructions* are performed."""
     return next((i.completion for i in instructions if i.completion is not Completion.IMMEDIATE), Completion.IMMEDIATE)
+
+
+def wait_for(event: Completion, instructions: Iterable[Instruction]) -> Instruction | None:
+    """The one of *instructions* that completes *event*; ``None``: there is none."""
+    return next((i for i in instructions if i.completes is event), None)
 
 
 @dataclass(frozen=True)

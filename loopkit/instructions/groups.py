@@ -1,12 +1,14 @@
 """Commit groups and waits for them, by which a thread completes the asynchronous accesses that it started."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, reduce
 from typing import ClassVar
 
-from loopkit.ast.nodes import Completion, Instruction
+from loopkit.ast.nodes import Completion, E, Instruction
 from loopkit.instructions.base import InstructionText
+from loopkit.poly.sets import Map
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,21 @@ class WaitGroup(Instruction):
     @property
     def titles(self) -> tuple[str, ...]:
         return (f"wait for all groups but {self.pending}" if self.pending else "wait for all groups",)
+
+    def waits_for(self, access: E, own: E, places: Mapping[E, tuple[Instruction, ...]], first: Callable[[E, E], Map]
+                  ) -> Map | None:
+        """The pairs with at least *pending* commits between that of the access and the wait."""
+        ends = [place for place, instructions in places.items() if commits(instructions)]
+
+        @cache
+        def behind(place: E, number: int) -> Map | None:
+            """The pairs of the access and *place* with at least that *number* of commits between."""
+            if not number:
+                return first(access, place)
+            some = [earlier.apply_range(first(end, place)) for end in ends
+                    if (earlier := behind(end, number - 1)) is not None]
+            return reduce(Map.union, some) if some else None
+        return behind(own, self.pending + (own not in ends))
 
 
 def commits(instructions: Iterable[Instruction]) -> bool:

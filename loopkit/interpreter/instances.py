@@ -14,7 +14,7 @@ from loopkit.errors import PreconditionError, instance_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
-from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, VecTag, is_parallel
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_at_once, is_parallel
 from loopkit.kernel.tree import Path
 from loopkit.lowering.schedule import launches_of
 from loopkit.poly.points import all_points
@@ -156,7 +156,7 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
 def _vector_order(knl: LoopKernel, order: Sequence[Instance], source: Instance, sink: Instance) -> Iterator[Order]:
     """The order of a vector that contains both instances: it reads as a whole before it writes."""
     def place(x: Instance) -> tuple[str, Mapping[str, int]]:
-        return x.statement, {k: v for k, v in x.inames(knl).items() if not isinstance(knl.tags.get(k), VecTag)}
+        return x.statement, {k: v for k, v in x.inames(knl).items() if not is_at_once(knl.tags.get(k))}
     if place(source) != place(sink):
         return
     vector = [x for x in order if place(x) == place(source)]

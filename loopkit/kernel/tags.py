@@ -82,6 +82,11 @@ def is_collective(tag: InameTag | None) -> bool:
     return isinstance(tag, MmaTag)
 
 
+def is_at_once(tag: InameTag | None) -> bool:
+    """Do the instances of a statement along an iname of this tag run at once, with all reads before all writes?"""
+    return isinstance(tag, VecTag)
+
+
 def is_innermost(tag: InameTag | None) -> bool:
     """Does a loop over an iname of this tag enclose single statements only, inside all other loops of the order?"""
     return isinstance(tag, IlpTag | VecTag | MmaTag)

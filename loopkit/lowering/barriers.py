@@ -11,14 +11,14 @@ from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import OnAxes, axis_inames
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import BrokenPairs
-from loopkit.ast.nodes import Completion, Scope
+from loopkit.ast.nodes import Completion, Scope, wait_for
 from loopkit.errors import IllegalTransformError
 from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, parts_of, paths, seq
-from loopkit.lowering.groups import Event, steps_in_common, with_groups
-from loopkit.lowering.hazards import Hazard, at_once, hazards, unfinished
+from loopkit.lowering.groups import with_groups
+from loopkit.lowering.hazards import Event, Hazard, at_once, hazards, steps_in_common, unfinished
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.schedule import separated_by
 from loopkit.poly.limits import affordable
@@ -137,8 +137,7 @@ class _Placed:
     def may_serve(self, w: _Want) -> bool:
         """Does the barrier include all threads of *w*, and complete its event?"""
         return w.hazard is not None and w.scope <= self.barrier.scope and (
-            w.completion is Completion.IMMEDIATE
-            or any(w.completion is i.completes for i in self.barrier.instructions))
+            w.completion is Completion.IMMEDIATE or wait_for(w.completion, self.barrier.instructions) is not None)
 
     def _is_behind(self, way: Path) -> bool:
         """Does it stand behind the statement at *way* in the text?"""

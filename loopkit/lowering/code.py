@@ -21,7 +21,7 @@ from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import as_block
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import VecTag, is_unrolled
+from loopkit.kernel.tags import is_at_once, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.binding import spread_over_threads
 from loopkit.lowering.full_tiles import VERSION, full_tile_here
@@ -227,7 +227,7 @@ class Coder:
         inner = replace(level, bound=(*level.bound, *ranges))
         for x, own in ranges.items():
             inner = inner.knowing(range_condition(x, *own), x)
-        loops = {x: own for x, own in ranges.items() if not isinstance(self.kernel.tags.get(x), VecTag)}
+        loops = {x: own for x, own in ranges.items() if not is_at_once(self.kernel.tags.get(x))}
         body = with_limited_conditions(self._build(nest[-1].body, inner), loops, inner.context, self._is_of_threads)
         return reduce(lambda body, x: _unrolled_loop(x, ranges[x], body), reversed(ranges), body)
 
@@ -238,7 +238,7 @@ class Coder:
 
     def _spread_in(self, loop: Loop) -> BoundStatement | None:
         """The statement in a ``vec`` loop that is distributed over the threads: its rounds are around the loop."""
-        if isinstance(loop.body, Leaf) and isinstance(self.kernel.tags.get(loop.iname), VecTag):
+        if isinstance(loop.body, Leaf) and is_at_once(self.kernel.tags.get(loop.iname)):
             bound = self.launch.statements[loop.body.statement]
             return bound if bound.auto else None
         return None

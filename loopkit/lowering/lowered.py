@@ -4,7 +4,8 @@ The stages make it, targets print it, and verification checks it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -19,7 +20,7 @@ from loopkit.analysis.between_blocks import between_blocks_in
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.order import execution_paths
 from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import Block, Instruction, Program, Swizzle, block_text, program_text
+from loopkit.ast.nodes import Block, DivisibleSize, Instruction, Program, Swizzle, block_text, program_text
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, subscripts_of, variables
 from loopkit.instructions.base import MemoryInstruction
@@ -29,11 +30,10 @@ from loopkit.kernel.printing import kernel_text
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, parts_of, require_once
-from loopkit.lowering.vector_elements import PartialVectors
-from loopkit.poly.affine import subtract
+from loopkit.poly.affine import NotAffineError, remainder, subtract
 from loopkit.poly.limits import bounded
 from loopkit.poly.piecewise import cells
-from loopkit.poly.sets import InstanceSet, Map, param_range
+from loopkit.poly.sets import InstanceSet, Map, Set, param_range, params_of
 
 GRID = ("g.0", "g.1", "g.2")
 BLOCK = ("l.0", "l.1", "l.2")
@@ -201,6 +201,43 @@ def instructions_of(s: Statement, target: p.Variable | p.Subscript, value: Expre
 
 
 # Launches
+
+@dataclass(frozen=True)
+class PartialVectors:
+    """The elements *low* to *high* of a statement's vectors along *iname*, some of which *domain* lacks.
+
+    :ivar vectors: the places at which *domain* has at least one element.
+    """
+
+    iname: str
+    low: int
+    high: int
+    domain: InstanceSet
+    vectors: InstanceSet
+
+    def are_partial(self, given: Sequence[DivisibleSize]) -> bool:
+        """Does *domain* lack an element somewhere, even if *given* holds?"""
+        x = p.Variable(self.iname)
+        elements = self.vectors.onto(self.domain.inames).where((">=", subtract(x, self.low)),
+                                                               ("<=", subtract(x, self.high)))
+        return not elements.subtract(self.domain).where(*_conditions(given)).is_empty()
+
+    def lie_in(self, extent: Expression, first: Expression, last: Expression, where: Set,
+               given: Sequence[DivisibleSize] = ()) -> bool:
+        """Is every vector from the subscript *first* to *last* in an axis of *extent* elements, if these hold?"""
+        with suppress(NotAffineError):
+            return all(self.places(where).where(*_conditions(given), beyond).is_empty()
+                       for beyond in (("<", first), (">=", subtract(last, extent))))
+        return False
+
+    def places(self, where: Set) -> InstanceSet:
+        """The vectors at which *where* holds, as parameters."""
+        return InstanceSet((), params_of(self.vectors).intersect(where).from_params())
+
+
+def _conditions(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:
+    return [("==", remainder(g.size, g.divisor)) for g in given]
+
 
 @dataclass(frozen=True)
 class BoundStatement:

@@ -25,7 +25,7 @@ from loopkit.instructions.mma import Mma, element_at, nest_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tags import LocalTag, MmaTag
+from loopkit.kernel.tags import LocalTag, is_collective
 from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.poly.affine import add, multiply, subtract
 
@@ -35,11 +35,6 @@ LANES = (8, 4)
 DEPTHS = (4, 8, 16)
 
 Names = Mapping[str, Expression]
-
-
-def mma_inames(knl: LoopKernel) -> frozenset[str]:
-    """The inames that are tagged ``mma``."""
-    return frozenset(x for x, tag in knl.tags.items() if isinstance(tag, MmaTag))
 
 
 def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
@@ -91,7 +86,7 @@ class _ProductFinder:
     def node(self, node: Node, names: Names) -> Node:
         """*node* with its products, also those that some threads do not execute; *names*: the constants in scope."""
         match node:
-            case For() if isinstance(self.kernel.tags.get(node.iname), MmaTag):
+            case For() if is_collective(self.kernel.tags.get(node.iname)):
                 return self._nest(node, names)
             case For():
                 names = {x: value for x, value in names.items() if x != node.iname}

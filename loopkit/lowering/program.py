@@ -16,13 +16,12 @@ from loopkit.ast.walk import as_block
 from loopkit.errors import ScheduleError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import is_at_once, is_collective
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, parts_of, paths, without
 from loopkit.lowering.binding import host_domain
 from loopkit.lowering.code import Coder, Level, generated, in_versions, runs_between_barriers, with_values
 from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
 from loopkit.lowering.lowered import GRID, Launch, Schedule, Storage
-from loopkit.lowering.mma import mma_inames
-from loopkit.lowering.vectors import vector_inames
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
 from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull, range_condition
@@ -57,10 +56,11 @@ def _require_uniform_bounds(launch: Launch, function: Function) -> None:
 
 
 def unrolled(body: Block, knl: LoopKernel) -> Block:
-    """*body*, as an option of *knl* with the iterations of unrolled loops written out, except of vectors and mma."""
+    """*body*, as an option of *knl* with unrolled loops written out, except those that instructions replace."""
     if not knl.options.textual_unroll:
         return body
-    return simplified(Block((unrolled_loops(body, kept=vector_inames(knl) | mma_inames(knl)),)))
+    kept = frozenset(x for x, tag in knl.tags.items() if is_at_once(tag) or is_collective(tag))
+    return simplified(Block((unrolled_loops(body, kept=kept),)))
 
 
 def _in_versions(generic: Coder, level: Level) -> Block:

@@ -23,52 +23,13 @@ from loopkit.instructions.vector_access import WIDEST, Vector, certain_elements,
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_unrolled
 from loopkit.lowering.guard_folding import unless
-from loopkit.poly.affine import (
-    NotAffineError,
-    add,
-    multiply,
-    readable_comparison,
-    remainder,
-    subtract,
-)
+from loopkit.lowering.lowered import PartialVectors
+from loopkit.poly.affine import NotAffineError, add, multiply, readable_comparison, subtract
 from loopkit.poly.piecewise import known_remainder, params_where
 from loopkit.poly.sets import InstanceSet, Set, params_of, universe_params
 
 #: Elements of one access, the widest first.
 LENGTHS = (16, 8, 4, 2)
-
-
-@dataclass(frozen=True)
-class PartialVectors:
-    """The elements *low* to *high* of a statement's vectors along *iname*, some of which *domain* lacks.
-
-    :ivar vectors: the places at which *domain* has at least one element.
-    """
-
-    iname: str
-    low: int
-    high: int
-    domain: InstanceSet
-    vectors: InstanceSet
-
-    def are_partial(self, given: Sequence[DivisibleSize]) -> bool:
-        """Does *domain* lack an element somewhere, even if *given* holds?"""
-        x = p.Variable(self.iname)
-        elements = self.vectors.onto(self.domain.inames).where((">=", subtract(x, self.low)),
-                                                               ("<=", subtract(x, self.high)))
-        return not elements.subtract(self.domain).where(*_divisible(given)).is_empty()
-
-    def lie_in(self, extent: Expression, first: Expression, last: Expression, where: Set,
-               given: Sequence[DivisibleSize] = ()) -> bool:
-        """Is every vector from the subscript *first* to *last* in an axis of *extent* elements, if these hold?"""
-        with suppress(NotAffineError):
-            return all(self.places(where).where(*_divisible(given), beyond).is_empty()
-                       for beyond in (("<", first), (">=", subtract(last, extent))))
-        return False
-
-    def places(self, where: Set) -> InstanceSet:
-        """The vectors at which *where* holds, as parameters."""
-        return InstanceSet((), params_of(self.vectors).intersect(where).from_params())
 
 
 def partial_vectors_of(knl: LoopKernel, domain: InstanceSet, iname: str) -> PartialVectors | None:
@@ -86,10 +47,6 @@ def known_where(known: Set, condition: Expression) -> Set:
     with suppress(NotAffineError):
         return known.intersect(params_where(condition))
     return known
-
-
-def _divisible(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:
-    return [("==", remainder(g.size, g.divisor)) for g in given]
 
 
 @dataclass(frozen=True)

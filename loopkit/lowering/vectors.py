@@ -16,23 +16,15 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
-from loopkit.ast.nodes import Assign, Block, Call, Completion, Define, DivisibleSize, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, DivisibleSize, For, If, Node, Region, Sync, completion_of
 from loopkit.expr.mappers import conjunction, conjuncts, subexpressions, substitute, variables
 from loopkit.instructions.vector_access import Vector, certain_reads, distance, with_vector_access
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
 from loopkit.kernel.tree import Leaf, loops_in
-from loopkit.lowering.lowered import GRID, BoundStatement, Launch, Storage, in_storage
-from loopkit.lowering.vector_elements import (
-    LENGTHS,
-    ArrayMemory,
-    Elements,
-    PartialVectors,
-    anywhere,
-    known_where,
-    partial_vectors_of,
-)
+from loopkit.lowering.lowered import GRID, BoundStatement, Launch, PartialVectors, Storage, in_storage
+from loopkit.lowering.vector_elements import LENGTHS, ArrayMemory, Elements, anywhere, known_where, partial_vectors_of
 from loopkit.poly.affine import add, affine_difference, multiply
 from loopkit.poly.sets import InstanceSet, Set, range_condition, universe_params
 
@@ -169,7 +161,7 @@ class _VectorFinder(Elements):
                 return with_vector_access(loop, found, computes_all=self.may_compute_all(loop, assign, found, partial))
             case (Assign() as assign,):
                 found = self.vectors(loop, assign)
-                late = any(i.completion is Completion.GROUP for i in assign.instructions)
+                late = completion_of(assign.instructions).needs_wait
                 # or element by element, without registers between
                 if not late or len({v.length for v in found}) + 1 == len(found):
                     return with_vector_access(loop, found)

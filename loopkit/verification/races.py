@@ -8,21 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
-import pymbolic.primitives as p
-
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences, without_assumed
 from loopkit.analysis.witnesses import BrokenPairs
 from loopkit.ast.check import divergent_names, divergent_nodes, noun_of
-from loopkit.ast.nodes import Function, Scope
+from loopkit.ast.nodes import Function, Scope, wait_for
 from loopkit.errors import VerificationError
-from loopkit.instructions.groups import pending
+from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.groups import Waits
-from loopkit.lowering.hazards import Hazard, unfinished
+from loopkit.lowering.hazards import Hazard, Waits, unfinished
 from loopkit.lowering.lowered import Launch
 from loopkit.poly.limits import kept_by_kernel
-from loopkit.poly.relations import differing_first_at, subscript_relation, union_of_some
+from loopkit.poly.relations import differing_first_at, union_of_some
 from loopkit.poly.sets import Map
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_between
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
@@ -115,8 +112,7 @@ def _not_assumed(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | Non
 def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
     """Conflicts with asynchronous accesses without a wait between that covers the asynchronous access."""
     knl = conflicts.kernel
-    narrow = any(b.barrier.scope is not Scope.BLOCK and pending(b.barrier.instructions) is not None
-                 for b in conflicts.ways.places)
+    narrow = any(b.barrier.scope is not Scope.BLOCK and b.barrier.instructions for b in conflicts.ways.places)
     for u in _unfinished(conflicts):
         pairs = next((left for scope, some in ((Scope.THREAD, u), *(_of_others(conflicts, u) if narrow else ()))
                       if (left := _not_covered(conflicts, some, scope)) is not None), None)
@@ -125,16 +121,14 @@ def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
             noun = next(i.noun for i in knl.statement_by_id[u.source].instructions if i.completion is u.completion)
             yield refuted(VerificationError(
                 f"'{u.sink}' may {does} before '{u.source}', {noun}, is performed.",
-                check="races", hint="wait for its group between the two",
+                check="races", hint=f"wait for its {u.completion.value} between the two",
                 witness=BrokenPairs.on_one_element(knl, u.array, u.kind, u.source, u.sink, pairs).witness))
 
 
 def _is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
     """Does *place* make the completion of asynchronous accesses visible to other threads?"""
-    if pending(place.barrier.instructions) is None:
-        return False
-    return any(_not_covered(conflicts, some, scope, place) is not None
-               for u in _unfinished(conflicts) for scope, some in _of_others(conflicts, u))
+    return any(_not_covered(conflicts, some, scope, place) is not None for u in _unfinished(conflicts)
+               if wait_for(u.completion, place.barrier.instructions) for scope, some in _of_others(conflicts, u))
 
 
 @kept_by_kernel
@@ -161,20 +155,14 @@ def _not_covered(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarri
     waits = _waits(conflicts)
     if waits.places is None:
         return _not_surely_waited_for(conflicts, u, scope, but)
-    left = waits.left(u, scope, [None if but is not None and place.way == but.way else pending(place.node.instructions)
-                                 for place in waits.places])
-    if left is None:
-        return None
-    kept = frozenset(x for place in waits.places for x in place.names)
-    ends = [subscript_relation(waits.launch.statements[s].statement.inames,
-                               tuple(p.Variable(x) for x in waits.names(s, kept))) for s in (u.source, u.sink)]
-    return u.pairs.intersect(ends[0].apply_range(left).apply_range(ends[1].reverse()))
+    return waits.left(u, scope, [None if but is not None and place.way == but.way else
+                                 wait_for(u.completion, place.node.instructions) for place in waits.places])
 
 
 def _not_surely_waited_for(conflicts: Conflicts, u: Hazard, scope: Scope, but: PlacedBarrier | None) -> Map | None:
-    """For groups that cannot be counted: the pairs of *u* without a must-run wait for all groups between."""
+    """For waits at unknown times: the pairs of *u* without a must-run wait for all accesses between."""
     waits = [b for b in conflicts.ways.places
-             if b is not but and pending(b.barrier.instructions) == 0 and b.barrier.scope >= scope]
+             if b is not but and WAITS[u.completion] in b.barrier.instructions and b.barrier.scope >= scope]
     loops = conflicts.loops(u.source, u.sink)
     return union_of_some([differing_first_at(u.pairs, loops, level) for level in conflicts.levels(u.source, u.sink)
                           if not any(b.must_separate(u.source, u.sink, level) for b in waits)])

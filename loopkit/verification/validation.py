@@ -15,12 +15,9 @@ import pymbolic.primitives as p
 from loopkit.analysis.accesses import accesses_by_array, commute, data_params
 from loopkit.analysis.dependences import dependences, joined, shared_loops, without_assumed
 from loopkit.analysis.order import execution_paths, meeting_of
-from loopkit.ast.nodes import Assign, Call, Completion, For, Function, Scope, Sync, completion_of
+from loopkit.ast.nodes import Assign, Call, Completion, For, Function, Scope, Sync, completion_of, wait_for
 from loopkit.errors import values_text
 from loopkit.expr.mappers import variables
-from loopkit.instructions.groups import commits, pending
-from loopkit.instructions.mma import Mma
-from loopkit.instructions.vector_access import VectorAccess
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, meeting, paths
@@ -43,7 +40,7 @@ from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation_grid import grid_of, thread_number
 from loopkit.verification.validation_instances import InstanceCheck
-from loopkit.verification.validation_instructions import ProductCheck, VectorCheck, WarpRegisterCheck
+from loopkit.verification.validation_instructions import LOOP_CHECKS, WarpRegisterCheck
 from loopkit.verification.validation_walk import TOGETHER, Execution, LaunchCheck, executions, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
@@ -109,14 +106,8 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         yield found
         decided = decided and found.kind != "undecided"
     for e in every:
-        match e.node:
-            case For(instruction=Mma() as product):
-                yield from ProductCheck(*subject, e, product).findings()
-            case For(instruction=instruction):
-                assert isinstance(instruction, VectorAccess), f"there is no check of {instruction} for a loop"
-                yield from VectorCheck(*subject, e).findings()
-            case _:
-                pass
+        if isinstance(e.node, For):
+            yield from LOOP_CHECKS[type(e.node.instruction)](*subject, e).findings()
     yield from WarpRegisterCheck(*subject).findings()
     if decided:
         yield from _OrderCheck(*subject).findings()
@@ -244,25 +235,26 @@ class _OrderCheck(LaunchCheck):
 
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Mismatch]:
         storage = self.storages.get(array)
-        between: dict[str, Sequence[Execution]] = {"order": ()}
+        between: dict[Completion | None, Sequence[Execution]] = {None: ()}
         if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
             # warp instructions order arrays in warp registers only
             in_warp = storage is not None and storage.space is AddressSpace.WARP
-            between["barrier"] = [b for b in self.places if b.sync.scope is not Scope.THREAD
-                                  and (in_warp or b.node is not TOGETHER)]
-        if completion_of(first.assign.instructions) is Completion.GROUP:
-            between["group"] = [b for b in self.places if pending(b.sync.instructions) is not None]
+            between[Completion.IMMEDIATE] = [b for b in self.places if b.sync.scope is not Scope.THREAD
+                                             and (in_warp or b.node is not TOGETHER)]
+        own = completion_of(first.assign.instructions)
+        if own.needs_wait:
+            between[own] = [b for b in self.places if wait_for(own, b.sync.instructions)]
         # at first without the coordinates of threads, in small sets: most pairs are not broken there
         rough = self._run(first, second, pairs, meeting(first.path, second.path).loops)
         widest = Scope.WARP if self.launch.threads <= self.launch.machine.warp else Scope.BLOCK
-        for kind, places in between.items():
-            if self._left(*rough, kind, places, widest) is not None:
+        for event, places in between.items():
+            if self._left(*rough, event, places, widest) is not None:
                 x, y, run = self._run(first, second, pairs, (*first.coordinates, *second.coordinates))
                 wide = all(place.sync.scope >= widest for place in places)
-                for scope, some in self._by_scope(kind, first, second, run, wide=wide):
-                    left = self._left(x, y, some, kind, places, scope)
+                for scope, some in self._by_scope(event, first, second, run, wide=wide):
+                    left = self._left(x, y, some, event, places, scope)
                     if left is not None:
-                        yield from self._finding(kind, array, first, second, left)
+                        yield from self._finding(event, array, first, second, left)
                         return
 
     def _run(self, first: Execution, second: Execution, pairs: Map, names: tuple[str, ...]
@@ -273,20 +265,21 @@ class _OrderCheck(LaunchCheck):
         run = source.apply_range(only_dims(pairs, own, others)).apply_range(sink.reverse())
         return x, y, run.intersect(x.equal(y, self.grid.along("g")))
 
-    def _by_scope(self, kind: str, first: Execution, second: Execution, pairs: Map, *, wide: bool
+    def _by_scope(self, event: Completion | None, first: Execution, second: Execution, pairs: Map, *, wide: bool
                   ) -> Iterator[tuple[Scope, Map]]:
-        """The *pairs* of one block with the scope of the places that order them: those of one thread, or of a group,
+        """The *pairs* of one block with the scope of the places that order them: those of one thread, or of an *event*
         for which the first one's thread waits; those of two threads, and those of two warps.
 
         :arg wide: every place is one of all threads of the block.
         """
         threads = [*map(self.grid.coordinates.index, self.grid.along("l"))]
-        if kind == "order":
+        if event is None:
             yield Scope.THREAD, in_one_iteration(pairs, [(i, i) for i in threads])
-        if kind == "group":
-            yield Scope.THREAD, pairs
-        if kind == "order" or (kind == "group" and wide):
             return
+        if event.needs_wait:
+            yield Scope.THREAD, pairs
+            if wide:
+                return
         # any lane of a warp may load the operands of an instruction
         foreign = any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second))
         warp = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
@@ -296,7 +289,7 @@ class _OrderCheck(LaunchCheck):
                 one_warp = equal_coordinates(first.coordinates, warp, second.coordinates, warp)
                 yield Scope.BLOCK, others.subtract(one_warp)
 
-    def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map
+    def _finding(self, event: Completion | None, array: str, first: Execution, second: Execution, pairs: Map
                  ) -> Iterator[Mismatch]:
         a, b = first.assign.statement, second.assign.statement
         real = self.grid.real(pairs.domain(), first.coordinates)
@@ -305,26 +298,28 @@ class _OrderCheck(LaunchCheck):
             yield from self.mismatch("undecided", b, text)
             return
         parameters, source, sink = smallest_pair(pairs.intersect_domain(real), first.coordinates, second.coordinates)
-        what = {"order": "runs behind, although it has to come first",
-                "barrier": "runs on another thread with no barrier between",
-                "group": "is asynchronous, with no wait between that is sure to cover it"}[kind]
+        kind, what = (
+            ("order", "runs behind, although it has to come first") if event is None else
+            (event.value, "is asynchronous, with no wait between that is sure to cover it") if event.needs_wait else
+            ("barrier", "runs on another thread with no barrier between"))
         on = f"on '{array}'" if array else "by dep="
         yield Mismatch(kind, self.launch.name, b, f"'{b}' conflicts with '{a}' {on}, which {what}"
                        + values_text(source, ", at {}"), parameters, sink)
 
     # Barriers and waits between
 
-    def _left(self, x: _Coordinates, y: _Coordinates, pairs: Map, kind: str, places: Sequence[Execution], scope: Scope
-              ) -> Map | None:
+    def _left(self, x: _Coordinates, y: _Coordinates, pairs: Map, event: Completion | None,
+              places: Sequence[Execution], scope: Scope) -> Map | None:
         """The *pairs* of executions, identified by *x* and *y*, that run in the wrong order, or with none of *places*
-        of this *scope* between: barriers, or for the group of an asynchronous access waits. ``None``: none.
+        of this *scope* between: barriers, or for the *event* of an asynchronous access waits. ``None``: none.
         """
-        if kind == "order" and not pairs.is_empty():
+        if event is None and not pairs.is_empty():
             pairs = pairs.subtract(self._first(x, y))
         for place in places:
             # a thread's wait covers other threads only behind a barrier with them
             if place.sync.scope >= scope and not pairs.is_empty():
-                pairs = pairs.subtract(self._between(x, y, place, kind))
+                behind = self._behind(x, place, event)
+                pairs = pairs.subtract(behind.apply_range(self._first(self._at(place), y)))
         return None if pairs.is_empty() else pairs
 
     @kept_by_kernel
@@ -333,13 +328,6 @@ class _OrderCheck(LaunchCheck):
         loops = (meeting(execution.path, place.path).loops for place in self.places)
         names = {*self.grid.along("g"), *also}.union(*loops)
         return _Coordinates(execution, tuple(x for x in execution.coordinates if x in names))
-
-    @kept_by_kernel
-    def _between(self, x: _Coordinates, y: _Coordinates, place: Execution, kind: str) -> Map:
-        """Pairs of executions, by *x* and by *y*, with *place* between, which for a group waits for that of *x*."""
-        own, left = place.sync.instructions, pending(place.sync.instructions)
-        count = left + (not commits(own)) if kind == "group" and left is not None else 0
-        return self._behind(x, place, count).apply_range(self._first(self._at(place), y))
 
     @kept_by_kernel
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
@@ -352,15 +340,17 @@ class _OrderCheck(LaunchCheck):
         return _Coordinates(place, (*self.grid.along("g"), *place.loops))
 
     @kept_by_kernel
-    def _behind(self, x: _Coordinates, place: Execution, count: int) -> Map:
-        """Executions of *x* and of *place* behind it, with at least *count* commits of groups between."""
+    def _behind(self, x: _Coordinates, place: Execution, event: Completion | None) -> Map:
+        """Executions of *x* and of *place* behind it, which waits for an *event* that needs it."""
+        def first(a: _Coordinates, b: _Coordinates) -> Map:
+            return self._first(a, b).intersect_range(b.points)
         z = self._at(place)
-        found = self._first(x, z)
-        if count:
-            ways = (self._behind(x, other, count - 1).apply_range(self._first(self._at(other), z))
-                    for other in self.places if commits(other.sync.instructions))
-            found = reduce(Map.union, ways, Map.empty(found.get_space()))
-        return found.intersect_range(z.points)
+        if event is None or not event.needs_wait:
+            return first(x, z)
+        wait = wait_for(event, place.sync.instructions)
+        assert wait is not None
+        found = wait.waits_for(x, z, {self._at(b): b.sync.instructions for b in self.places}, first)
+        return Map.empty(self._first(x, z).get_space()) if found is None else found
 
 
 def _required_order(knl: LoopKernel, storages: Mapping[str, Storage], arrays: Collection[str],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import combinations
+from itertools import accumulate, combinations
 from itertools import product as pairs_of
 
 import numpy as np
@@ -19,7 +19,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import reads_of
 from loopkit.analysis.shapes import Shape, array_shapes
-from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, For
+from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, For, Instruction
 from loopkit.ast.simplify import assigned
 from loopkit.expr.mappers import array_of, children, elements_of, subexpressions, substitute, variables
 from loopkit.instructions.mma import Mma, fragments, nest_of, sums_of
@@ -62,10 +62,18 @@ from loopkit.verification.validation_walk import Execution, LaunchCheck
 
 
 @dataclass(frozen=True, eq=False)
-class VectorCheck(LaunchCheck):
-    """The check of one loop; *execution* is its place."""
+class LoopCheck(LaunchCheck):
+    """The check of one loop with an instruction; *execution* is its place."""
 
     execution: Execution
+
+    def findings(self) -> Iterator[Mismatch]:
+        """The mismatches between the instruction and the loop."""
+        raise NotImplementedError
+
+
+class VectorCheck(LoopCheck):
+    """The check of a loop with vector accesses."""
 
     def findings(self) -> Iterator[Mismatch]:
         loop = self.execution.loop
@@ -246,12 +254,9 @@ class VectorCheck(LaunchCheck):
 
 def _follow_each_other(strides: Sequence[Expression], shape: Shape) -> bool:
     """Are *strides* those of all axes but the last of an array of *shape* in C order?"""
-    own: list[Expression] = [1]
-    for extent in reversed(shape[1:]):
-        if extent is None:
-            return False
-        own.insert(0, multiply(extent, own[0]))
-    return len(strides) == len(own) - 1 and all(add(a) == add(b) for a, b in zip(strides, own, strict=False))
+    extents = [extent for extent in reversed(shape[1:]) if extent is not None]
+    own = accumulate(extents, lambda stride, extent: multiply(extent, stride))
+    return len(extents) == len(shape) - 1 and [*map(add, strides)][::-1] == [*map(add, own)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,16 +319,18 @@ class WarpRegisterCheck(LaunchCheck):
         yield from self.mismatch("lane", s, text, pairs.domain(), e.coordinates)
 
 
-@dataclass(frozen=True, eq=False)
-class ProductCheck(LaunchCheck):
-    """The check of one loop nest; *execution* is its place.
+class ProductCheck(LoopCheck):
+    """The check of a loop nest that is a product of matrices.
 
     The instruction adds to each sum of a lane, for each step, the product of two elements. The lanes that hold them are
     those of :func:`loopkit.instructions.mma.fragments`. Both must be the elements that the iteration itself reads.
     """
 
-    execution: Execution
-    product: Mma
+    @property
+    def product(self) -> Mma:
+        instruction = self.execution.loop.instruction
+        assert isinstance(instruction, Mma)
+        return instruction
 
     def findings(self) -> Iterator[Mismatch]:
         loop = self.execution.loop
@@ -416,3 +423,7 @@ def _differ(one: p.Subscript, other: p.Subscript) -> bool:
     """Must *one* and *other* be different elements, for all values of their names?"""
     return any(affine_difference(x, y) not in (0, None)
                for x, y in zip(one.index_tuple, other.index_tuple, strict=True))
+
+
+#: The check of a loop by the class of its instruction.
+LOOP_CHECKS: Mapping[type[Instruction | None], type[LoopCheck]] = {Mma: ProductCheck, VectorAccess: VectorCheck}
