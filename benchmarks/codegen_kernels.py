@@ -1,7 +1,7 @@
 """The kernels of the codegen benchmark, written once for loopkit and for loopy.
 
 Each case is a function from an :class:`Api` to the finished kernel; it calls :meth:`Api.made` between writing
-the kernel down and transforming it. What loopy needs beyond that stands in arguments called ``loopy_...``.
+the kernel down and transforming it. What loopy needs beyond that is in arguments called ``loopy_...``.
 """
 from __future__ import annotations
 

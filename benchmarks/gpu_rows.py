@@ -317,7 +317,7 @@ def rows() -> tuple[Row, ...]:
         _batched("float64"),
         Row("nbody", [(100_000,)], (99_991,), _bodies, [(300,)],
             lambda s: dict.fromkeys("xyzq", s), lambda s: {"phi": s}, potential, lambda s: 20.0*s[0],
-            # of the sum as it stands, over all pairs of bodies, however many of them are computed
+            # of the sum as it is, over all pairs of bodies, however many of them are computed
             lambda s: 12.0*s[0]**2, {"torch.compile": peers.inductor_nbody, "Triton": peers.triton_peer("nbody")},
             [Goal("peak", 0.70, 0.80)],
             {"loopkit": loopkit(lib.nbody), "bodies=16": loopkit(lib.nbody, bodies=16),

@@ -1,6 +1,6 @@
 """The rows' kernels in Triton, tuned by its autotuner over the tiles that serve such kernels.
 
-Triton reads its kernels from the file that they stand in; importing it needs Triton and torch.
+Triton reads its kernels from the file that they are in; importing it needs Triton and torch.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""z = alpha*x + y for numba, in a file of its own: numba keeps compiled functions by the file that they stand in."""
+"""z = alpha*x + y for numba, in a file of its own: numba keeps compiled functions by the file that they are in."""
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""z = alpha*x + y for Triton, which reads its kernels from the file that they stand in."""
+"""z = alpha*x + y for Triton, which reads its kernels from the file that they are in."""
 from __future__ import annotations
 
 import triton

@@ -15,7 +15,7 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"loopkit {release}"
 
-# signatures as they stand in the source: "Kernel", not "loopkit.kernel.kernel.LoopKernel"
+# signatures as they are in the source: "Kernel", not "loopkit.kernel.kernel.LoopKernel"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"

@@ -111,7 +111,7 @@ def _module_name(path: Path) -> str:
 
 MODULES = {m.name: m for m in (Module(_module_name(p), p) for p in sorted((ROOT / "loopkit").rglob("*.py")))}
 
-#: These stand on the roof and may import from every layer.
+#: These are on the roof and may import from every layer.
 ROOF = ("loopkit", "loopkit.__main__")
 LAYER_MODULES = [m for m in MODULES.values() if m.name not in ROOF]
 
@@ -152,11 +152,11 @@ def test_imports_go_down_only(module: Module) -> Iterator[str]:
         if own == "loopkit" and module.layer == "library":
             continue                                            # its pipelines are written as a user writes them
         if own in ROOF:
-            yield f"{_at(module, i.line)} imports {own}, which stands above every layer"
+            yield f"{_at(module, i.line)} imports {own}, which is above every layer"
         elif own is not None:
             other = MODULES[own].layer
             if other != module.layer and HEIGHT[other] >= here:
-                yield f"{_at(module, i.line)} imports {own}: {other} does not stand below {module.layer}"
+                yield f"{_at(module, i.line)} imports {own}: {other} is not below {module.layer}"
 
 
 def test_no_import_cycles_between_modules() -> None:

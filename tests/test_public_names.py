@@ -18,7 +18,7 @@ from loopkit.lazy import LazyTable
 from loopkit.runtime.calls import Runner
 
 TREE = ast.parse(Path(lk.__file__).read_text(encoding="utf-8"))
-#: What stands under ``if TYPE_CHECKING``.
+#: What is under ``if TYPE_CHECKING``.
 CHECKED = next(node for node in TREE.body if isinstance(node, ast.If)).body
 #: What users ask for later, if at all.
 LATER_FLOORS = ("transform", "lowering", "target", "verification", "runtime", "notebook", "library")

@@ -49,7 +49,7 @@ def matmul_vec() -> lk.LoopKernel:
 
 def anywhere(m: int | None, length: int, shift: int, *, dtype: Any = F32, text: str = "out[{}] = 2*a[{}]",
              assumptions: str | None = None, threads: int = 0) -> lk.LoopKernel:
-    """Row *i* begins *shift* elements further behind the beginning of a vector than the one before it.
+    """Row *i* begins *shift* elements further from the beginning of a vector than the one before it.
 
     :arg threads: that have all of a row, several vectors each; 0: it is dealt to blocks of three threads.
     """

@@ -25,7 +25,7 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
     """
     checker = _Checker(function.name, {a.name: a.thread_axes for a in function.arrays if a.thread_axes}, {})
     for node, _ in divergent_nodes(function.body, divergent_names(function, divergent)):
-        raise checker.fault(f"{noun_of(node)} stands where not all threads of a block come")
+        raise checker.fault(f"{noun_of(node)} is where not all threads of a block come")
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
     checker.block(function.body, _NameScope(frozenset({*outside, *arrays, *axes, *function.coordinates})))
@@ -147,7 +147,7 @@ class _Checker:
                         self._own_elements(node)
                 case For(iname=iname):
                     if iname in scope.loops:
-                        raise self.fault(f"a loop over '{iname}' stands in another one")
+                        raise self.fault(f"a loop over '{iname}' is in another one")
                     self.block(node.body, replace(scope.naming(iname), loops=scope.loops | {iname}))
                 case Region(instruction=instruction):
                     if instruction is not None:

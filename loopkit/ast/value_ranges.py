@@ -21,7 +21,7 @@ from loopkit.expr.mappers import children, variables
 
 
 @dataclass(frozen=True)
-class Signs:
+class LowerBounds:
     """The least value of each integer variable that has a known one."""
 
     lower: Mapping[str, int] = field(default_factory=dict)
@@ -39,24 +39,24 @@ class Signs:
         low = interval(expr, leaf).low
         return low if low >= -2**63 else None
 
-    def defining(self, name: str, value: Expression) -> Signs:
+    def defining(self, name: str, value: Expression) -> LowerBounds:
         """After ``name = value``."""
         low = self.least(value)
         others = {x: least for x, least in self.lower.items() if x != name}
-        return Signs(others if low is None else {**others, name: low})
+        return LowerBounds(others if low is None else {**others, name: low})
 
-    def inside(self, loop: For) -> Signs:
+    def inside(self, loop: For) -> LowerBounds:
         """In the iterations of *loop*."""
         return self.defining(loop.iname, loop.start)
 
-    def where(self, condition: Expression) -> Signs:
+    def where(self, condition: Expression) -> LowerBounds:
         """The bounds at places that *condition* guards."""
         match condition:
             case p.LogicalAnd(children=children):
-                return reduce(Signs.where, children, self)
+                return reduce(LowerBounds.where, children, self)
             case p.Comparison(left=int() as least, operator="<=", right=p.Variable(name=name)) \
                     | p.Comparison(left=p.Variable(name=name), operator=">=", right=int() as least):
-                return Signs({**self.lower, name: max(least, self.lower.get(name, least))})
+                return LowerBounds({**self.lower, name: max(least, self.lower.get(name, least))})
             case _:
                 return self
 

@@ -56,8 +56,8 @@ _BITS = "there are no operations on bits: 2**n, x // 2 and x % 2 are powers, quo
 #: Operators of other languages, and their form in the kernel language.
 _ELSEWHERE: Mapping[str, str] = {
     "if": _CHOICE, "?": _CHOICE, "&": _LOGIC, "|": _LOGIC, "!": _LOGIC, "^": _BITS, "~": _BITS,
-    ";": "each statement stands on a line of its own",
-    "in": "a loop is written 'for i', and the bounds of i stand in a domain"}
+    ";": "each statement is on a line of its own",
+    "in": "a loop is written 'for i', and the bounds of i are in a domain"}
 
 
 BARE, RULE = -1, -2
@@ -115,7 +115,7 @@ class ExpressionParser(Cursor):
     def expression(self, floor: int = 0) -> Expression:
         """The longest expression from here whose operators bind tighter than *floor*."""
         if self._depth == _MOST_DEPTH:
-            raise self.error("a simpler expression", message=f"{_MOST_DEPTH} expressions stand in each other.",
+            raise self.error("a simpler expression", message=f"{_MOST_DEPTH} expressions are in each other.",
                              hint="assign a part of it to a temporary")
         self._depth += 1
         left = self._operand(floor)
@@ -212,7 +212,7 @@ class ExpressionParser(Cursor):
         return p.If(*parts)
 
     def _call(self, name: str, at: int) -> Expression:
-        """The call of *name*, the token at *at*, from behind its parenthesis."""
+        """The call of *name*, the token at *at*, after its parenthesis."""
         operations = self.known.operations
         if name in operations:
             return self._reduction(name, at)
@@ -334,7 +334,7 @@ class ExpressionParser(Cursor):
         for name, place in self._bound[bound:]:
             if name in inames:
                 raise self.error(f"an iname other than '{name}'", at=place,
-                                 message=f"The reduction over '{name}' stands in one over '{name}'.")
+                                 message=f"The reduction over '{name}' is in one over '{name}'.")
         self._bound.extend((name, at) for name in inames)
         self.uses[uses:] = [u for u in self.uses[uses:] if u.rank != BARE or u.name not in inames]
 

@@ -83,7 +83,7 @@ def tokenize(source: Source) -> list[Token]:
         tokens.append(token)
     if opened:
         _, bracket, start = opened[-1]
-        raise source.error(start, f"'{bracket}' in {source.what} is never closed.", f"'{_CLOSERS[bracket]}' behind it")
+        raise source.error(start, f"'{bracket}' in {source.what} is never closed.", f"'{_CLOSERS[bracket]}' after it")
     return [*tokens, token]
 
 

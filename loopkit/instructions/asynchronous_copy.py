@@ -12,7 +12,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Completion, For, Instruction
-from loopkit.ast.value_ranges import Signs
+from loopkit.ast.value_ranges import LowerBounds
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import array_of
 from loopkit.instructions.base import InstructionText, MemoryInstruction, Printer
@@ -75,9 +75,9 @@ template <int BYTES> __device__ __forceinline__ void copy_async(void *shared, co
 """
 
 
-def _single_copy(printer: Printer, node: Assign, _: Instruction, signs: Signs) -> list[str]:
+def _single_copy(printer: Printer, node: Assign, _: Instruction, bounds: LowerBounds) -> list[str]:
     dtype = printer.dtype_of(node.target)
-    return [_copy_call(printer.value(node.target, signs, dtype), printer.value(node.value, signs, dtype),
+    return [_copy_call(printer.value(node.target, bounds, dtype), printer.value(node.value, bounds, dtype),
                        dtype.itemsize)]
 
 
@@ -85,7 +85,7 @@ def _copy_call(target: str, source: str, size: int) -> str:
     return f"copy_async<{size}>(&{target}, &{source});"
 
 
-def _vector_copies(printer: Printer, loop: For, signs: Signs) -> list[str] | None:
+def _vector_copies(printer: Printer, loop: For, bounds: LowerBounds) -> list[str] | None:
     """The copies of a loop, one vector at a time, if source and target have vectors of one length."""
     loaded = [v for v in vectors_of(loop) if v.loaded]
     stored = [v for v in vectors_of(loop) if v.stored]
@@ -93,13 +93,13 @@ def _vector_copies(printer: Printer, loop: For, signs: Signs) -> list[str] | Non
         return None
     size = loaded[0].length * printer.dtype_of(stored[0].element).itemsize
 
-    def copy(at: Expression, inside: Signs) -> str:
+    def copy(at: Expression, inside: LowerBounds) -> str:
         target, source = (printer.place(v.at(loop.iname, at), inside) for v in (stored[0], loaded[0]))
         return _copy_call(target, source, size)
     (assign,) = loop.body.children
     assert isinstance(assign, Assign)
     return [*([f"// {assign.statement}"] if printer.annotate else []),
-            *in_steps(printer, loop, loaded[0].length, signs, copy)]
+            *in_steps(printer, loop, loaded[0].length, bounds, copy)]
 
 
 CUDA = InstructionText({"copy_async": _COPY_ASYNC}, assignment=_single_copy, vectors=_vector_copies)

@@ -9,7 +9,7 @@ import numpy as np
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign
-from loopkit.ast.value_ranges import Signs
+from loopkit.ast.value_ranges import LowerBounds
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
@@ -40,7 +40,7 @@ _FUNCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "min": ("atomicMin", _INTEGERS), "max": ("atomicMax", _INTEGERS)}
 
 
-def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, signs: Signs) -> Iterator[str]:
+def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> Iterator[str]:
     """The update on a GPU. Its old value is not used, so that the thread does not wait for it.
 
     :raises PreconditionError: CUDA has no such function.
@@ -53,7 +53,7 @@ def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, signs: Signs) -> Iter
             f"CUDA has no atomic {node.combine} of {dtype.name}, as '{node.statement}' needs it.",
             subject=node.statement, hint=f"the dtypes are {', '.join(dtypes)}" if dtypes else
             f"the atomic operations are {', '.join(op for op in REDUCTIONS if REDUCTIONS[op].combine in _FUNCTIONS)}")
-    target, operand = printer.value(node.target, signs, dtype), printer.value(node.value, signs, dtype)
+    target, operand = printer.value(node.target, bounds, dtype), printer.value(node.value, bounds, dtype)
     if function == "atomicAdd" and dtype.name == "int64":     # the sum of two's complements is the same
         yield f"atomicAdd((unsigned long long *)&{target}, (unsigned long long)({operand}));"
     else:
@@ -63,9 +63,9 @@ def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, signs: Signs) -> Iter
 CUDA = InstructionText(assignment=_cuda)
 
 
-def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, signs: Signs) -> list[str]:
+def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, bounds: LowerBounds) -> list[str]:
     """The update on the host: atomic for global memory, as the threads of one block run one after another."""
-    plain = printer.plain(node, signs)
+    plain = printer.plain(node, bounds)
     return ["#pragma omp atomic", plain] if printer.is_global(node.target) else [plain]
 
 

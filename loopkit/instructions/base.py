@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, For, Instruction
-from loopkit.ast.value_ranges import Signs
+from loopkit.ast.value_ranges import LowerBounds
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -46,7 +46,7 @@ class MemoryInstruction(Instruction):
 class Printer(Protocol):
     """The emitter of one function, for the text of an instruction.
 
-    The texts of expressions depend on the signs that are known at their place.
+    The text of an expression depends on the lower bounds that are known at its place.
     """
 
     @property
@@ -63,22 +63,22 @@ class Printer(Protocol):
     def dtype_of(self, element: p.Variable | p.Subscript) -> np.dtype:
         """The dtype of an element."""
 
-    def value(self, expr: Expression, signs: Signs, dtype: np.dtype) -> str:
+    def value(self, expr: Expression, bounds: LowerBounds, dtype: np.dtype) -> str:
         """A value of *dtype*."""
 
-    def place(self, element: p.Variable | p.Subscript, signs: Signs, dtype: np.dtype | None = None) -> str:
+    def place(self, element: p.Variable | p.Subscript, bounds: LowerBounds, dtype: np.dtype | None = None) -> str:
         """The element itself, and not a load from it."""
 
     def is_global(self, element: p.Variable | p.Subscript) -> bool:
         """Is the element in global memory?"""
 
-    def condition(self, expr: Expression, signs: Signs) -> str:
+    def condition(self, expr: Expression, bounds: LowerBounds) -> str:
         """A condition."""
 
-    def plain(self, node: Assign, signs: Signs) -> str:
+    def plain(self, node: Assign, bounds: LowerBounds) -> str:
         """The assignment by plain loads and stores."""
 
-    def loop(self, node: For, signs: Signs) -> Iterator[str]:
+    def loop(self, node: For, bounds: LowerBounds) -> Iterator[str]:
         """The lines of a loop without its instruction."""
 
     def policy(self, array: str, *, load: bool) -> str:
@@ -114,10 +114,10 @@ class InstructionText:
     """
 
     helpers: Mapping[str, str] = field(default_factory=dict)
-    assignment: Callable[[Printer, Assign, Any, Signs], Iterable[str] | None] | None = None
+    assignment: Callable[[Printer, Assign, Any, LowerBounds], Iterable[str] | None] | None = None
     loads: Callable[[Any], Mapping[str, str]] | None = None
-    vectors: Callable[[Printer, For, Signs], Iterable[str] | None] | None = None
-    loop: Callable[[Printer, For, Any, Signs], Iterable[str]] | None = None
+    vectors: Callable[[Printer, For, LowerBounds], Iterable[str] | None] | None = None
+    loop: Callable[[Printer, For, Any, LowerBounds], Iterable[str]] | None = None
     sync: Callable[[Any], Iterable[str]] | None = None
     assumes_layout: bool = False
     element: ElementText | None = None

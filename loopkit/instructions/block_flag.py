@@ -11,7 +11,7 @@ from typing import ClassVar
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Completion, Instruction
-from loopkit.ast.value_ranges import Signs
+from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.mappers import variables
 from loopkit.instructions.base import ElementText, InstructionText, Printer
 
@@ -44,11 +44,12 @@ class BlockFlag(Instruction):
 
 # CUDA
 
-def _storing(printer: Printer, node: Assign, flag: BlockFlag, signs: Signs) -> list[str] | None:
+def _storing(printer: Printer, node: Assign, flag: BlockFlag, bounds: LowerBounds) -> list[str] | None:
     if not flag.stores:
         return None
     dtype = printer.dtype_of(node.target)
-    return [f"publish(&{printer.place(node.target, signs, dtype)}, {printer.value(node.value, signs, dtype)});"]
+    place, value = printer.place(node.target, bounds, dtype), printer.value(node.value, bounds, dtype)
+    return [f"store_with_flag(&{place}, {value});"]
 
 
 #: In the order in which the functions need each other.
@@ -61,8 +62,8 @@ template <typename T> struct flagged {
     unsigned long long words[count];
 };
 """,
-    "publish": """
-template <typename T> __device__ __forceinline__ void publish(flagged<T> *to, typename flagged<T>::type value)
+    "store_with_flag": """
+template <typename T> __device__ __forceinline__ void store_with_flag(flagged<T> *to, typename flagged<T>::type value)
 {
     unsigned int parts[flagged<T>::count] = {};
     memcpy(parts, &value, sizeof(T));
@@ -87,9 +88,9 @@ template <typename T> __device__ __forceinline__ T wait_for(const flagged<T> *fr
     return value;
 }
 """,
-    "next_block": """
+    "take_ticket": """
 // the number of this block among those of the launch, in the order in which they start
-__device__ __forceinline__ unsigned int next_block(unsigned int *started)
+__device__ __forceinline__ unsigned int take_ticket(unsigned int *started)
 {
     __shared__ unsigned int number;
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0)

@@ -13,7 +13,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, For, Instruction, Scope
-from loopkit.ast.value_ranges import Signs
+from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import substitute
 from loopkit.expr.nodes import to_text
@@ -139,13 +139,13 @@ _SMALLEST = (8, 4)
 _SHAPES = (_SMALLEST, (16, 4), (16, 8), (16, 16))
 
 
-def _mma_calls(printer: Printer, loop: For, product: Mma, signs: Signs) -> Iterator[str]:
+def _mma_calls(printer: Printer, loop: For, product: Mma, bounds: LowerBounds) -> Iterator[str]:
     _, assign = nest_of(loop)
     assert assign is not None
     if printer.annotate:
         yield f"// {assign.statement}"
     dtype = printer.dtype_of(assign.target)
-    sums, left, right = ([printer.value(e, signs, dtype) for e in part]
+    sums, left, right = ([printer.value(e, bounds, dtype) for e in part]
                          for part in (sums_of(loop, product), product.left, product.right))
     rows, steps = len(left) // len(right), len(right)
     depth = steps if (8*rows, 4*steps) in _SHAPES else 1

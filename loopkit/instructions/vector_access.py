@@ -13,7 +13,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Assumed, Block, For, If, Instruction
-from loopkit.ast.value_ranges import Signs
+from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.mappers import array_of, children, conjunction, conjuncts, map_children, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import InstructionText, Printer, if_else
@@ -156,20 +156,20 @@ def _condition_at(expr: Expression, iname: str, value: Expression) -> Expression
             return substitute(expr, {iname: value})
 
 
-def certain_elements(expr: Expression) -> Iterator[p.Subscript]:
+def must_read_elements(expr: Expression) -> Iterator[p.Subscript]:
     """The elements that *expr* reads whatever their values, the inner ones first."""
     match expr:
         case p.If():
-            yield from certain_elements(expr.condition)
+            yield from must_read_elements(expr.condition)
         case p.LogicalAnd() | p.LogicalOr():
-            yield from certain_elements(expr.children[0])
+            yield from must_read_elements(expr.children[0])
         case p.Subscript():
             for i in expr.index_tuple:
-                yield from certain_elements(i)
+                yield from must_read_elements(i)
             yield expr
         case _:
             for child in children(expr):
-                yield from certain_elements(child)
+                yield from must_read_elements(child)
 
 
 # CUDA: elements go through small arrays, which stay in registers
@@ -190,7 +190,7 @@ def in_registers(loop: For) -> For:
     assign, condition = assignment_of(loop)
     assert assign is not None
     loaded = [v for v in vectors_of(loop) if v.array != array_of(assign.target)]
-    certain = certain_reads(assign)
+    read = must_reads(assign)
     held = {v.element: _held(loop, v, 0) for v in vectors_of(loop)}
 
     def moved(expr: Expression) -> Expression:
@@ -199,7 +199,7 @@ def in_registers(loop: For) -> For:
         place: Expression = held.get(expr, expr)
         if place is expr:
             for v in loaded:
-                if (v.inside is None or expr in certain) and (by := distance(loop, v, expr)):
+                if (v.inside is None or expr in read) and (by := distance(loop, v, expr)):
                     place = p.If(_is_held(loop, by), _held(loop, v, by), place)
         return map_children(expr, moved) if place is expr else place
     target = moved(assign.target)
@@ -232,7 +232,7 @@ def loaded_by_elements(loop: For, vector: Vector) -> For:
     assert assign is not None
     others = {v.element for v in vectors_of(loop) if v is not vector}
     loads: list[Assign | If] = []
-    for element in certain_reads(assign):
+    for element in must_reads(assign):
         by = None if element in others else distance(loop, vector, element)
         if by is not None:
             load = replace(assign, target=_held(loop, vector, by), value=element, combine=None)
@@ -241,10 +241,10 @@ def loaded_by_elements(loop: For, vector: Vector) -> For:
     return replace(loop, body=Block(tuple(loads)), instruction=None)
 
 
-def certain_reads(assign: Assign) -> dict[p.Subscript, None]:
+def must_reads(assign: Assign) -> dict[p.Subscript, None]:
     """The elements that *assign* reads whenever it runs."""
     index = assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()
-    return dict.fromkeys(e for expr in (assign.value, *index) for e in certain_elements(expr))
+    return dict.fromkeys(e for expr in (assign.value, *index) for e in must_read_elements(expr))
 
 
 def distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
@@ -266,26 +266,26 @@ def _is_held(loop: For, by: int) -> p.Comparison:
     return p.Comparison(x, "<", every.stop - by) if by > 0 else p.Comparison(x, ">=", every.start - by)
 
 
-def in_steps(printer: Printer, loop: For, length: int, signs: Signs, move: Callable[[Expression, Signs], str]
-             ) -> Iterator[str]:
+def in_steps(printer: Printer, loop: For, length: int, bounds: LowerBounds,
+             move: Callable[[Expression, LowerBounds], str]) -> Iterator[str]:
     """The lines that *move* gives for each *length* iterations of *loop*, by the first of them."""
     x, every = loop.iname, iterations(loop)
     if len(every) == length:
-        yield move(every.start, signs)
+        yield move(every.start, bounds)
         return
     yield "#pragma unroll"
     yield f"for ({printer.index} {x} = {every.start}; {x} < {every.stop}; {x} += {length})"
-    yield f"    {move(p.Variable(x), signs.inside(loop))}"
+    yield f"    {move(p.Variable(x), bounds.inside(loop))}"
 
 
-def _moves(printer: Printer, loop: For, vector: Vector, signs: Signs, *, load: bool) -> Iterator[str]:
+def _moves(printer: Printer, loop: For, vector: Vector, bounds: LowerBounds, *, load: bool) -> Iterator[str]:
     """The loads or stores of *vector* between memory and its registers."""
     dtype = printer.dtype_of(vector.element)
     size = vector.length * dtype.itemsize
     moved = _OWN.get((dtype.name, size), _BITS[size])
     policy = printer.policy(vector.array, load=load)
 
-    def move(at: Expression, inside: Signs) -> str:
+    def move(at: Expression, inside: LowerBounds) -> str:
         offset = subtract(at, loop.start)
         own = vector.name if offset == 0 else f"&{vector.name}[{to_text(offset)}]"
         element = f"&{printer.place(vector.at(loop.iname, at), inside)}"
@@ -294,16 +294,16 @@ def _moves(printer: Printer, loop: For, vector: Vector, signs: Signs, *, load: b
         if policy and not load:
             return f"{policy}({target}, *{value});"
         return f"*{target} = {policy}({value});" if policy else f"*{target} = *{value};"
-    return in_steps(printer, loop, vector.length, signs, move)
+    return in_steps(printer, loop, vector.length, bounds, move)
 
 
-def _loop_with_vectors(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> Iterator[str]:
+def _loop_with_vectors(printer: Printer, loop: For, access: VectorAccess, bounds: LowerBounds) -> Iterator[str]:
     """A loop with the vector loads before and the vector stores after it."""
     assign, condition = assignment_of(loop)
     assert assign is not None
     for i in assign.instructions:
         text = printer.text_of(i)
-        if text is not None and text.vectors is not None and (lines := text.vectors(printer, loop, signs)) is not None:
+        if text is not None and text.vectors is not None and (lines := text.vectors(printer, loop, bounds)) is not None:
             yield from lines
             return
     dtypes = {v.name: printer.dtype_of(v.element) for v in access.vectors}
@@ -314,19 +314,19 @@ def _loop_with_vectors(printer: Printer, loop: For, access: VectorAccess, signs:
     emitter = printer.with_registers(dtypes)
     for v in access.vectors:
         if v.loaded:
-            loads = _moves(printer, loop, v, signs, load=True)
+            loads = _moves(printer, loop, v, bounds, load=True)
             yield from loads if v.inside is None else if_else(
-                printer.condition(v.inside, signs), loads, emitter.loop(loaded_by_elements(loop, v), signs))
-    yield from emitter.loop(in_registers(loop), signs)
+                printer.condition(v.inside, bounds), loads, emitter.loop(loaded_by_elements(loop, v), bounds))
+    yield from emitter.loop(in_registers(loop), bounds)
     for v in access.vectors:
         if v.stored and condition is None:
-            yield from _moves(printer, loop, v, signs, load=False)
+            yield from _moves(printer, loop, v, bounds, load=False)
         elif v.stored and condition is not None:
-            yield from if_else(printer.condition(for_all(condition, loop), signs),
-                               _moves(printer, loop, v, signs, load=False))
+            yield from if_else(printer.condition(for_all(condition, loop), bounds),
+                               _moves(printer, loop, v, bounds, load=False))
             if printer.annotate:
                 yield "// otherwise one element at a time, each under its guard: a branch would hold up what follows"
-            yield from emitter.loop(_stored_by_elements(loop, v), signs)
+            yield from emitter.loop(_stored_by_elements(loop, v), bounds)
 
 
 CUDA = InstructionText(loop=_loop_with_vectors, assumes_layout=True)

@@ -170,7 +170,7 @@ class LoopKernel(KernelBody, KernelData):
         return self.operations[name] if name in self.operations else REDUCTIONS[name]
 
     def fresh_name(self, base: str, *also_taken: str) -> str:
-        """*base*, or *base* with the first free number behind it."""
+        """*base*, or *base* with the first free number after it."""
         taken = {*self.all_names, *also_taken, *self.statement_by_id}
         return next(x for x in chain((base,), (f"{base}_{i}" for i in count())) if x not in taken)
 

@@ -100,7 +100,7 @@ class ReductionNode:
     :ivar accumulator: the temporary for the partial result (``acc_k``).
     :ivar inames: the current reduction inames (``("k_outer", "k_inner")`` after a split).
     :ivar init: id of the statement that sets the neutral element.
-    :ivar updates: ids of the statements that combine operands; those behind the first are for peeled iterations.
+    :ivar updates: ids of the statements that combine operands; those after the first are for peeled iterations.
     :ivar final: id of the statement whose expression uses the accumulator.
     :ivar sweep: the iname of a scan that the threads of a block compute together, else ``None``.
     """

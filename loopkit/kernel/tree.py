@@ -87,7 +87,7 @@ def require_once(statements: Iterable[str]) -> None:
     """:raises InternalError: *statements*, the leaves of an order, contain one statement twice."""
     for s, count in Counter(statements).items():
         if count > 1:
-            raise InternalError(f"'{s}' stands in the order twice.")
+            raise InternalError(f"'{s}' is in the order twice.")
 
 
 #: A loop of a tree: its iname, of which there may be several loops, and the first statement in it.

@@ -23,7 +23,7 @@ from loopkit.language.program import ForBlock, ParsedProgram, assignments, walk
 Datum = GlobalArg | ValueArg | TemporaryVariable | str
 
 
-#: The declarations and bare names of ``kernel_data``, in order, by name; :data:`_REST` stands among them for the
+#: The declarations and bare names of ``kernel_data``, in order, by name; :data:`_REST` is among them for the
 #: arguments that only the text has. Without it there must be none.
 Declared = Mapping[str, Datum]
 _REST = "..."

@@ -138,7 +138,7 @@ def read_domains(domains: str | Iterable[str]) -> Domains:
     for k, domain in enumerate(read):
         for name in domain.inames:
             if name in owner:
-                raise source.error(starts[k] + _place(texts[k], name), f"The iname '{name}' stands in two domains.",
+                raise source.error(starts[k] + _place(texts[k], name), f"The iname '{name}' is in two domains.",
                                    "another name")
             owner[name] = k
     result = Domains(tuple(read))
@@ -225,10 +225,10 @@ class _DomainParser(Cursor):
             self.bracket("a parameter")
             if not self.accept("->"):
                 raise self.error(
-                    "'->'", hint="parameters stand before an arrow, and inames in braces: [n] -> { [i] : ... }")
+                    "'->'", hint="parameters are before an arrow, and inames in braces: [n] -> { [i] : ... }")
         first = self.at
         if not self.accept("{"):
-            raise self.error("'{'", hint="a domain stands in braces: { [i] : 0 <= i < n }")
+            raise self.error("'{'", hint="a domain is in braces: { [i] : 0 <= i < n }")
         self.separated(self.piece, ";")
         if self.text != "}" or self.tokens[self.at + 1].text:
             raise self.fault(*self.conditions)
@@ -239,7 +239,7 @@ class _DomainParser(Cursor):
         if self.text != "[":
             of_name = self.kind == "name" and self.tokens[self.at + 1].text == "["
             raise self.error("'['", hint="a domain has no name: { [i, j] : ... }" if of_name else
-                             "inames stand in brackets, and their conditions behind a colon: { [i] : 0 <= i < n }")
+                             "inames are in brackets, and their conditions after a colon: { [i] : 0 <= i < n }")
         first = self.at + 1
         found = tuple(self.bracket("an iname"))
         for i, name in enumerate(found):
@@ -260,9 +260,9 @@ class _DomainParser(Cursor):
                 self.at += 1
         elif self.text == "->":
             raise self.error(
-                "':'", hint="inames that the bounds depend on stand before the braces: [i] -> { [j] : ... }")
+                "':'", hint="inames that the bounds depend on are before the braces: [i] -> { [j] : ... }")
         elif self.text not in ("}", ";", ""):
-            raise self.error("':'", message=f"The ':' behind {listed} is missing.", hint=f"{{ {listed} : ... }}")
+            raise self.error("':'", message=f"The ':' after {listed} is missing.", hint=f"{{ {listed} : ... }}")
 
     def bracket(self, what: str) -> list[str]:
         """Step over names in brackets, each *what*."""
@@ -280,7 +280,7 @@ class _DomainParser(Cursor):
             if self.kind == "name":
                 raise self.error("',' or ']'", message=f"The ',' before '{self.text}' is missing.")
         if self.text in (":", "}", ""):
-            raise self.error("',' or ']'", message="The ']' behind the names is missing.", hint="{ [i, j] : ... }")
+            raise self.error("',' or ']'", message="The ']' after the names is missing.", hint="{ [i, j] : ... }")
         if self.at == first or self.text not in (",", "]"):
             word = "".join(takewhile(lambda text: text not in (",", "]"), (t.text for t in self.tokens[first:])))
             raise self.error(f"the name of {what}", at=first, message=f"'{word}' is no name for {what}.")
@@ -302,7 +302,7 @@ class _DomainParser(Cursor):
                                  "a set in isl's notation, { [i, j] : ... }")
 
     def _is_read(self, first: int, last: int, ending: str = "") -> bool:
-        """Does isl read the tokens from *first* up to *last*, with *ending* behind them, as a condition?"""
+        """Does isl read the tokens from *first* up to *last*, with *ending* after them, as a condition?"""
         text = self.source.text[self.tokens[first].start:self.tokens[last].start] + " " + ending
         inames = self.inames or ()
         try:
@@ -321,9 +321,9 @@ class _DomainParser(Cursor):
                    for missing in ("", "1", "free_", "(1)", "(1,1)") for ending in endings)
 
     def _opened(self, first: int, last: int) -> list[tuple[str, str]]:
-        """What is open behind the tokens from *first* up to *last*, from the outside in; the first is the condition.
+        """What is open after the tokens from *first* up to *last*, from the outside in; the first is the condition.
 
-        Each is ``(``, a function, or ``exists`` up to its colon, with what stands in it last of ``and``, ``<``, ``,``.
+        Each is ``(``, a function, or ``exists`` up to its colon, with what is in it last of ``and``, ``<``, ``,``.
         """
         opened, before = [("", "")], ""
         for _, text, _ in self.tokens[first:last]:
@@ -346,7 +346,7 @@ class _DomainParser(Cursor):
         return text in (")", "true", "false") or (kind in ("name", "number") and text not in _NO_FUNCTIONS)
 
     def _fault_in(self, first: int, at: int) -> ParseError:
-        """The error for the token at *at*, which cannot stand in the condition that begins at *first*."""
+        """The error for the token at *at*, which cannot be in the condition that begins at *first*."""
         self.at = at
         text, before = self.text, self.tokens[at - 1] if at > first else Token("", "", 0)
         ended = at > first and self._ends_operand(at - 1)
@@ -385,7 +385,7 @@ class _DomainParser(Cursor):
                           hint="2*(n + 1)" if before.kind == "number" and text == "(" else None)
 
     def _fault_of_name(self, name: str) -> ParseError:
-        """The error for the current token behind *name*: a dot or an opening bracket."""
+        """The error for the current token after *name*: a dot or an opening bracket."""
         if self.text == ".":
             return self.error("an operator", message=f"The name '{name}.{self.tokens[self.at + 1].text}' has a dot.",
                               hint="names are letters, digits and underscores")

@@ -1,6 +1,6 @@
 """Values of temporaries by iteration: a reader has the loops of the value's writer, or gets the value of its iteration.
 
-A statement inherits the inames of the values that it reads, unless it stands in a ``for`` block or mentions them. In
+A statement inherits the inames of the values that it reads, unless it is in a ``for`` block or mentions them. In
 another loop over such an iname, it reads the value of the same iteration.
 """
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _gain(part: ProgramPart, read: Mention, writers: Writers, gained: Gains) -> 
     name, reducing = read
     each = [_all_inames(w, gained) - w.subscripts for w in writers[name]]
     found = frozenset.intersection(*each).difference(reducing, part.own) if each else _NONE
-    # behind the end of a block the last value is meant; only loops that no block shows leave it open
+    # after the end of a block the last value is meant; only loops that no block shows leave it open
     return frozenset(x for x in found if not part.opened or any(x not in w.opened for w in writers[name]))
 
 
@@ -141,13 +141,13 @@ def _two_readings(source: Source, part: ProgramPart, iname: str, writers: Writer
         return source.error(
             part.node.start, f"{value}, and this statement reads it outside of its reduction over '{iname}'.",
             f"'{read[0]}' inside of the reduction, or a reduction over another iname",
-            hint="for the last value: {inames=} behind the statement")
+            hint="for the last value: {inames=} after the statement")
     first, last = sorted((line, source.line_of(part.node.start)))
     return source.error(
-        part.node.start, f"{value}, and no loop over '{iname}' stands in this block: '{read[0]}' may mean each of "
+        part.node.start, f"{value}, and no loop over '{iname}' is in this block: '{read[0]}' may mean each of "
         "these values here, or the last one.", f"a loop over '{iname}' that shows which",
         hint=f"for each value: 'for {iname} ... end' around lines {first} to {last}; "
-             f"for the last one: 'for {iname} ... end' around line {line} alone, or {{inames=}} behind this line")
+             f"for the last one: 'for {iname} ... end' around line {line} alone, or {{inames=}} after this line")
 
 
 # Values in the made kernel
@@ -210,7 +210,7 @@ def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, Collection[str]
     - The reader has it in another loop than the writer of the value. Either all writers whose values reach the reader
       have it, or the writer is no update and has it outside of ``for`` blocks.
     - The reader lacks it, and all writers whose values reach the reader have it. A ``for`` block over it around the
-      writer, or ``{inames=}`` behind the reader, shows that the last value is meant.
+      writer, or ``{inames=}`` after the reader, shows that the last value is meant.
 
     Temporaries with subscripts are storage, as arguments are.
 
@@ -248,7 +248,7 @@ def _two_meanings(kernel: LoopKernel, flow: Dependence, name: str, iname: str, w
         f"both share, and '{other}' writes '{name}' without '{iname}': '{name}' may mean each of these values, or the "
         "last one.", subject=name,
         hint=f"call the value that '{other}' writes otherwise; or put '{source}' and '{owner}' into one 'for {iname}' "
-             f"block, or '{source}' alone and {{inames=}} behind '{owner}'")
+             f"block, or '{source}' alone and {{inames=}} after '{owner}'")
 
 
 def _reaching(flows: Sequence[Dependence], reader: str) -> set[str]:
@@ -280,7 +280,7 @@ def _require_cells(kernel: LoopKernel, name: str, inames: tuple[str, ...], decla
 def _obstacles(kernel: LoopKernel, name: str, iname: str, declared: Collection[str], together: str
                ) -> Iterator[tuple[str, str]]:
     """The reasons why the temporary *name* cannot have an axis for *iname*, with their hints."""
-    last = f"for the last value: copy it to another temporary behind the loop over '{iname}', and read that"
+    last = f"for the last value: copy it to another temporary after the loop over '{iname}', and read that"
     if name in declared:
         yield f"'{name}' is declared with another shape", f"{together}, or leave the shape open; {last}"
     for s in kernel.statements:
@@ -302,4 +302,4 @@ def _obstacles(kernel: LoopKernel, name: str, iname: str, declared: Collection[s
     for d in flow_of_values(kernel, name):
         if not _apart(kernel, d.source, d.sink, [iname]) and between_iterations(kernel, d, [iname]) is not None:
             yield (f"'{d.sink}' reads the value that '{d.source}' left in an earlier iteration of '{iname}'",
-                   f"write a temporary of its own for the reader in the other loop, behind '{d.source}'")
+                   f"write a temporary of its own for the reader in the other loop, after '{d.source}'")

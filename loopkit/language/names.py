@@ -82,7 +82,7 @@ def fault(name: str, *, called: bool = False) -> str | None:
         return "begins with underscores as only the compiler's own names may"
     if _GENERATED.fullmatch(name) or _HELPER.fullmatch(name):
         return "is what the generated code calls an axis, a loop, memory or a function of its own"
-    # numpy's short codes (i1, f4) are inames as well as any: where they mean a dtype, no name can stand
+    # numpy's short codes (i1, f4) are inames as well as any: where they mean a dtype, no name can be
     if name in DTYPE_NAMES and not _CODE.fullmatch(name):
         return "is a dtype"
     return None

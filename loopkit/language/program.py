@@ -150,7 +150,7 @@ class Ids:
             before = {x for x in matches if self.places[x] < node.start}
             if not before:
                 later = min(matches)
-                raise self.source.error(pattern.start, f"'{own}' cannot depend on '{later}', which does not stand "
+                raise self.source.error(pattern.start, f"'{own}' cannot depend on '{later}', which is not "
                                         "above it: statements run in textual order.", "an earlier statement",
                                         hint=f"write '{later}' above it" if later != own else None)
             found |= before

@@ -49,7 +49,7 @@ class Context:
     predicates: tuple[Expression, ...] = ()
 
 
-#: A part of a sequence: loops, which neighbours may share, and what stands inside them.
+#: A part of a sequence: loops, which neighbours may share, and what is inside them.
 Item = tuple[tuple[str, ...], Tree]
 
 
@@ -134,7 +134,7 @@ class StatementMaker:
         for token in node.inames:
             iname = token.text
             if iname in order:
-                raise self.rules.source.error(token.start, f"A loop over '{iname}' stands around this one already.",
+                raise self.rules.source.error(token.start, f"A loop over '{iname}' is around this one already.",
                                         "another iname")
             missing = self.rules.domains.sorted(self.rules.domains.parents[iname].difference(order))
             if missing:

@@ -1,6 +1,6 @@
 """The parser of programs: text to a tree of assignments, blocks and substitution rules.
 
-The grammar; a line ends at its newline, but for one within brackets or behind a backslash, and ``#`` begins a comment::
+The grammar; a line ends at its newline, but for one within brackets or after a backslash, and ``#`` begins a comment::
 
     program    = { line }
     line       = assignment | rule | for | if
@@ -89,7 +89,7 @@ class _StatementParser(ExpressionParser):
                 self.at += 1
             if self.kind == "end":
                 if opened_at is not None:
-                    raise self.error("'end' behind it", at=opened_at,
+                    raise self.error("'end' after it", at=opened_at,
                                      message=f"'{self.tokens[opened_at].text}' is never ended.")
                 return tuple(nodes)
             if self.text in _BLOCK_ENDS and self.kind == "name":
@@ -106,11 +106,11 @@ class _StatementParser(ExpressionParser):
                 nodes.append(self._assignment())
 
     def _filled_block(self, opened_at: int, expected: str) -> tuple[ProgramNode, ...]:
-        """The end of a line, in place of which *expected* is allowed, and the statements behind it."""
+        """The end of a line, in place of which *expected* is allowed, and the statements after it."""
         self._line_end(expected)
         body = self.block(opened_at)
         if not body:
-            raise self.error("a statement", message=f"Nothing stands before this '{self.text}'.")
+            raise self.error("a statement", message=f"Nothing is before this '{self.text}'.")
         return body
 
     def _line_end(self, expected: str) -> None:
@@ -138,7 +138,7 @@ class _StatementParser(ExpressionParser):
             otherwise = (self._if(),)
         elif self.accept("else"):
             otherwise = self._filled_block(start, "the end of the line")
-            self._end(f"'{self.text}' stands behind an 'else'.")
+            self._end(f"'{self.text}' is after an 'else'.")
         else:
             self._end()
         return IfBlock(self.tokens[start].start, condition, uses, then, otherwise)

@@ -62,7 +62,7 @@ def csr_pieces(rowptr: npt.ArrayLike, *, longest: int | None = None, piece: int 
     :arg longest: rows of more elements are cut.
     :arg piece: elements of a piece: enough to outweigh the cost of storing its sum, and few enough to balance threads.
     :raises PreconditionError: *rowptr* is not an array of row starts; *longest* or *piece* is not a positive integer.
-    :returns: ``start`` and ``stop`` of each piece; ``pieces``, the number of pieces before each row and behind the last
+    :returns: ``start`` and ``stop`` of each piece; ``pieces``, the number of pieces before each row and after the last
         one; ``longest``.
 
     >>> cut = lk.library.csr_pieces([0, 3, 203, 206, 307], longest=32, piece=64)

@@ -180,7 +180,7 @@ def _promised(columns: str, rest: int, items: int) -> str | None:
 def _skew_offset(steps: Mapping[str, tuple[int, int]], items: int) -> str:
     """The offset by which columns are skewed, so that vectors begin at a multiple of *items*.
 
-    *steps* gives for each iname the elements by which each iteration starts further behind, and the number of
+    *steps* gives for each iname the elements by which each iteration starts later, and the number of
     iterations of a piece. Within a piece, columns move on by the difference to the nearest multiple of a vector.
     """
     pieces = [f"{rest*count}*{x}_outer" for x, (rest, count) in steps.items() if rest]

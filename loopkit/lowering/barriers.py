@@ -53,7 +53,7 @@ _COUNTED = {Completion.GROUP: with_groups}
 class _Want:
     """A barrier wanted in one of the gaps *first*..*last* of the body at the path *body* (gap g is after child g).
 
-    :ivar source: the path to the statement that runs before it; *sink*: to the one behind it.
+    :ivar source: the path to the statement that runs before it; *sink*: to the one after it.
     :ivar reason: the user's, or the *hazard*'s.
     :ivar hazard: the reason for the barrier; ``None``: the user requested it. *scope* and *completion* are its own.
     :ivar cyclic: the body's loop carries the hazard: the gap after the last child serves too.
@@ -140,7 +140,7 @@ class _Placed:
             w.completion is Completion.IMMEDIATE or wait_for(w.completion, self.barrier.instructions) is not None)
 
     def _is_behind(self, way: Path) -> bool:
-        """Does it stand behind the statement at *way* in the text?"""
+        """Is it after the statement at *way* in the text?"""
         return [step.position for step in way] < [*(step.position for step in self.body), self.gap + 1]
 
     def between(self, launch: Launch, grid: OnAxes, source: Event, sink: Event) -> Map | None:

@@ -41,7 +41,7 @@ Values = Mapping[str, Expression]
 class Level:
     """The place of a part of the program.
 
-    :ivar known: names that may stand in its bounds and guards.
+    :ivar known: names that may be in its bounds and guards.
     :ivar context: the conditions on them that hold.
     :ivar in_region: each thread runs the part, which has no barrier.
     :ivar bound: the loops outside of the tree that isl builds: parameters here.

@@ -2,7 +2,7 @@
 
 Some inames vary inside a tile: threads, ``l.auto`` boxes, inner loops of constant range. Others number the tiles. A
 full-tile condition consists of the constraints that couple the two, at the tile's worst point. The version without
-guards stands beside the general one.
+guards is beside the general one.
 """
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ def _memory(low: Lowered) -> Lowered:
 
 
 def _storage(low: Lowered) -> Lowered:
-    settled, storages = allocate_storage(low.scheduled)
-    return replace(low, schedule=settled, storages=storages)
+    allocated, storages = allocate_storage(low.scheduled)
+    return replace(low, schedule=allocated, storages=storages)
 
 
 def _binding(low: Lowered) -> Lowered:
@@ -138,7 +138,7 @@ def _require_once(what: str, found: Iterable[str], wanted: Iterable[str]) -> Non
 
 
 def _check_types(low: Lowered) -> None:
-    """The dtypes of all temporaries and array arguments are known, and each statement stands in the tree once."""
+    """The dtypes of all temporaries and array arguments are known, and each statement is in the tree once."""
     arrays: list[TemporaryVariable | GlobalArg] = [*low.kernel.temporaries.values(), *low.kernel.array_args.values()]
     for a in arrays:
         _require(a.dtype is not None, f"'{a.name}' has no dtype")

@@ -96,7 +96,7 @@ def _over_threads(knl: LoopKernel, node: ReductionNode, lanes: tuple[str, ...], 
 
 
 def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[str]) -> None:
-    """:raises PreconditionError: parts of *node* stand in different loops, so that no thread runs all of them."""
+    """:raises PreconditionError: parts of *node* are in different loops, so that no thread runs all of them."""
     around = {part: sorted({*knl.statement_by_id[part].inames} - {*node.inames})
               for part in (node.final, node.init, node.update)}
     for part, inames in around.items():
@@ -113,7 +113,7 @@ def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[
 def _scan_written_out(knl: LoopKernel, node: ReductionNode, warp: int) -> LoopKernel:
     """*knl* with the scan *node* computed by the threads of its sweep; sequentially, if the sweep has none any more.
 
-    :raises PreconditionError: steps behind ``realize_scan`` made something else of it.
+    :raises PreconditionError: steps after ``realize_scan`` made something else of it.
     """
     assert node.sweep is not None
     if node.sweep not in knl.statement_by_id[node.init].inames:

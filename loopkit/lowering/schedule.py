@@ -54,7 +54,7 @@ def requested_apart(knl: LoopKernel) -> frozenset[Pair]:
 
 
 def separated_by(knl: LoopKernel, barrier: RequestedBarrier) -> Iterator[Pair]:
-    """The statements before and behind *barrier*: an id stands for all parts of a reduction."""
+    """The statements before and after *barrier*: an id stands for all parts of a reduction."""
     ways = execution_paths(knl)
     first, second = ([s for s in ways if s == x or s.startswith(f"{x}.")] for x in (barrier.first, barrier.second))
     yield from ((a, b) for a in first for b in second if meeting_of(ways, a, b).before)
@@ -156,7 +156,7 @@ def _with_fewest_across(knl: LoopKernel, place: Mapping[str, int], ends: Sequenc
 def without_idle_auto(knl: LoopKernel) -> LoopKernel:
     """*knl* with ``l.auto`` inames as ordinary loops, if its blocks have only one thread.
 
-    As parallel inames they may stand where loops may not; then they stay, and become loops around single statements.
+    As parallel inames they may be where loops may not; then they stay, and become loops around single statements.
     """
     if not any(isinstance(tag, AutoLocalTag) for tag in knl.tags.values()) \
             or any(isinstance(tag, LocalTag) and iname_range(knl, x)[1] != 1 for x, tag in knl.tags.items()):

@@ -184,7 +184,7 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
     order, swizzle = t.layout.order, t.layout.swizzle
     if order and sorted(order) != [*range(len(own))]:
         raise StorageError(f"The {len(order)} axes of '{t.name}' were tagged, and it has {len(own)} now.",
-                           subject=t.name, hint="tag_array_axes behind the transformation that changed them")
+                           subject=t.name, hint="tag_array_axes after the transformation that changed them")
     if swizzle is None:
         return
     if space is not AddressSpace.LOCAL:
@@ -197,7 +197,7 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
             or not isinstance(columns, int) or columns % whole:
         raise StorageError(f"'{t.name}' was swizzled by {whole} columns, and its axes changed: {swizzle} does not "
                            f"fit [{', '.join(map(str, own))}].", subject=t.name,
-                           hint="swizzle behind the transformation that changed them")
+                           hint="swizzle after the transformation that changed them")
 
 
 # Address space

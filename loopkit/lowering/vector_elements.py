@@ -19,7 +19,7 @@ from loopkit.analysis.ranges import constant_range, iname_range
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
 from loopkit.expr.mappers import children, conjunction, subexpressions, substitute, variables
-from loopkit.instructions.vector_access import WIDEST, Vector, certain_elements, iterations, rise
+from loopkit.instructions.vector_access import WIDEST, Vector, iterations, must_read_elements, rise
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_unrolled
 from loopkit.lowering.guard_folding import unless
@@ -98,7 +98,7 @@ class Elements:
                 ) -> Iterator[Vector]:
         """Aligned vectors that cover *element* along *loop*, if the first element of *loop* is not aligned.
 
-        One begins before it and one behind it; a single remaining element is loaded alone. The vectors are loaded
+        One begins before it and one after it; a single remaining element is loaded alone. The vectors are loaded
         whole wherever they are within their array, and need no assumption but those of *others*.
         """
         count = len(iterations(loop))
@@ -148,7 +148,7 @@ class Elements:
         before = (*((first[k], ">", 0) for k, _ in ends), (first[-1], ">=", 0))
         behind = (*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent))
         low, high = (substitute(index[-1], self.names) for index in (first, last))
-        # from one row before the array's row to one behind it
+        # from one row before the array's row to one after it
         if not partial.lie_in(multiply(3, extent), add(low, extent), add(high, extent), self.where):
             return None
         parts: list[Expression] = []
@@ -206,7 +206,7 @@ class Elements:
         if assign.combine is not None or not any(v.stored and not v.loaded for v in vectors) \
                 or any(v.inside is not None for v in vectors) or not _is_harmless(assign.value):
             return False
-        for element in certain_elements(assign.value):
+        for element in must_read_elements(assign.value):
             read = Vector("", element, 1, loaded=True, stored=False)
             place = self.places.get(read.array)
             if place is None or place.dtype.kind not in "fc" or read.array not in gapless \

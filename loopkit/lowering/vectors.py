@@ -18,7 +18,7 @@ from loopkit.analysis.accesses import data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Assign, Block, Call, Define, DivisibleSize, For, If, Node, Region, Sync, completion_of
 from loopkit.expr.mappers import conjunction, conjuncts, subexpressions, substitute, variables
-from loopkit.instructions.vector_access import Vector, certain_reads, distance, with_vector_access
+from loopkit.instructions.vector_access import Vector, distance, must_reads, with_vector_access
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
@@ -150,7 +150,7 @@ class _VectorFinder(Elements):
                 return node
 
     def _single_elements(self, loop: For) -> Node:
-        """A loop over a ``vec`` iname, behind the conditions that hold for all of its iterations or none."""
+        """A loop over a ``vec`` iname, after the conditions that hold for all of its iterations or none."""
         match loop.body.children:
             case (If(otherwise=None) as guard,) if _same_for_all(guard.condition, loop.iname):
                 inside = self.inside().node(replace(loop, body=guard.then))
@@ -181,7 +181,7 @@ class _VectorFinder(Elements):
         return replace(self.inside(), where=where, names=names)
 
     def _without_guard(self, guard: If) -> For | None:
-        """The loop behind *guard*, with that condition moved into it, if all iterations may be computed.
+        """The loop after *guard*, with that condition moved into it, if all iterations may be computed.
 
         Later statements then do not wait behind a branch.
         """
@@ -203,7 +203,7 @@ class _VectorFinder(Elements):
 
     def vectors(self, loop: For, assign: Assign, partial: PartialVectors | None = None) -> tuple[Vector, ...]:
         """The vectors of *loop*, which contains *assign*; with *partial*, those that partial vectors load whole."""
-        reads = certain_reads(assign)
+        reads = must_reads(assign)
         # an instruction of the assignment makes these accesses, and nothing moves them around the loop
         claimed = {e for e in (*reads, assign.target) for i in assign.instructions if i.claims(e, assign.target)}
         found: list[Vector] = []

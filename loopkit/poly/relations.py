@@ -96,7 +96,7 @@ def differing_first_at(pairs: isl.Map, shared: Sequence[SharedLoop], level: int)
 
 
 def neighbouring(pairs: isl.Map, loop: SharedLoop) -> isl.Map:
-    """The *pairs* whose sink is one iteration of *loop* behind its source."""
+    """The *pairs* whose sink is one iteration of *loop* after its source."""
     step = isl.Constraint.equality_alloc(isl.LocalSpace.from_space(pairs.get_space())).set_constant_val(-1)
     return pairs.add_constraint(
         step.set_coefficient_val(DIM.out, loop[1], 1).set_coefficient_val(DIM.in_, loop[0], -1))
@@ -129,7 +129,7 @@ def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...]
 
 def pairs_in_order(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str]
                    ) -> Iterator[SmallestPair]:
-    """The pairs from :func:`smallest_pair` on, each the smallest of those behind the one before it."""
+    """The pairs from :func:`smallest_pair` on, each the smallest of those after the one before it."""
     n, m = len(source), len(sink)
     flat = pairs.move_dims(DIM.in_, n, DIM.out, 0, m).domain()
     for params, values in points_in_order(flat, tuple(map(str, range(n + m))), parameters):

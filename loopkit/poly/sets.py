@@ -268,7 +268,7 @@ def lexmin_point(points: isl.Set, inames: Sequence[str], parameters: Sequence[st
 
 def points_in_order(points: isl.Set, inames: Sequence[str], parameters: Sequence[str]
                     ) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
-    """The points from :func:`lexmin_point` on, each the smallest of those behind the one before it."""
+    """The points from :func:`lexmin_point` on, each the smallest of those after the one before it."""
     if points.is_empty():
         return
     points = points.drop_unused_params()

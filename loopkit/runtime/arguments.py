@@ -207,7 +207,7 @@ def _require_fit(plan: ArrayPlan, array: ArrayView) -> None:
 
 
 def _fits(plan: ArrayPlan, shape: tuple[int, ...], extents: list[int | None], values: Mapping[str, Any]) -> bool:
-    """Is the array as long as its extents behind the first axis? :raises CallError: its shape does not fit."""
+    """Is the array as long as its extents after the first axis? :raises CallError: its shape does not fit."""
     same = True
     for i, (length, extent) in enumerate(zip(shape, extents, strict=True)):
         if length != extent:

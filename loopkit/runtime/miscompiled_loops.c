@@ -42,7 +42,7 @@ union number { unsigned long long w; double d; };
 #undef PARALLEL
 #undef TRUTH
 
-/* The loops in order, each behind its check, which is listed before main runs. A volatile loop variable prevents
+/* The loops in order, each after its check, which is listed before main runs. A volatile loop variable prevents
  * unroll-and-jam, which in GCC reorders volatile accesses. */
 static void (*checks[99])(void);
 static int listed = 0;

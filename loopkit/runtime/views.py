@@ -61,7 +61,7 @@ class ArrayView:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first byte and the one behind the last, relative to the pointer; equal for an empty array."""
+        """The first byte and the one after the last, relative to the pointer; equal for an empty array."""
         if 0 in self.shape:
             return 0, 0
         reaches = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]

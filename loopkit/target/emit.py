@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync
-from loopkit.ast.value_ranges import Signs
+from loopkit.ast.value_ranges import LowerBounds
 from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
@@ -41,7 +41,7 @@ class Hooks:
     region: Callable[[list[str]], list[str]] = list
     sync: Callable[[Sync, list[str]], list[str]] = lambda _node, own: own
     collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
-    call: Callable[[Call, Signs], Iterable[str]] = lambda _node, _signs: ()
+    call: Callable[[Call, LowerBounds], Iterable[str]] = lambda _node, _signs: ()
 
 
 @dataclass(frozen=True)
@@ -80,18 +80,18 @@ class Emitter:
         own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
         return replace(self, addresses=own, types={**self.types, **dtypes})
 
-    def plain(self, node: Assign, signs: Signs) -> str:
+    def plain(self, node: Assign, bounds: LowerBounds) -> str:
         dtype = self.dtype_of(node.target)
-        target = self.value(node.target, signs, dtype)
+        target = self.value(node.target, bounds, dtype)
         if node.combine is None:
-            value = self.value(node.value, signs, dtype)
+            value = self.value(node.value, bounds, dtype)
             store = self.policy(array_of(node.target), load=False) if _takes_cache_policy(dtype) else ""
             return f"{store}(&{target}, {value});" if store else f"{target} = {value};"
         operation = REDUCTIONS[node.combine]
         has_operators = dtype.kind != "c" and (self.dialect.halves or not is_half(dtype))
         if operation.combine in ("+", "*") and has_operators:
-            return f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
-        return f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
+            return f"{target} {operation.combine}= {self.value(node.value, bounds, dtype)};"
+        return f"{target} = {self.value(operation.apply(node.target, node.value), bounds, dtype)};"
 
     def policy(self, array: str, *, load: bool) -> str:
         policy, argument = CachePolicy.EVICT_LAST if load else CachePolicy.STREAMING, self.kernel.array_args.get(array)
@@ -102,97 +102,97 @@ class Emitter:
     def is_global(self, element: p.Variable | p.Subscript) -> bool:
         return isinstance(self.addresses.arrays.get(array_of(element)), Flat)
 
-    def place(self, element: p.Variable | p.Subscript, signs: Signs, dtype: np.dtype | None = None) -> str:
-        return replace(self._printer(signs, places=True), sizes=dtype is None).text(element, dtype)
+    def place(self, element: p.Variable | p.Subscript, bounds: LowerBounds, dtype: np.dtype | None = None) -> str:
+        return replace(self._printer(bounds, places=True), sizes=dtype is None).text(element, dtype)
 
-    def value(self, expr: Expression, signs: Signs, dtype: np.dtype) -> str:
-        return self._printer(signs).text(expr, dtype)
+    def value(self, expr: Expression, bounds: LowerBounds, dtype: np.dtype) -> str:
+        return self._printer(bounds).text(expr, dtype)
 
-    def condition(self, expr: Expression, signs: Signs) -> str:
-        return self._printer(signs).condition(expr)
+    def condition(self, expr: Expression, bounds: LowerBounds) -> str:
+        return self._printer(bounds).condition(expr)
 
     def dtype_of(self, element: p.Variable | p.Subscript) -> np.dtype:
         return resolve(self._type_of(array_of(element)))
 
-    def loop(self, node: For, signs: Signs) -> Iterator[str]:
+    def loop(self, node: For, bounds: LowerBounds) -> Iterator[str]:
         yield from self.dialect.syntax.unroll if node.unroll else ()
         step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
-        start, stop = self.text(node.start, signs), self.text(node.stop, signs)
+        start, stop = self.text(node.start, bounds), self.text(node.stop, bounds)
         stop = f"({stop})" if isinstance(node.stop, p.If) else stop         # "?:" has lower precedence than "<"
         yield f"for ({self.index} {node.iname} = {start}; {node.iname} < {stop}; {step}) {{"
-        yield from indented(self.lines(node.body, signs.inside(node)))
+        yield from indented(self.lines(node.body, bounds.inside(node)))
         yield "}"
 
     # Statements
 
-    def lines(self, block: Block, signs: Signs) -> Iterator[str]:
+    def lines(self, block: Block, bounds: LowerBounds) -> Iterator[str]:
         """The lines of *block*, not indented."""
         last = None
         for node in block.children:
             match node:
                 case Assign():
-                    yield from self._assign(node, signs, last)
+                    yield from self._assign(node, bounds, last)
                 case For():
                     text = None if node.instruction is None else self.text_of(node.instruction)
-                    yield from self.loop(node, signs) if text is None or text.loop is None else \
-                        text.loop(self, node, node.instruction, signs)
+                    yield from self.loop(node, bounds) if text is None or text.loop is None else \
+                        text.loop(self, node, node.instruction, bounds)
                 case If():
                     comment = f"  // {node.comment}" if node.comment else ""
-                    then = self.lines(node.then, signs.where(node.condition))
-                    fails = signs.where(p.LogicalNot(node.condition))
+                    then = self.lines(node.then, bounds.where(node.condition))
+                    fails = bounds.where(p.LogicalNot(node.condition))
                     otherwise = () if node.otherwise is None else self.lines(node.otherwise, fails)
-                    yield from if_else(self.condition(node.condition, signs), then, otherwise, comment)
+                    yield from if_else(self.condition(node.condition, bounds), then, otherwise, comment)
                 case Define():
-                    yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
-                    signs = signs.defining(node.name, node.value)
+                    yield f"const {self.index} {node.name} = {self.text(node.value, bounds)};"
+                    bounds = bounds.defining(node.name, node.value)
                 case Sync():
                     own = [line for i in node.instructions if (known := self.text_of(i)) and known.sync
                            for line in known.sync(i)]
                     yield from self.hooks.sync(node, own)
                 case Region():
-                    yield from self._region(node, signs)
+                    yield from self._region(node, bounds)
                 case Block():
                     yield "{"
-                    yield from indented(self.lines(node, signs))
+                    yield from indented(self.lines(node, bounds))
                     yield "}"
                 case Call():
-                    yield from self.hooks.call(node, signs)
+                    yield from self.hooks.call(node, bounds)
             last = node
 
-    def _region(self, node: Region, signs: Signs) -> Iterator[str]:
+    def _region(self, node: Region, bounds: LowerBounds) -> Iterator[str]:
         emitter = self
         if node.instruction is not None and self.hooks.collective is not None:
             before, node, spelled = self.hooks.collective(node)
             yield from before
             emitter = replace(self, addresses=replace(self.addresses, spelled={**self.addresses.spelled, **spelled}))
-        yield from self.hooks.region(list(emitter.lines(node.body, signs)))
+        yield from self.hooks.region(list(emitter.lines(node.body, bounds)))
 
-    def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
+    def _assign(self, node: Assign, bounds: LowerBounds, last: Node | None) -> Iterator[str]:
         if self.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {node.statement}"
         texts = [(i, text) for i in node.instructions if (text := self.text_of(i)) is not None]
         loaders = {x: helper for i, text in texts if text.loads is not None for x, helper in text.loads(i).items()}
         printer = replace(self, addresses=replace(self.addresses, loaders=loaders)) if loaders else self
         for i, text in texts:
-            if text.assignment is not None and (lines := text.assignment(printer, node, i, signs)) is not None:
+            if text.assignment is not None and (lines := text.assignment(printer, node, i, bounds)) is not None:
                 yield from lines
                 return
-        yield printer.plain(node, signs)
+        yield printer.plain(node, bounds)
 
     # Expressions
 
-    def text(self, expr: Expression, signs: Signs, want: np.dtype | None = None) -> str:
+    def text(self, expr: Expression, bounds: LowerBounds, want: np.dtype | None = None) -> str:
         """*expr*, of inames and sizes, as text, converted to *want*."""
         if want is None and isinstance(expr, p.ExpressionNode) and not isinstance(expr, p.Variable) \
                 and self.index_dtype.itemsize > 4:
             want = self.index_dtype             # blockIdx.x - 3 has 32 bits, and would be positive in 64
-        return replace(self._printer(signs), sizes=True).text(expr, want)
+        return replace(self._printer(bounds), sizes=True).text(expr, want)
 
-    def _printer(self, signs: Signs, *, places: bool = False) -> CText:
+    def _printer(self, bounds: LowerBounds, *, places: bool = False) -> CText:
         """:arg places: print elements as places in memory, without loading them."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
             indices = tuple(as_index(i, lambda part: type_of(part, sizes), self.index_dtype) for i in indices)
-            text = self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
+            text = self.addresses.text(name, indices, lambda e: self.text(e, bounds, self.index_dtype))
             if places:
                 return text
             loader = self.addresses.loaders.get(name, "")
@@ -202,7 +202,7 @@ class Emitter:
 
         def sizes(name: str) -> Type:
             return as_size(self._type_of(name))
-        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.axes, bounds=self.bounds)
+        return CText(self.dialect, self._type_of, element, bounds.nonnegative, self.axes, bounds=self.bounds)
 
     @cached_property
     def bounds(self) -> frozenset[str]:
@@ -219,9 +219,9 @@ def _takes_cache_policy(dtype: np.dtype) -> bool:
     return dtype.name in INTEGERS or dtype.name in REALS
 
 
-def outer_signs(launch: Launch) -> Signs:
-    """The signs of hardware axes, which count from 0, and of the host's inames, by their lower bounds."""
-    return Signs({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
+def outer_bounds(launch: Launch) -> LowerBounds:
+    """The lower bounds of hardware axes, which count from 0, and of the host's inames."""
+    return LowerBounds({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
 
 
 #: Where a line may be broken, the best places first.
@@ -248,7 +248,7 @@ def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
 def _break(line: str, low: int, high: int, brackets: int) -> int | None:
     """The place to break a line: after the operator or comma with the least nesting, else after ``=``.
 
-    A break in a subscript, or behind the ``*`` of a product of elements, is the last resort.
+    A break in a subscript, or after the ``*`` of a product of elements, is the last resort.
 
     :arg brackets: the number of brackets around the start of the line.
     """

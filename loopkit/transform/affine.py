@@ -50,7 +50,7 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
     loop to the next may now point forwards, so that the two loops can be tiled or interchanged.
 
     The start may be any affine form. A skew by ``address % line`` aligns each tile to a cache line even when rows start
-    at arbitrary addresses: row *j* of 29 elements begins ``29*j % 8`` elements behind a multiple of 8.
+    at arbitrary addresses: row *j* of 29 elements begins ``29*j % 8`` elements after a multiple of 8.
 
     :arg by: integer factors by iname, or an affine form as a text, with ``//`` and ``%`` by integers; the loops over
         its inames enclose the loop over *iname*.
@@ -80,7 +80,7 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
         if x == iname or x not in loops[:loops.index(iname)]:
             way = (f"interchange(knl, '{iname}', '{x}') first" if x in loops and x != iname
                    else "skew by inames of the loops around it, and name the statements with within=")
-            raise ScheduleError(f"The loop over '{iname}' around '{s.id}' does not stand inside a loop over '{x}'.",
+            raise ScheduleError(f"The loop over '{iname}' around '{s.id}' is not inside a loop over '{x}'.",
                                 subject=iname, hint=way)
     result = reindex_loops(kernel, Reindexing((iname,), {iname: subtract(p.Variable(iname), start)}), chosen)
     result = with_given_order(result, *((x, iname) for x in outer))
@@ -239,7 +239,7 @@ def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tupl
     if not given:
         raise PreconditionError("affine_map_inames needs equations.", subject="equations",
                                 hint='["i = j + 2*k", "l = k"]')
-    # a comma inside of an equation has no "=" behind it
+    # a comma inside of an equation has no "=" after it
     parts = [part for equation in given for part in (
         re.split(r"[,;\n](?=[^,;\n]*=)|\band\b", equation) if isinstance(equation, str) else [equation])]
     for part in parts:
@@ -247,7 +247,7 @@ def _zeros(kernel: LoopKernel, equations: str | Sequence[Equation], inames: tupl
         sides = [side.strip() for side in part.replace("==", "=").split("=")] if isinstance(part, str) else part
         if len(sides) != 2 or "" in sides:
             raise PreconditionError(f"'{shown}' is no equation of two sides.", subject=shown,
-                                    hint='each is like "i = j + 2*k"; several stand in a list, or are parted by commas')
+                                    hint='each is like "i = j + 2*k"; several are in a list, or are parted by commas')
         left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
                        for side in sides)
         # each side by itself: a non-affine term may cancel in the difference

@@ -159,7 +159,7 @@ def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> Iterator[_Unit]
             body = body.body
         if any(loop.iname in own.inames for loop in loops_in(body)) or any(
                 not set(own.inames) <= set(kernel.statement_by_id[x].inames) for x in parts):
-            raise ScheduleError(f"The parts of '{s}' stand in loops of their own.", subject=s,
+            raise ScheduleError(f"The parts of '{s}' are in loops of their own.", subject=s,
                                 hint=f"give each a schedule: {', '.join(parts)}")
         yield _Unit(own, tuple(parts), vectors[s], body)
 

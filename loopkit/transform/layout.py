@@ -66,8 +66,8 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
     contiguous. Subscripts stay the same, and the columns of a row keep different cells: no proof is needed.
 
     :arg variable: a temporary in shared memory, with constant extents.
-    :arg axis: the number of the axis of rows; negative numbers count from behind; default: the axis before the columns.
-        The columns are the fastest axis in memory.
+    :arg axis: the number of the axis of rows; negative numbers count from the end. The default is the axis before the
+        columns, which are the fastest axis in memory.
     :arg chunk: how many neighbouring elements stay contiguous; a power of two.
     :arg period: how many rows have different permutations; a power of two; default: as many as have different banks,
         and as columns allow.
@@ -112,18 +112,18 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
 @transform
 def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int | None = None, *,
                 by: int | None = None) -> LoopKernel:
-    """Make the stride of *axis* of a temporary longer: add unused cells to the axis behind it.
+    """Make the stride of *axis* of a temporary longer: add unused cells to the axis after it.
 
     This step changes no value flow, so no proof is needed.
 
     :arg variable: a temporary with a constant shape.
     :arg axis: the number of an axis, not of the one that is fastest in memory (the last, unless :func:`tag_array_axes`
-        set another); negative numbers count from behind.
+        set another); negative numbers count from the end.
     :arg align_bytes: round the stride up to a multiple of this many bytes.
     :arg by: add this many cells instead. One cell puts the elements of a column of a tile into different banks.
     :raises UnknownNameError: there is no such temporary.
-    :raises PreconditionError: there is no such axis, or none behind it; the shape is not constant; both or neither of
-        *align_bytes* and *by* are given; *align_bytes* is no multiple of the bytes in one step of the axis behind, or
+    :raises PreconditionError: there is no such axis, or none after it; the shape is not constant; both or neither of
+        *align_bytes* and *by* are given; *align_bytes* is no multiple of the bytes in one step of the next axis, or
         the temporary's dtype is unknown.
     :raises StorageError: the temporary's shape and address space were declared, so they cannot change.
 

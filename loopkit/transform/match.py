@@ -96,11 +96,11 @@ class _Parser(Cursor):
         if word in _RESERVED or kind not in _KINDS:
             raise self.refused(_PATTERN)
         self.at += 1
-        if not glob:                                           # a space behind the colon
+        if not glob:                                           # a space after the colon
             glob = self.text
             if glob in _RESERVED:
                 self.at = at
-                raise self.refused(f"a name behind '{kind}:'")
+                raise self.refused(f"a name after '{kind}:'")
             self.at += 1
         return _matched(self.kernel, kind, glob)
 

@@ -55,7 +55,7 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str], *, 
     """
     order = iname_list(kernel, loop_priority)
     if len(set(order)) != len(order):
-        raise PreconditionError("An iname stands twice in the order of loops.", subject=", ".join(order))
+        raise PreconditionError("An iname is there twice in the order of loops.", subject=", ".join(order))
     if len(order) > 1 and not any(len(set(order) & set(s.inames)) > 1 for s in kernel.statements):
         raise ScheduleError(f"No statement has two of the inames {', '.join(order)}: their loops never nest.",
                             subject=", ".join(order))
@@ -89,7 +89,7 @@ def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | Non
     if swapped is kernel.tree:
         swapped = _swapped(kernel.tree, inner, outer)
     if swapped is kernel.tree:
-        raise ScheduleError(f"Neither of the loops over '{outer}' and '{inner}' stands inside the other.",
+        raise ScheduleError(f"Neither of the loops over '{outer}' and '{inner}' is inside the other.",
                             subject=outer)
     result = with_given_order(reordered(kernel, swapped), (inner, outer))
     return require_legal(result, f"interchange({outer}, {inner})", assume=assume, unsafe=unsafe)
@@ -172,7 +172,7 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
     require_iname(kernel, iname)
     kernel.statement(before)
     if not any(step.iname == iname for step in kernel.paths[before]):
-        raise ScheduleError(f"'{before}' stands in no loop over '{iname}'.", subject=before,
+        raise ScheduleError(f"'{before}' is in no loop over '{iname}'.", subject=before,
                             hint="name a statement of the loop that is to be split")
 
     def one(loop: Loop) -> Tree:
@@ -182,7 +182,7 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
         # the parts of a reduction are textually before its statement
         at = next(i for i, s in enumerate(inside) if before in (s, owner(s)))
         if not at:
-            raise ScheduleError(f"Nothing stands before '{before}' in the loop over '{iname}'.", subject=before,
+            raise ScheduleError(f"Nothing is before '{before}' in the loop over '{iname}'.", subject=before,
                                 hint="name the statement that the second loop is to begin with")
         return seq(without(loop, inside[at:]), without(loop, inside[:at]))
     result = reordered(kernel, rewrite_over(kernel.tree, iname, one))
@@ -197,7 +197,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
 
     Their bounds may differ: the fused loop runs through the union of their ranges, and each statement keeps its range.
     Statements between the loops that depend on the first of them, in the same iteration of the enclosing loops, move
-    behind the fused loop; the others move in front of it. All groups of adjacent loops over all of *inames* are fused.
+    after the fused loop; the others move in front of it. All groups of adjacent loops over all of *inames* are fused.
     To fuse the loops inside, call it once more.
 
     :arg inames: names; a single one fuses several loops of that name.
@@ -239,7 +239,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
     tree, owners = _fused(kernel, names, new, matching_statements(kernel, within))
     if tree is kernel.tree:
         raise ScheduleError(
-            f"No two loops over {', '.join(names)} stand side by side.", subject=names[0],
+            f"No two loops over {', '.join(names)} are side by side.", subject=names[0],
             hint="fuse the loops around them first, or distribute those that hold only some of them")
     steps: dict[str, Reindexing] = {}
     for old in [x for x in owners if x != new]:

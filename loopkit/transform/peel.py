@@ -99,7 +99,7 @@ def _peeled_parts(kernel: LoopKernel, iname: str, chosen: frozenset[str], first:
             continue
         for node in kernel.reductions.values():
             if iname not in node.inames and not node.parts.isdisjoint(ids) and not node.parts.issubset(ids):
-                raise ScheduleError(f"The statements of the reduction of '{node.final}' stand in different loops over "
+                raise ScheduleError(f"The statements of the reduction of '{node.final}' are in different loops over "
                                     f"'{iname}'.", subject=iname, hint="peel before the loops are distributed")
         regions = dict(zip(_ENDS, _peeled_regions(kernel, iname, ids, first, last), strict=True))
         groups: dict[str, list[str]] = {}

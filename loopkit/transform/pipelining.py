@@ -151,7 +151,7 @@ def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | N
     [(loop, copies)] = found
     for c in copies:
         if (other := _beside(loop, c, copies)) is not None:
-            raise ScheduleError(f"The copy '{c}' stands in one loop with '{other}' inside of the loop over '{iname}'.",
+            raise ScheduleError(f"The copy '{c}' is in one loop with '{other}' inside of the loop over '{iname}'.",
                                 subject=iname, hint="distribute_loop puts it into a loop of its own")
     return copies
 

@@ -120,14 +120,14 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
 def in_order(kernel: LoopKernel, scan: Scan) -> LoopKernel:
     """*scan* in a loop: the accumulator carries the value from one iteration of the sweep to the next.
 
-    An operand that counts from the next iteration on is combined behind the statement if dependences allow it. This
+    An operand that counts from the next iteration on is combined after the statement if dependences allow it. This
     shortens the life of values.
     """
     if scan.shift == -1:
-        behind = _combining(kernel, scan, 0, behind=True)
-        if next(violations(behind), None) is None:
-            return behind
-    return _combining(kernel, scan, scan.shift, behind=False)
+        after = _combining(kernel, scan, 0, after=True)
+        if next(violations(after), None) is None:
+            return after
+    return _combining(kernel, scan, scan.shift, after=False)
 
 
 def moved_operands(kernel: LoopKernel, scan: Scan, offset: int) -> tuple[Map, Statement]:
@@ -138,8 +138,8 @@ def moved_operands(kernel: LoopKernel, scan: Scan, offset: int) -> tuple[Map, St
     return moved, substituted(replace(update, domain=update.domain.apply(moved, init.inames)), {scan.iname: at})
 
 
-def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> LoopKernel:
-    """*scan* with the operand at ``sweep + offset`` combined in each iteration, before its statement or *behind* it."""
+def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, after: bool) -> LoopKernel:
+    """*scan* with the operand at ``sweep + offset`` combined in each iteration, before its statement or *after* it."""
     node, init = scan.node, kernel.statement_by_id[scan.node.init]
     moved, combined = moved_operands(kernel, scan, offset)
     # the loops inside the sweep and around the reduction: each of their iterations has a separate scan
@@ -152,7 +152,7 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
                     options=replace(init.options, depends_on=frozenset()))
     new = {node.init: start, node.update: replace(combined, assignee=cell),
            node.final: substituted(kernel.statement_by_id[node.final], {node.accumulator: cell})}
-    tree = _tree(kernel, scan, inside, behind)
+    tree = _tree(kernel, scan, inside, after)
     statements = tuple(new.get(s, kernel.statement_by_id[s]) for s in leaves(tree))
     result = with_dependences(
         kernel, partial(_along_the_sweep, node, moved), tree=tree, statements=statements,
@@ -167,16 +167,16 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     return result
 
 
-def _tree(kernel: LoopKernel, scan: Scan, inside: tuple[str, ...], behind: bool) -> Tree:
+def _tree(kernel: LoopKernel, scan: Scan, inside: tuple[str, ...], after: bool) -> Tree:
     node = scan.node
 
     def one(tree: Tree) -> Tree:
         match tree:
             case Loop(scan.iname, body) if node.update in leaves(body):
-                return seq() if behind else body
+                return seq() if after else body
             case Leaf(node.init):
                 return seq()
-            case Leaf(node.final) if behind:
+            case Leaf(node.final) if after:
                 return seq(tree, Leaf(node.update))
             case Loop(scan.sweep) if node.final in leaves(tree):
                 return seq(nest(inside, Leaf(node.init)), tree)

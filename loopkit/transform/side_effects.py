@@ -135,7 +135,7 @@ class _Change:
                                  f"{x}, {y} was given.", subject=x, hint=f"{self.steps_first()}allow_reordering=True")
         torn = next((x for x in self.moved.distributed if any(x in pair for pair in given)), None)
         return None if torn is None else ScheduleError(
-            f"{self.step} would distribute the loop over '{torn}', which stands in an order that was given, over its "
+            f"{self.step} would distribute the loop over '{torn}', which is in an order that was given, over its "
             "statements.", subject=torn, hint=f"{self.steps_first(torn)}allow_reordering=True")
 
     def growth(self, grown: Mapping[str, tuple[Cells, Cells]]) -> LoopkitError:

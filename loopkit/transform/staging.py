@@ -263,7 +263,7 @@ class StagingBuffer:
 
     def put_in(self, first: Statement | None, last: Statement | None, rewritten: Callable[[Statement], Statement],
                derive: Derive, writers: frozenset[str] = frozenset()) -> LoopKernel:
-        """The kernel with copy-in and copy-out, if any, around the *rewritten* users, and behind *writers*."""
+        """The kernel with copy-in and copy-out, if any, around the *rewritten* users, and after *writers*."""
         kernel, copies = self.kernel, [s for s in (first, last) if s is not None]
         before, after = (seq() if s is None else nest(s.inames[len(self.outer):], Leaf(s.id)) for s in (first, last))
         tree = self._with_parts(before, after, writers)
@@ -286,7 +286,7 @@ class StagingBuffer:
         result = rewrite_over(tree, inner, lambda loop: Loop(inner, _around(loop.body, users, first, last, writers))
                               if users <= {*leaves(loop)} else loop)
         if result is tree:
-            raise ScheduleError(f"{self.step}: the statements that use '{self.name}' do not stand in one loop over "
+            raise ScheduleError(f"{self.step}: the statements that use '{self.name}' are not in one loop over "
                                 f"{', '.join(self.outer)}.", subject=self.name,
                                 hint="name the statements of one loop with within=, or give the outer inames")
         return result

@@ -64,8 +64,8 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
 
 def _verdict(before: LoopKernel, after: LoopKernel) -> str:
     """The verdict on the step from *before* to *after*, whose history still lists the inner steps."""
-    if owed := after.obligations[len(before.obligations):]:
-        return min((o.verdict for o in owed), key=("unsafe", "assumed").index)
+    if added := after.obligations[len(before.obligations):]:
+        return min((o.verdict for o in added), key=("unsafe", "assumed").index)
     parts = after.history.steps[len(before.history):]
     return "proven" if after.history.proven or any(s.verdict == "proven" for s in parts) else "structural"
 
@@ -92,7 +92,7 @@ def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:
     inames = frozenset(after.inames)
     for x, y in sorted(ordered_pairs(before.given_order) - order):
         if {x, y} <= inames and (y, x) not in order and (x, y) not in moved.sunk:
-            yield f"{x} stands inside {y}, and the order {x}, {y} was given"
+            yield f"{x} is inside {y}, and the order {x}, {y} was given"
     yield from CostChange.between(*(ENTRY_POINTS["cost"](knl) for knl in (before, after))).lines()
 
 

@@ -39,7 +39,7 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
     pattern = parse_expression(template)
     for name in names:
         if name not in variables(pattern):
-            raise PreconditionError(f"The parameter '{name}' does not stand in the template '{template}'.",
+            raise PreconditionError(f"The parameter '{name}' is not in the template '{template}'.",
                                     subject=name)
     chosen = matching_statements(kernel, within)
 

@@ -104,7 +104,7 @@ def add_barrier(kernel: LoopKernel, insn_before: str, insn_after: str, *, synchr
 
     Lowering places all barriers that correctness needs. A further one may make the kernel faster or its text clearer.
 
-    :arg insn_before: the id of the statement before the barrier; *insn_after*: of the one behind it. The barrier is in
+    :arg insn_before: the id of the statement before the barrier; *insn_after*: of the one after it. The barrier is in
         the innermost loop around both. The name of a statement includes all parts of its reductions.
     :arg synchronization_kind: ``"global"`` ends the launch, so that all blocks wait; the host then runs the loops
         around both statements. ``"local"``: the threads of a block wait.

@@ -156,7 +156,7 @@ class PlacedBarrier:
         """Must it run between any two instances of a pair that the loop *level* carries?
 
         Loops count from the outermost, from 0; the number of shared loops means one iteration of all of them. The test
-        considers the barrier behind the source in the source's iteration, and the one before the sink in the sink's:
+        considers the barrier after the source in the source's iteration, and the one before the sink in the sink's:
         such a barrier must run because the source, or the sink, is in the same body.
         """
         a, b = self.sides[source], self.sides[sink]
@@ -201,7 +201,7 @@ def ways_of(tree: Tree) -> Ways:
             case Leaf(statement, None):
                 statements[statement] = way
             case Leaf(statement):
-                # the threads of a warp synchronize before and behind it, as at a barrier
+                # the threads of a warp synchronize before and after it, as at a barrier
                 before, statements[statement], behind = ((*way, Step(i, None)) for i in range(3))
                 barriers += [(TOGETHER, before, body), (TOGETHER, behind, body)]
             case Barrier():

@@ -57,7 +57,7 @@ def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
     - executions that access one cell of a temporary, or depend on each other, run in the order of the kernel: on one
       thread by the order of the program, on two threads of a block by a barrier between them;
     - all threads of a block execute each barrier;
-    - an element of an asynchronous access is accessed again only behind a wait for that access;
+    - an element of an asynchronous access is accessed again only after a wait for that access;
     - vector accesses move the elements of their loop, at a time that keeps the loop's meaning, and are aligned under
       their assumptions;
     - an instruction of a warp reads the lane that holds the element of the statement; a thread reads elements of other
@@ -92,7 +92,7 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     knl = launch.kernel
     if function.ticketed != launch.ticketed:
         how = "" if function.ticketed else "not "
-        yield Mismatch("turn", launch.name, "", f"the blocks are {how}numbered as they start")
+        yield Mismatch("ticket", launch.name, "", f"the blocks are {how}numbered as they start")
     grid = grid_of(knl, function)
     every = list(executions(knl, function, grid))
     of_statements: dict[str, list[Execution]] = {}
@@ -220,7 +220,7 @@ class _OrderCheck(LaunchCheck):
     def findings(self) -> Iterator[Mismatch]:
         for _ in (node for node in self.divergent if not isinstance(node, For)):
             yield from self.mismatch("divergent", "",
-                                "a barrier stands under a condition that may differ between the threads of a block")
+                                "a barrier is under a condition that may differ between the threads of a block")
         ways = paths(self.launch.tree)
         def where(source: str, sink: str) -> Meeting | None:
             return meeting(ways[source], ways[sink]) if source in ways and sink in ways else None
@@ -299,7 +299,7 @@ class _OrderCheck(LaunchCheck):
             return
         parameters, source, sink = smallest_pair(pairs.intersect_domain(real), first.coordinates, second.coordinates)
         kind, what = (
-            ("order", "runs behind, although it has to come first") if event is None else
+            ("order", "runs later, although it has to come first") if event is None else
             (event.value, "is asynchronous, with no wait between that is sure to cover it") if event.needs_wait else
             ("barrier", "runs on another thread with no barrier between"))
         on = f"on '{array}'" if array else "by dep="
@@ -316,7 +316,7 @@ class _OrderCheck(LaunchCheck):
         if event is None and not pairs.is_empty():
             pairs = pairs.subtract(self._first(x, y))
         for place in places:
-            # a thread's wait covers other threads only behind a barrier with them
+            # a thread's wait covers other threads only after a barrier with them
             if place.sync.scope >= scope and not pairs.is_empty():
                 behind = self._behind(x, place, event)
                 pairs = pairs.subtract(behind.apply_range(self._first(self._at(place), y)))
@@ -341,7 +341,7 @@ class _OrderCheck(LaunchCheck):
 
     @kept_by_kernel
     def _behind(self, x: _Coordinates, place: Execution, event: Completion | None) -> Map:
-        """Executions of *x* and of *place* behind it, which waits for an *event* that needs it."""
+        """Executions of *x* and of *place* after it, which waits for an *event* that needs it."""
         def first(a: _Coordinates, b: _Coordinates) -> Map:
             return self._first(a, b).intersect_range(b.points)
         z = self._at(place)

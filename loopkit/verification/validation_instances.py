@@ -73,7 +73,7 @@ class InstanceCheck(LaunchCheck):
             unknown = set(InstanceSet((), execution.condition).params).difference(
                 self.kernel.value_params, execution.coordinates, data_params(self.kernel, s.domain))
             if unknown:
-                yield from self.mismatch("undecided", s.id, f"'{s.id}' stands in a loop whose bounds are read from "
+                yield from self.mismatch("undecided", s.id, f"'{s.id}' is in a loop whose bounds are read from "
                                     f"'{min(unknown)}', and its instances do not")
                 continue
             relation = execution.relation([*map(p.Variable, axes), *execution.instance.values()])

@@ -29,9 +29,9 @@ from loopkit.instructions.vector_access import (
     Vector,
     VectorAccess,
     assignment_of,
-    certain_reads,
     distance,
     iterations,
+    must_reads,
     vectors_of,
 )
 from loopkit.kernel.data import AddressSpace
@@ -85,7 +85,7 @@ class VectorCheck(LoopCheck):
         for vector in vectors_of(loop):
             yield from self._moved(vector, assign)
             yield from self._placed(vector, assign.statement)
-            read = vector.stored or vector.element in certain_reads(assign)
+            read = vector.stored or vector.element in must_reads(assign)
             if vector.loaded and (condition is not None or not read):
                 yield from self._whole(vector, assign.statement)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
@@ -106,7 +106,7 @@ class VectorCheck(LoopCheck):
             yield from self._found(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
                                    f"'{s}' does {'not ' if vector.stored else ''}write")
         if vector.loaded and not vector.stored and all(
-                distance(loop, vector, e) is None for e in certain_reads(assign)):
+                distance(loop, vector, e) is None for e in must_reads(assign)):
             yield from self._found(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
         if not vector.loaded and (updated or any(e == element for r in (assign.value, *index)
                                                  for e in subexpressions(r))):
@@ -200,7 +200,7 @@ class VectorCheck(LoopCheck):
     def _beyond(self, element: p.Subscript, assumed: Sequence[Assumed], inside: Expression | None = None) -> Set:
         """The points (with the condition *inside*) at which *element*, in some iteration, may be outside its array.
 
-        In an array without gaps, the elements before and behind a row are those of the neighbouring rows.
+        In an array without gaps, the elements before and after a row are those of the neighbouring rows.
         """
         e, shape = self.execution, self._shape(array_of(element))
         points = e.points if inside is None else e.where(substitute(inside, e.names))

@@ -167,7 +167,7 @@ def _of_node(knl: LoopKernel, node: Node, place: Execution) -> Iterator[Executio
         case Region(instruction=None):
             yield from _of_block(knl, node.body, place)
         case Region():
-            # the threads of a warp synchronize before and behind it, as at a barrier
+            # the threads of a warp synchronize before and after it, as at a barrier
             yield replace(place.at(0), node=TOGETHER)
             yield from _of_block(knl, node.body, replace(place.at(1), instruction=node.instruction))
             yield replace(place.at(2), node=TOGETHER)

@@ -205,7 +205,7 @@ def test_an_else_is_printed_as_one() -> None:
 ROWS = {
     "in the same bounds": ("for k\n <> t = x[k]\n y[k] = t\nend", False),
     "in another loop of the same bounds": ("for k\n <> t[k] = x[k]\nend\nfor k\n y[k] = t[k]\nend", False),
-    "behind the loop": ("for k\n <> t = x[k]\nend\ny[i] = t", True),
+    "after the loop": ("for k\n <> t = x[k]\nend\ny[i] = t", True),
     "in wider bounds": ("for k\n <> t[k] = x[k]\nend\nfor j\n y[j] = t[j]\nend", True),
     "after the bounds changed": ("for k\n <> t[k] = x[k]\nend\nlast = last + 1\nfor k\n y[k] = t[k]\nend", True),
     "under a flag in the loop": ("for k\n <> f = x[k] > 0\n <> t = 1 {if=f}\n y[k] = t {if=f}\nend", False),

@@ -8,7 +8,7 @@ import pytest
 import loopkit as lk
 from loopkit.analysis.dependences import dependences
 
-#: A certain write of one element, a read of unknown ones, and behind it, but in earlier iterations too, what it reads.
+#: A certain write of one element, a read of unknown ones, and after it, but in earlier iterations too, what it reads.
 CARRIED = {
     "a size times an iname": "t[g] = a[p*g + h]\n c[p*g + h] = t[p*g + h]\n t[2*p*g + h] = a[p*g + h]",
     "one certain element": "t[0] = a[g]\n c[g, h] = t[p*g]\n t[p*g] = a[h]",

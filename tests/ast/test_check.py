@@ -53,8 +53,8 @@ RIGHT = {
 
 WRONG = {
     "no loop around it": ((write(AT),), "'i' has no value"),
-    "behind its loop": ((loop("i", write(AT)), write(AT)), "'i' has no value"),
-    "behind its block": ((when(above(N, 1), Define("i", 1)), write(AT)), "'i' has no value"),
+    "after its loop": ((loop("i", write(AT)), write(AT)), "'i' has no value"),
+    "after its block": ((when(above(N, 1), Define("i", 1)), write(AT)), "'i' has no value"),
     "in the bounds of its own loop": ((For("i", AT, N, 1, Block((write(AT),))),), "'i' has no value"),
     "in a condition": ((when(above(AT, 1), write(N)),), "'i' has no value"),
     "two meanings in one block": ((Define("i", 1), write(AT), Define("i", 2)), "'i' is defined twice"),
@@ -66,13 +66,13 @@ WRONG = {
     "hidden loop variable, further in": (
         (loop("i", when(above(AT, 1), Define("i", N), write(AT))),), "'i' hides the variable of a loop"),
     "a constant of itself": ((Define("i", 0), when(above(N, 0), Define("i", AT + 1))), "'i' is defined by itself"),
-    "one loop in another": ((loop("i", loop("i", write(AT))),), "a loop over 'i' stands in another one"),
-    "a barrier for some threads": ((when(above(LANE, 3), SYNC),), "a barrier stands where not all"),
+    "one loop in another": ((loop("i", loop("i", write(AT))),), "a loop over 'i' is in another one"),
+    "a barrier for some threads": ((when(above(LANE, 3), SYNC),), "a barrier is where not all"),
     "a barrier for some threads, by another name": (
-        (Define("i", LANE + 1), when(above(AT, 3), SYNC)), "a barrier stands where not all"),
+        (Define("i", LANE + 1), when(above(AT, 3), SYNC)), "a barrier is where not all"),
     "a barrier in a loop of some threads": (
-        (For("i", 0, LANE, 1, Block((SYNC,))),), "a barrier stands where not all"),
-    "a barrier in a region": ((Region(Block((SYNC,))),), "a barrier stands where not all"),
+        (For("i", 0, LANE, 1, Block((SYNC,))),), "a barrier is where not all"),
+    "a barrier in a region": ((Region(Block((SYNC,))),), "a barrier is where not all"),
 }
 
 
@@ -84,7 +84,7 @@ def shuffled(target: Expression, distance: int) -> Region:
 
 @pytest.mark.parametrize(("body", "fault"), [
     (shuffled(LANE, 2), None), (shuffled(LANE, 1), "'w.lane . 2.' is not held 1 lanes further on than 'w.lane.'"),
-    (when(above(LANE, 3), shuffled(LANE, 2)), "a shuffle stands where not all threads of a block come")])
+    (when(above(LANE, 3), shuffled(LANE, 2)), "a shuffle is where not all threads of a block come")])
 def test_shuffles(body: Node, fault: str | None) -> None:
     warp = Array("w", np.dtype(np.float32), (32,), shared=False, thread_axes=1)
     function = Function("f", {"l.0": 32}, {"lane": p.Variable("l.0")}, (warp,), Block((body,)))

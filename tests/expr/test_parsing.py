@@ -86,7 +86,7 @@ def test_literals_keep_their_type() -> None:
 
 @pytest.mark.parametrize(("text", "column", "expected"), [
     ("1 +", 4, "an expression"),
-    ("(a", 1, "')' behind it"),
+    ("(a", 1, "')' after it"),
     ("a]", 2, "no closing bracket"),
     ("a[i)", 4, "']'"),
     ("a b", 3, "an operator or the end"),

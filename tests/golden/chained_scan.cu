@@ -6,7 +6,7 @@ template <typename T> struct flagged {
     static constexpr int count = (sizeof(T) + 3) / 4;
     unsigned long long words[count];
 };
-template <typename T> __device__ __forceinline__ void publish(flagged<T> *to, typename flagged<T>::type value)
+template <typename T> __device__ __forceinline__ void store_with_flag(flagged<T> *to, typename flagged<T>::type value)
 {
     unsigned int parts[flagged<T>::count] = {};
     memcpy(parts, &value, sizeof(T));
@@ -29,7 +29,7 @@ template <typename T> __device__ __forceinline__ T wait_for(const flagged<T> *fr
     return value;
 }
 // the number of this block among those of the launch, in the order in which they start
-__device__ __forceinline__ unsigned int next_block(unsigned int *started)
+__device__ __forceinline__ unsigned int take_ticket(unsigned int *started)
 {
     __shared__ unsigned int number;
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0)
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(64)
 chained_scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restrict__ whole,
     unsigned int *__restrict__ chained_scan_started, const int n)
 {
-    const unsigned int block = next_block(chained_scan_started);
+    const unsigned int block = take_ticket(chained_scan_started);
     const int b = block;
     const int k = threadIdx.x;
     const int i = threadIdx.x;
@@ -102,7 +102,7 @@ chained_scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> 
         acc_k_all += acc_k_shared[1];
         if ((int)threadIdx.x == 0) {
             // insn_0
-            publish(&whole[b], before + acc_k_all);
+            store_with_flag(&whole[b], before + acc_k_all);
         }
         // insn_1.j.init
         acc_j = 0.0f;
@@ -202,7 +202,7 @@ chained_scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> 
         acc_k_all += acc_k_shared[1];
         if ((int)threadIdx.x == 0) {
             // insn_0
-            publish(&whole[b], before + acc_k_all);
+            store_with_flag(&whole[b], before + acc_k_all);
         }
         // insn_1.j.init
         acc_j = 0.0f;

@@ -149,7 +149,7 @@ def test_grids_are_checked_before_the_launch() -> None:
 
 @pytest.mark.parametrize("n", [2**31 - 5, 2**31 + 5])
 def test_arrays_at_the_edge_of_32_bits(torch: Any, n: int) -> None:
-    """Every element is written, and nothing behind the last."""
+    """Every element is written, and nothing after the last."""
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i] + 1"), {"x": np.int8})
     knl = lk.compile(lk.split_iname(knl, "i", 1024, outer_tag="g.0", inner_tag="l.0"), target="cuda")
     memory = torch.zeros(n + 4096, dtype=torch.int8, device="cuda")

@@ -260,7 +260,7 @@ def test_a_bound_that_the_kernel_computes() -> None:
 
 
 def test_a_race_that_nosync_hides() -> None:
-    """Found by lowering: of the kernel itself, two threads meet where no barrier is to stand."""
+    """Found by lowering: of the kernel itself, two threads meet where no barrier is to be."""
     knl = lk.make_kernel("{[i,j]: 0<=i,j<32}", """
         for i
             <> t[i] = 2*x[i] {id=write}

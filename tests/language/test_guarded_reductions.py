@@ -51,7 +51,7 @@ def _expected(x: np.ndarray, form: str) -> np.ndarray:
 
 @pytest.mark.deep(every=13)
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("mapped", ["as it stands", "threads", "blocks"])
+@pytest.mark.parametrize("mapped", ["as it is", "threads", "blocks"])
 def test_right(form: str, mapped: str) -> None:
     knl = _made(FORMS[form][0])
     if mapped == "threads":

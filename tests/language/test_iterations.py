@@ -1,6 +1,6 @@
 """Values of temporaries: inames come through them, and a read in another loop finds the value of its iteration.
 
-``tests/property/test_crossing.py`` compares random texts with the rule; here stand the examples that explain it.
+``tests/property/test_carried.py`` compares random texts with the rule; here stand the examples that explain it.
 """
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def run(domain: str | list[str], text: str, **arrays: Any) -> Any:
     pytest.param(BOX, "<> t = x[i]\nz[j] = 1\ny[i] = 1 {if=t > 0}", np.ones(8), id="a condition"),
     pytest.param(BOX, "<> t = x[i]\nz[j] = 1\nif t > 0\n y[i] = t\nend", X, id="the condition of a block"),
     pytest.param(BOX, "<int32> t = 7 - i\nz[j] = 1\ny[i] = x[t]", X[::-1], id="a subscript that is read"),
-    pytest.param(LINE, "<> t = x[i]\nt = 2*t\nt = t + 1\ny[i] = t", 2*X + 1, id="updates stand in the value's loop"),
+    pytest.param(LINE, "<> t = x[i]\nt = 2*t\nt = t + 1\ny[i] = t", 2*X + 1, id="updates are in the value's loop"),
     pytest.param(LINE, "<> t = x[i]\n<> u = t\nt = 2*u\ny[i] = t", 2*X, id="an update in two steps"),
     pytest.param(LINE, "<> t = 0.\nt = t + x[i]\ny[0] = t", X.sum(), id="an accumulation is one value"),
     pytest.param(LINE, "<> t = 0.\nfor i\n t = t + x[i]\nend\ny[i] = x[i]/t", X/X.sum(),
                  id="a sum is the same value in all later iterations"),
     pytest.param(BOX, "for i\n for j\n  <> t = x[i]*j\n end\n y[i] = t\nend", 2*X,
-                 id="behind the end of a block the last"),
+                 id="after the end of a block the last"),
     pytest.param(LINE, "<> t = 0.\nfor i\n t = x[i] {if=x[i]<6}\nend\ny[0] = t", 5., id="the last that was found"),
     pytest.param(BOX, "for i\n <> t = x[i]*j\n y[i] = t {inames=}\nend", 2*X, id="inames= says that the last is meant"),
     pytest.param(LINE, "<> t = x[i]\ny[i] = t\nt = 2*x[i]\nz[i] = t", X, id="a name that is used again"),
@@ -165,7 +165,7 @@ def test_each_way_out_gives_its_reading() -> None:
     pytest.param(BOX, "<> t = 0.\nt = x[i] {if=x[i]>0}\nz[j] = 1\ny[i] = t", "'insn' writes 't' without 'i'",
                  id="a default, read in another loop"),
     pytest.param(LINE, "<> t = x[i]\nt = 0. {if=x[0]>5}\ny[i] = t", "'insn_0' writes 't' without 'i'",
-                 id="a value for all iterations behind one of each"),
+                 id="a value for all iterations after one of each"),
 ])
 def test_what_has_no_value_for_each_iteration(domain: str | list[str], text: str, sentence: str) -> None:
     error = refusal(domain, text)

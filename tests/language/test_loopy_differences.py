@@ -1,6 +1,6 @@
 """Texts with another meaning in loopy 2025.2: the list of ``docs/loopy.rst``, each with its numbers.
 
-loopy's numbers stand beside ours; they were computed with its C target.
+loopy's numbers are beside ours; they were computed with its C target.
 """
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_words_of_isl(name: str) -> None:
 
 
 def test_an_array_called_sum() -> None:
-    """A reduction has a parenthesis behind its name; a rule would have one too, and may not be called so."""
+    """A reduction has a parenthesis after its name; a rule would have one too, and may not be called so."""
     knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "<> any = sum(j, x[i,j])\nsum[i] = any + product(j, x[i,j])")
     sums, = knl(x=np.full((3, 2), 3.))
     np.testing.assert_array_equal(sums, [15, 15, 15])

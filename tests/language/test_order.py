@@ -37,7 +37,7 @@ BOX = "{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}"
           for i
             for k
               insn: y[i, j, k] = 1
-        """, id="blocks stand outermost in their order"),
+        """, id="blocks are outermost in their order"),
     pytest.param(BOX, "for i\n  x[i] = 1\nend\nfor i\n  y[i] = 1\nend", """
         for i
           insn: x[i] = 1

@@ -67,7 +67,7 @@ def program(draw: Any, opened: tuple[str, ...], depth: int) -> list[str]:
                 lines += ["else", *program(draw, opened, depth - 1)]
             lines += ["end"]
         else:
-            # every iname that a line mentions has its block, so that Python can run the text as it stands
+            # every iname that a line mentions has its block, so that Python can run the text as it is
             lines.append(draw(st.sampled_from(["a[0] = 1", *(f"b[{x}] = 1" for x in opened)])))
     return lines
 

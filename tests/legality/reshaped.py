@@ -93,7 +93,7 @@ RESHAPED: Mapping[str, Twins] = {
     "Seidel over blocks, along no wave": Twins(
         SEIDEL, tag("j:g.0"), (step("affine_map_inames", "i, j", "wave, k", ["wave = i + j", "k = j"]), tag("k:g.0"))),
     # shifting
-    "a writer shifted behind its reader": Twins(
+    "a writer shifted after its reader": Twins(
         one_loop("a[i] = x[i]", "b[i] = a[i]"), step("shift", "i", 1, within="A"),
         (step("shift", "i", 1, within="B"),)),
     "a reader shifted too far ahead": Twins(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import loopkit as lk
 from tests.legality.pairs import F64, FRESH, LEFT_BEHIND, NM, N, Nest, Twins, nest, step
 
-#: ``y`` is read by another statement in the loop over the buffered iname, or behind it.
+#: ``y`` is read by another statement in the loop over the buffered iname, or after it.
 READ_BESIDE = nest("{[i,k]: 0<=i<8 and 0<=k<4}", """
     for k
         for i

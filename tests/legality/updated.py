@@ -37,7 +37,7 @@ UPDATED: Mapping[str, Twins] = {
         updates("<> t = 0 {id=zero}\nfor i\nt = t + w[i] {id=add, atomic}\ny[i] = t {id=out}\nend"), OVER_THREADS,
         (OVER_THREADS,),
         legal_nest=updates("<> t = 0 {id=zero}\nfor i\nt = t + w[i] {id=add, atomic}\nend\ny[0] = t {id=out}")),
-    "a loop of updates behind their reader": Twins(
+    "a loop of updates after their reader": Twins(
         updates("for i\nh[i] = h[i] + w[i] {id=add, atomic}\nend\nfor j\ny[j] = h[j+1] {id=out}\nend",
                 "{[i,j]: 0<=i,j<n}"), step("fuse_loops", ["i", "j"]), (step("fuse_loops", ["i", "j"]),),
         legal_nest=updates("for i\nh[i] = h[i] + w[i] {id=add, atomic}\nend\nfor j\ny[j] = h[j] {id=out}\nend",

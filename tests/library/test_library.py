@@ -255,7 +255,7 @@ def test_counts_of_integers(dtype: Any, bins: int, options: dict[str, int]) -> N
 def test_a_histogram_loads_vectors_to_the_end() -> None:
     """And neighbours update neighbouring bins."""
     source = lk.generate_code(lk.library.histogram()).source
-    assert len(re.findall(r"atomicAdd\(&part\[\(int\)x\[", source)) == 1                 # those behind the last vector
+    assert len(re.findall(r"atomicAdd\(&part\[\(int\)x\[", source)) == 1                 # those after the last vector
     assert "atomicAdd(&counts[32*l_warp + l_lane], total[32*l_warp + l_lane]);" in source
 
 
@@ -289,7 +289,7 @@ def test_bodies_that_cannot_be(make: Callable[[], lk.LoopKernel]) -> None:
 
 @pytest.mark.deep
 def test_one_root_serves_two_bodies() -> None:
-    """In the loop over those behind the tile nothing is asked, and what the pairs add comes together in registers."""
+    """In the loop over those after the tile nothing is asked, and what the pairs add comes together in registers."""
     source = lk.generate_code(L.nbody()).source
     loop = source[source.index("for (int j_outer ="):].partition("\n        }\n")[0]
     assert "if (" not in loop

@@ -43,7 +43,7 @@ def one_statement() -> lk.LoopKernel:
 
 
 def triangles() -> lk.LoopKernel:
-    """Bounds that depend on the loops around, and launches behind the inner loop."""
+    """Bounds that depend on the loops around, and launches after the inner loop."""
     return make("{[s,t,i,j]: 0<=s<S and 0<=t<=s and 0<=i<n-t and 0<=j<n}", """
         for s
             for t, i
@@ -187,7 +187,7 @@ on the host, for k:
   launch 0:
     first
     second"""),
-    "launches before and behind": Hosted(before_and_behind, over_blocks("i", "j", "k"), STEPS, """\
+    "launches before and after": Hosted(before_and_behind, over_blocks("i", "j", "k"), STEPS, """\
 launch 0:
   begin
 on the host, for t:

@@ -182,7 +182,7 @@ def test_blocks_share_it_too() -> None:
 
 @pytest.mark.parametrize(("tag", "launches"), [("l.0", 1), ("g.0", 4)])
 def test_which_of_the_writes_at_once_is_the_last(tag: str, launches: int) -> None:
-    """A barrier, or a launch's end, keeps the reader behind them all; whose value it finds nobody knows."""
+    """A barrier, or a launch's end, keeps the reader after them all; whose value it finds nobody knows."""
     knl = lk.tag_inames(running(last="z[0] = t {id=last}"), f"i:{tag}", unsafe=True)
     assert "this value may be lost: upd[i=7] writes t, which last reads" in [o.claim for o in knl.obligations]
     low = lowered(knl)

@@ -391,7 +391,7 @@ def test_what_the_last_iteration_writes_is_read_behind_a_barrier() -> None:
 
 
 def test_a_barrier_behind_a_loop_is_not_the_one_that_its_last_iteration_goes_without() -> None:
-    """The sums are written behind the last barrier that is sure to run in the loop."""
+    """The sums are written after the last barrier that is sure to run in the loop."""
     knl = make("{[i,k]: 0<=i<5 and 0<=k<=i}", "for i\n a[i] = sum(k, x[i + k])\nend", a=F32, x=F32)
     knl = lk.buffer_array(lk.split_iname(knl, "k", 128), "a", ["i"])
     knl = lk.split_iname(knl, "k_inner", 64, inner_tag="l.0")

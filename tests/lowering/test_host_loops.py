@@ -206,7 +206,7 @@ def test_rows_of_data_dependent_length_within_a_step() -> None:
 def test_storage() -> None:
     assert storages(HOSTED["temporaries in each step"].mapped()) == {
         "f": "private float32 f", "s": "global float32 s[n]"}
-    assert storages(HOSTED["launches before and behind"].mapped()) == {"acc": "global float32 acc[n]"}
+    assert storages(HOSTED["launches before and after"].mapped()) == {"acc": "global float32 acc[n]"}
 
 
 def test_a_value_that_the_hosts_loop_carries_is_not_private() -> None:

@@ -101,7 +101,7 @@ def test_vectors_where_rows_begin_anywhere(m: int, length: int) -> None:
 @pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("k", "m"), [(3, 7), (2, 9)])
 def test_rows_of_planes_begin_anywhere_too(k: int, m: int) -> None:
-    """All rows before count, and only the last row of the last plane has nothing behind it."""
+    """All rows before count, and only the last row of the last plane has nothing after it."""
     column = f"4*q - ({k*m % 4}*i + {m % 4}*j) % 4 + v"
     knl = lk.make_kernel(f"{{[i, j, q, v]: 0<=i<n and 0<=j<{k} and 0<=v<4 and 0<=q and 0<={column}<{m}}}",
                          f"out[i, j, {column}] = 2*a[i, j, {column}]", [
@@ -207,7 +207,7 @@ def test_a_row_with_more_behind_it_is_not_asked_for_its_length() -> None:
 
 
 def test_bounds_from_memory_cut_no_vectors() -> None:
-    """Nothing is known of them where a guard might have to stand before the loads."""
+    """Nothing is known of them where a guard might have to be before the loads."""
     knl = lk.make_kernel(["{[i]: 0<=i<n}", "[first] -> {[j]: 0<=j<m and first<=j<m-1}"], """
         for i
             <> first = start[i]

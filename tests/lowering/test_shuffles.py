@@ -91,7 +91,7 @@ def test_rows_along_the_fastest_axis() -> None:
 @pytest.mark.parametrize("tags", [("l.0", "l.1"), ("l.1", "l.0"), ("l.0", "l.0")])
 @pytest.mark.parametrize("lengths", [(4, 2), (5, 3), (16, 6), (4, 16)])
 def test_lanes_on_two_axes(tags: tuple[str, str], lengths: tuple[int, int]) -> None:
-    """Their number is that of the thread, whichever iname stands first."""
+    """Their number is that of the thread, whichever iname is first."""
     plain = make("{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}", "y[i] = sum([j,k], a[i,j,k])", a=F32)
     knl = plain
     for x, length, tag in zip("jk", lengths, tags, strict=True):
@@ -135,7 +135,7 @@ def test_warps_that_have_no_part(lanes: int, how: str) -> None:
 
 @pytest.mark.deep
 def test_threads_of_another_launch_do_not_count() -> None:
-    """Blocks of other shapes before and behind: those between which a launch must end are others."""
+    """Blocks of other shapes before and after: those between which a launch must end are others."""
     plain = make("{[i,k,j,l,b]: 0<=i,j,b<n and 0<=k,l<m}", """
         x[b] = 2*a[b,0] {id=before}
         y[i] = sum(k, a[i,k]*x[i]) {id=wide}

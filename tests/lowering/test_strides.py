@@ -20,7 +20,7 @@ from tests.property.machine import execute
 
 STRIDES = [(s, r) for s in (1, 2, 3) for r in range(s)]
 
-#: What stands in a branch, and how often it folds what into the number: by text, from j and n.
+#: What is in a branch, and how often it folds what into the number: by text, from j and n.
 BODIES: dict[str, tuple[str, Callable[[int, int], Iterator[int]]]] = {
     "statement": ("h[0] = (3*h[0] + j + {c}) % 9973", lambda j, n: iter([j])),
     "inner loop": ("for k{c}\n h[0] = (3*h[0] + 2*j + k{c} + {c}) % 9973\nend",

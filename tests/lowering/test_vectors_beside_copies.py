@@ -43,7 +43,7 @@ def test_a_vector_beside_a_prefetch(body: str, tag: str | None, mapped: dict[str
     ("(0<=i<n or 2*n<=i<2*n+m) and 0<=j<m", "y[i,j] = x[i]*j + y[i,j]"),
     ("(n<=i<n+3 or m<=i<m+2) and 0<=j<4", "y[i,j] = x[i] + j"),
     ("m<=i<m+n and 0<=j<4", "y[i,j] = x[i] + j")])
-@pytest.mark.parametrize("how", ["behind", "kept"])
+@pytest.mark.parametrize("how", ["after", "kept"])
 def test_expansion_over_a_union(domain: str, body: str, how: str) -> None:
     """The least value of the union has cases, and the copy is counted from it."""
     knl = lk.make_kernel(f"{{[i,j]: {domain}}}", body,
@@ -52,7 +52,7 @@ def test_expansion_over_a_union(domain: str, body: str, how: str) -> None:
     before = knl
     knl = lk.add_prefetch(knl, "x", [], fetch_bounding_box=True, box_multiples=3)
     knl = lk.tag_inames(knl, {"i": "g.1"})
-    knl = lk.expand(knl, "x_fetch", ["i"], trailing=how == "behind")
+    knl = lk.expand(knl, "x_fetch", ["i"], trailing=how == "after")
     for target in ("c", "cuda"):
         assert "x_fetch" in str(lk.generate_code(knl, target=target))
     for n, m in ((3, 3), (0, 2), (4, 1), (5, 0)):

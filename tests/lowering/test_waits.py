@@ -22,7 +22,7 @@ from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same
 from tests.verification.changed import built, report, with_one_changed
 
-#: What threads do with each other behind a wait.
+#: What threads do with each other after a wait.
 TEXT = {"thread": None, "warp": "__syncwarp();", "block": "__syncthreads();"}
 
 
@@ -108,7 +108,7 @@ def test_a_thread_that_must_come_behind_a_copy_waits_for_it() -> None:
         knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<64}", f"""
             for k
                 <> t[i] = a[k, i]  {{id=copy, async}}
-                d[k, {at}] = 1  {{id=behind, dep=copy}}
+                d[k, {at}] = 1  {{id=after, dep=copy}}
                 c[k, i] = t[i]  {{id=use}}
             end""", assumptions="n>=0")
         knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), inames)
@@ -118,7 +118,7 @@ def test_a_thread_that_must_come_behind_a_copy_waits_for_it() -> None:
     assert found.verdict is lk.Verdict.PROVEN
     assert found["barriers"].notes == (
         "kernel: commit group, wait for all groups, barrier in the loop over 'k'",
-        "  dep=: copy is done, behind starts")
+        "  dep=: copy is done, after starts")
 
 
 def test_where_groups_cannot_be_counted() -> None:

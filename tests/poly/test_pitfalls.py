@@ -435,7 +435,7 @@ def pairs_of(relation: isl.Map, n: int) -> Pairs:
 
 
 def flow_by_running(accesses: list[TimedAccess], n: int) -> dict[tuple[int, int], Pairs]:
-    """The last certain write before each read, and what may have come behind it."""
+    """The last certain write before each read, and what may have come after it."""
     touched = [pairs_of(access.relation, n) for access in accesses]
     last: dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]] = {}
     result: dict[tuple[int, int], Pairs] = {}

@@ -111,7 +111,7 @@ def _nested(tree: Tree, around: tuple[str, ...] = ()) -> set[tuple[str, str]]:
 
 
 def _neighbours(tree: Tree) -> set[tuple[str, ...]]:
-    """Inames of loops that stand side by side."""
+    """Inames of loops that are side by side."""
     match tree:
         case Loop(_, body):
             return _neighbours(body)

@@ -33,7 +33,7 @@ ALLOWED = (("allow_reordering", 40), ("allow_global_storage", 5))
 
 
 class Copier(Drawer):
-    """Draws copies, and what may stand beside them."""
+    """Draws copies, and what may be beside them."""
 
     def split_inside(self) -> Step:
         axis = self.one("01")
@@ -67,7 +67,7 @@ class Copier(Drawer):
         return Step("add_prefetch", (array, swept), tuple(kwargs))
 
 
-#: What comes first, each with how often it does, in percent; and what may come behind it.
+#: What comes first, each with how often it does, in percent; and what may come after it.
 PLAN = ((Copier.split_inside, 80), (Copier.split_inside, 60), (Copier.to_blocks, 25), (Copier.copy, 90),
         (Copier.to_blocks, 30), (Copier.copy, 60), (Copier.expand_trailing, 30))
 BEHIND = (Copier.split_inside, Copier.copy, Copier.step, Copier.step, Copier.expand_trailing, Copier.expand_storage,

@@ -2,7 +2,7 @@
 
 The loop program becomes one Python generator function a launch, which stops at each barrier. Every access is checked:
 within its array, written before its value is used (temporaries), and no race: of two accesses to one cell, one of them
-a write, by two blocks of a launch or by two threads of a block, a barrier must stand between (threads of a block, or
+a write, by two blocks of a launch or by two threads of a block, a barrier must be between (threads of a block, or
 of a warp where it is a barrier of warps). Nobody may touch what an asynchronous copy writes, or write what it reads,
 before its thread waited for its group.
 """
@@ -359,7 +359,7 @@ class _Text:
     """Writes the body of a launch.
 
     :ivar arrays: what is subscripted: global memory, shared and private arrays.
-    :ivar anywhere: those of which elements of the rows before and behind may be read.
+    :ivar anywhere: those of which elements of the rows before and after may be read.
     """
 
     def __init__(self, function: Function, arrays: Sequence[str]) -> None:
@@ -384,7 +384,7 @@ class _Text:
         defined = [c.name for c in block.children if isinstance(c, Define)]
         if len(set(defined)) < len(defined):
             raise MachineError(f"a name is defined twice in one block: {defined}")
-        # what a block hides is there again behind it
+        # what a block hides is there again after it
         pad, mark = "    "*depth, len(self.known)
         hidden = [name for name in defined if name in self.known]
         lines = [f"{pad}__{mark}_{name} = {name}" for name in hidden]
@@ -428,7 +428,7 @@ class _Text:
                 fresh = [f"{pad}{a.name} = __own({a.name!r})" for a in self.function.arrays
                          if not (a.shared or a.thread_axes or a.across_regions)]
                 lines = [*fresh, *self._block(node.body, depth)]
-                # the lanes of a warp are there before and behind a shuffle; nothing else may read what others hold
+                # the lanes of a warp are there before and after a shuffle; nothing else may read what others hold
                 if node.instruction is None:
                     return lines
                 assert isinstance(node.instruction, Shuffle)
@@ -444,7 +444,7 @@ class _Text:
                 f"{pad}    except __WaitingError:", f"{pad}        yield {WAITS}"]
 
     def _in_vectors(self, node: For, depth: int) -> list[str]:
-        """A loop as its vectors make it, where what they assume holds; else as it stands."""
+        """A loop as its vectors make it, where what they assume holds; else as it is."""
         pad, inner = "    "*depth, "    "*(depth + 1)
         assign, condition = assignment_of(node)
         assert assign is not None

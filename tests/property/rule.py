@@ -162,13 +162,13 @@ class Meaning:
         for name, reducing in self.reads(s):
             new = self.values(name) - reducing - own
             if self.opened[s.id]:
-                # behind the end of a block the last value is meant
+                # after the end of a block the last value is meant
                 new = frozenset(x for x in new if any(x not in self.opened[w.id] for w in self.writers(name)))
             found |= new
         return frozenset(found)
 
     def order(self, s: Statement) -> tuple[str, ...]:
-        """The loops around *s*: those of its blocks, then the others as the domains stand."""
+        """The loops around *s*: those of its blocks, then the others as the domains are."""
         opened = self.opened[s.id]
         return (*opened, *(x for x in RANGES if x in self.inames[s.id] and x not in opened))
 

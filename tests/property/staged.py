@@ -66,7 +66,7 @@ class Stager(Drawer):
         return Step("realize_scan", (self.one(sorted({x for r in self.knl.reductions.values() for x in r.inames})),))
 
 
-#: What comes first, each with how often it does, in percent; and what may come behind it.
+#: What comes first, each with how often it does, in percent; and what may come after it.
 PLAN = ((Stager.fill, 25), (Stager.split_around, 90), (Stager.split_inside, 60), (Stager.split_inside, 30),
         (Stager.stage, 80), (Stager.realize, 10), (Stager.buffer, 10), (Stager.stage, 30), (Stager.run_ahead, 100),
         (Stager.run_ahead, 20))

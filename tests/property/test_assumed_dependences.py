@@ -31,7 +31,7 @@ from tests.property.test_programs import EXAMPLES, FIRST_SEED, PARTS
 
 I64 = np.dtype("int64")
 N = 5
-#: What a statement of a loop over i may be, and of one behind it over j.
+#: What a statement of a loop over i may be, and of one after it over j.
 IN_LOOP = ("t = t + x[i]", "t = 2*x[i]", "y[i] = t", "a[i] = x[i]", "a[i+1] = x[i] + t", "a[i] = a[i] + t",
            "z[i] = a[i]", "a[i+1] = a[i] + x[i]", "z[i] = a[i] + t", "t = a[i]", "t = t + a[4-i]", "a[4-i] = t")
 BEHIND = ("p[j] = a[j]", "p[j] = t + x[j]", "t = a[j]", "a[j] = a[j] + 1", "p[j] = a[4-j]")

@@ -72,7 +72,7 @@ PROGRAMS = {
     "l.auto beside an l iname": Program(
         ["{[i]: 0<=i<4}", "{[k]: 0<=k<4}"], "for i, k\n c[i, k] = x[k]\nend", {"c": (4, 4), "x": (4,)},
         lambda k: lk.tag_inames(k, {"i": "l.auto", "k": "l.0"})),
-    "whole iterations behind others": Program(
+    "whole iterations after others": Program(
         ["{[i]: 0<=i<3}", "[i] -> {[j]: 0<=j<i}", "{[k]: 0<=k<n}"],
         "for i\n for k\n  for j\n   c[k, j] = x[i]\n  end\n end\nend", {"c": (2, 2), "x": (3,)},
         lambda k: lk.tag_inames(k, {"j": "l.1"}), {"n": 2}),
@@ -152,7 +152,7 @@ PROGRAMS = {
     "a box of one point beside an axis that nobody uses": Program(
         ["{[i,j]: 0<=i<1 and 0<=j<3}"], "c[i,j] = x[j] + i", {"c": (1, 3), "x": (3,)},
         lambda k: lk.tag_inames(k, "i:l.auto, j:l.1")),
-    "l.auto where a loop may not stand": Program(
+    "l.auto where a loop may not be": Program(
         ["{[i,j]: 1<=i<6 and 0<=j<5}"], "a[i,j] = a[i-1,j+1] + 1", {"a": (6, 6)},
         lambda k: lk.interchange(lk.tag_inames(k, "j:l.auto"), "i", "j")),
     "a flag that an old one says nothing of": Program(
@@ -224,7 +224,7 @@ PROGRAMS = {
     "an empty statement in an unrolled loop": Program(
         ["{[i,j]: 0<=i,j<n}"], "for i, j\n c[j, i] = x[i]\n c[j, i] = 2 {if=i != i}\nend", {"c": (3, 3), "x": (3,)},
         lambda k: lk.split_iname(k, "i", 2, inner_tag="unr"), {"n": 3}),
-    "a constant of a region, and one of the skeleton behind it": Program(
+    "a constant of a region, and one of the skeleton after it": Program(
         ["{[i]: 0<=i<5}", "{[k]: 0<=k<n}"], "for i\n <> t = z[i]\n a[i] = t + sum(k, x[k])\nend",
         {"a": (5,), "x": (6,), "z": (5,)}, _summed_by_lanes, {"n": 6}),
 }

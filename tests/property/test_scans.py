@@ -1,4 +1,4 @@
-"""Random transformations before and behind those of scans."""
+"""Random transformations before and after those of scans."""
 from __future__ import annotations
 
 import os
@@ -52,7 +52,7 @@ def test_among_other_steps(part: int) -> None:
             plain = lk.fix_parameters(plain, **sizes)
             plain = lk.tag_inames(plain, "i:l.0") if data.draw(st.booleans()) and n else plain
         knl = plain
-        for moment in ("before", "", "behind"):
+        for moment in ("before", "", "after"):
             if moment:
                 for _ in range(data.draw(st.integers(0, 2))):
                     drawer = Drawer(data.draw, knl, sizes)

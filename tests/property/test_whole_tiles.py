@@ -64,7 +64,7 @@ def require_beyond_the_edge(knl: lk.LoopKernel, refusal: lk.IllegalTransformErro
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_filled_tiles_keep_results(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_outputs_tiles_keep_results(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With versions of the whole text, and with versions of its parts."""
     if part:
         monkeypatch.setattr(full_tiles, "LONG", 0)

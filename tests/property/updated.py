@@ -21,7 +21,7 @@ class UpdateWriter(Writer):
         # CUDA has no atomic extrema of real numbers
         form = self.word("{} + {}", *(("{} + {}", "max({}, {})", "min({}, {})") if self.integers else ()))
         if form == "{} + {}" and self.chance(30):
-            operand, target = target, operand                   # the target may stand anywhere in a sum
+            operand, target = target, operand                   # the target may be anywhere in a sum
             value = both(form, operand, target)
             target = operand
         else:

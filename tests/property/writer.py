@@ -322,7 +322,7 @@ class Writer:
         return Line([*lines, "end"], code)
 
     def branch_block(self, scope: Scope, depth: int, scalar: str | None) -> list[Line]:
-        """What stands in one branch; *scalar* gets a new value there."""
+        """What is in one branch; *scalar* gets a new value there."""
         lines = self.block(scope, depth - 1, True)
         if scalar is not None:
             lines.insert(self.number(0, len(lines)), self.setting(scope, scalar, self.value(scope)))

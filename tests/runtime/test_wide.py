@@ -58,7 +58,7 @@ def test_bounds_that_combine_sizes(bound: str, values: dict[str, int], expected:
 
 
 def test_steps_back_from_the_next_row() -> None:
-    """``(i + 1)*m - 1`` passes through the row behind the last."""
+    """``(i + 1)*m - 1`` passes through the row after the last."""
     knl = lk.make_kernel("{[i,j]: 0<=i<n-1 and 1<=j<m}", "y[i,j] = x[i+1,j-1]")
     knl = lk.add_dtypes(knl, {"x": I8})
     assert wide(knl, x=(3, 2**29 + 10), y=(3, 2**29 + 10))

@@ -91,7 +91,7 @@ def test_the_text_without_vectors(bits: int) -> None:
     ("y[i] = x[2*i]", [], ["x[256*i_outer_outer + 8*i_outer_inner + 2*i_inner]"]),
     ("y[i] = x[8*n]", [], ["x[8*n]"]),
     ("y[i] = x[i] + x[i+8]", ["x_vec", "x_vec_0"], []),
-    ("y[i] = if(i > 7, x[i], 0)", ["x_vec"], []),                   # full tiles lie behind it
+    ("y[i] = if(i > 7, x[i], 0)", ["x_vec"], []),                   # full tiles lie after it
     ("y[i] = if(i % 3 > 1, x[i], 0)", [], ["x[128*i_outer_outer + 4*i_outer_inner + i_inner]"]),
     ("y[i] = if(x[i] > 0, x[i], 0)", ["x_vec"], [])])
 def test_what_is_loaded_in_vectors(text: str, loaded: list[str], others: list[str]) -> None:

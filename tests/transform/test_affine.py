@@ -439,8 +439,8 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
     "skew of no iname": (lambda: lk.skew(jacobi(), "q", {"t": 1}), lk.UnknownNameError, "'q' is not an iname"),
     "skew by no iname": (lambda: lk.skew(jacobi(), "i", {"q": 1}), lk.UnknownNameError, "'q' is not an iname"),
     "skew by an inner iname": (lambda: lk.skew(jacobi(), "t", {"i": 1}), lk.ScheduleError, "interchange"),
-    "skew by itself": (lambda: lk.skew(jacobi(), "i", {"i": 1}), lk.ScheduleError, "does not stand inside"),
-    "skew by a sibling": (lambda: lk.skew(in_place(), "i", {"j": 1}), lk.ScheduleError, "does not stand inside"),
+    "skew by itself": (lambda: lk.skew(jacobi(), "i", {"i": 1}), lk.ScheduleError, "is not inside"),
+    "skew by a sibling": (lambda: lk.skew(in_place(), "i", {"j": 1}), lk.ScheduleError, "is not inside"),
     "skew by a fraction": (lambda: lk.skew(jacobi(), "i", {"t": 0.5}), lk.PreconditionError,    # type: ignore[dict-item]
                            "by= is a mapping of texts to integers or a text, not"),
     "skew by nothing": (lambda: lk.skew(jacobi(), "i", {}), lk.PreconditionError, "the factor of at least one"),
@@ -458,7 +458,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
     "skew by a form of an inner iname": (lambda: lk.skew(scaled_matrix(), "i", "j % 8"),
                                          lk.ScheduleError, "interchange"),
     "skew by a form of itself": (lambda: lk.skew(scaled_matrix(), "i", "i % 8"),
-                                 lk.ScheduleError, "does not stand inside"),
+                                 lk.ScheduleError, "is not inside"),
     "skew by no expression": (lambda: lk.skew(scaled_matrix(), "j", "i %"), lk.ParseError, "line 1"),
     "shift by a fraction": (lambda: lk.shift(twice(), "i", 0.5), lk.PreconditionError, "0.5"),  # type: ignore[arg-type]
     "shift by an unknown name": (lambda: lk.shift(twice(), "i", "q"), lk.PreconditionError, "'q'"),

@@ -369,7 +369,7 @@ def test_parts_refused(schedules: dict[str, str], error: type[lk.LoopkitError], 
 
 
 def test_parts_in_loops_of_their_own_must_be_named() -> None:
-    with pytest.raises(lk.ScheduleError, match="The parts of 'insn' stand in loops of their own") as caught:
+    with pytest.raises(lk.ScheduleError, match="The parts of 'insn' are in loops of their own") as caught:
         lk.apply_schedule(lk.prioritize_loops(matvec(), "k, i"), {"insn": "[i]"})
     assert caught.value.hint == "give each a schedule: insn.k.init, insn.k.update, insn"
 

@@ -105,7 +105,7 @@ def test_a_statement_stands_for_the_parts_of_its_reductions() -> None:
 
 
 def test_a_launch_ends_where_fewest_values_cross_it() -> None:
-    """The sum over what all blocks have written starts behind them: what adds it up stays in a register."""
+    """The sum over what all blocks have written starts after them: what adds it up stays in a register."""
     knl = lk.tag_inames(sums(), "b:g.0, i:l.0")
     assert str(lk.lower(knl, stop="schedule")).split("launch 1:")[1].split()[0] == "total.j.init"
     assert "private float32 acc_j\n" in f"{lk.lower(knl, stop='storage')}\n"

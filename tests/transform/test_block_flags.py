@@ -48,7 +48,7 @@ def test_one_launch_where_there_were_two() -> None:
     knl = lk.tag_inames(step(plain, lk.add_block_flags, "part"), "b:g.0, i:l.0")
     code = lk.generate_code(knl, target="cuda")
     assert len(code.kernels) == 1
-    assert code.source.count("publish(&part[b], ") == code.source.count("wait_for(&part[q])") == 1
+    assert code.source.count("store_with_flag(&part[b], ") == code.source.count("wait_for(&part[q])") == 1
     assert "const int b = block;" in code.source
     assert "cudaMemset(part, 0, sizeof(flagged<float>)*n);" in code.host
     assert "#pragma omp" not in str(lk.generate_code(knl, target="c"))
@@ -77,7 +77,7 @@ def test_blocks_in_two_directions(tags: str) -> None:
 
 @pytest.mark.deep
 def test_one_value_for_all_blocks() -> None:
-    """It comes from the first block, which all others are behind; statements need not have the same inames."""
+    """It comes from the first block, which all others are after; statements need not have the same inames."""
     plain = make("{[f, i, b]: f=0 and 0<=i<8 and 0<=b<n}", """
         for f
             <> mean = sum(i, z[i])/8
@@ -106,7 +106,7 @@ def run(knl: lk.LoopKernel, **shapes: tuple[int, ...]) -> None:
 @settings(max_examples=amount(25), deadline=None)
 @given(st.data())
 def test_whatever_goes_forward(data: st.DataObject) -> None:
-    """Values of several temporaries go from any block to any behind it, or on in the same one, however many a block
+    """Values of several temporaries go from any block to any after it, or on in the same one, however many a block
     computes."""
     count = data.draw(st.integers(1, 3), "temporaries")
     domains = ["{[b, i]: 0<=b<n and 0<=i<4}"]
@@ -140,7 +140,7 @@ def test_whoever_starts_out_of_turn_is_found() -> None:
     """Without the numbers, blocks may fill the GPU and wait for others that never start; and values must be told."""
     low = lower_fully(on_blocks(sums()))
     x = np.ones((6, 4), F32)
-    kinds = {"value not published", "value not awaited", "blocks out of turn"}
+    kinds = {"value stored without its flag", "value read without a wait", "blocks without tickets"}
     found = [f for f in faults(low.program) if f.kind in kinds]
     assert {f.kind for f in found} == kinds
     for fault in found:

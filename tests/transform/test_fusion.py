@@ -68,7 +68,7 @@ def test_a_backward_read_may_be_fused() -> None:
 @pytest.mark.parametrize("domain", [
     "{[i, j]: 0<=i<n and 3<=j<n}",
     "{[i, j]: 2<=i<n and 0<=j<n+2}",
-    "{[i, j]: 0<=i<n and n<=j<2*n}",                 # one behind the other, no value in common
+    "{[i, j]: 0<=i<n and n<=j<2*n}",                 # one after the other, no value in common
     "{[i, j]: 0<=i<n and 0<=j<m}",
     "{[i, j]: 0<=i<n and 0<=2*j<n}",
     "{[i, j]: 0<=i<n and 0<=j<n and (exists q: j=3*q)}",
@@ -212,7 +212,7 @@ def test_a_reduction_with_a_plain_loop() -> None:
     same(plain, knl)
 
 
-# What stands between
+# What is between
 
 def between(line: str) -> lk.LoopKernel:
     return lk.add_dtypes(lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<n and 0<=k<n}", f"""

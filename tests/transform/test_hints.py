@@ -64,7 +64,7 @@ def test_followed_a_hint_makes_the_step_legal(name: str) -> None:
         case.step(knl)
     assert f"it would be legal after {case.hint}" in str(caught.value)
     for call in re.findall(r"\w+\(knl[^()]*\)", case.hint):
-        knl = eval(f"lk.{call}", {"lk": lk, "knl": knl})  # the calls stand in the hint as a user would write them
+        knl = eval(f"lk.{call}", {"lk": lk, "knl": knl})  # the calls are in the hint as a user would write them
     assert case.step(knl).history[-1].verdict == "proven"
 
 

@@ -72,7 +72,7 @@ def result(knl: lk.LoopKernel) -> np.ndarray:
 
 
 def outcome(knl: lk.LoopKernel, step: Step) -> lk.LoopKernel | str:
-    """The kernel behind *step*, of which both texts can be written; else the name of the error."""
+    """The kernel after *step*, of which both texts can be written; else the name of the error."""
     try:
         knl = step(knl)
         for target in ("cuda", "c"):

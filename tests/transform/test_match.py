@@ -88,7 +88,7 @@ def test_in_a_transformation() -> None:
     ("first,,last", 7, "a pattern"),
     ("wrote:y", 1, "a pattern"),
     ("not", 4, "a pattern"),
-    ("first and writes:", 11, "a name behind 'writes:'"),
+    ("first and writes:", 11, "a name after 'writes:'"),
     ("("*101 + "first" + ")"*101, 101, "no more than 100 levels"),
 ])
 def test_unreadable(within: str, column: int, expected: str) -> None:

@@ -121,7 +121,7 @@ end"""
 @pytest.mark.deep
 @pytest.mark.parametrize(("stages", "count"), [(1, 3), (2, 2), (3, 2)])
 def test_two_stages_need_one_barrier_in_the_loop(stages: int, count: int) -> None:
-    """The other one stands before the loop."""
+    """The other one is before the loop."""
     assert len(barriers(lk.pipeline(tiled(), "k_outer", stages))) == count
 
 
@@ -228,7 +228,7 @@ INDIRECT = BODY.replace("a[k, i]", "a[p[k], i]").replace("c[k, j]", "a[k, j]")
     (lambda: lk.pipeline(made(), "j"), "No copy in the loop over 'j' can be pipelined"),
     (lambda: lk.pipeline(made(), "k", temporaries="u"), "'u' is not a temporary"),
     (lambda: lk.pipeline(made(), "j", temporaries="t"), "'copy' uses it outside of the loop"),
-    (lambda: lk.pipeline(made(BESIDE), "k", temporaries="t"), "'copy' stands in one loop with 'use'"),
+    (lambda: lk.pipeline(made(BESIDE), "k", temporaries="t"), "'copy' is in one loop with 'use'"),
     (lambda: lk.pipeline(made(BESIDE), "k"), "No copy in the loop over 'k' can be pipelined"),
     (lambda: lk.pipeline(made(BODY + BODY.replace("copy", "copy2").replace("use", "use2").replace("t[", "s[")), "k"),
      "Several loops over 'k' have copies"),

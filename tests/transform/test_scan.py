@@ -33,7 +33,7 @@ def prefix(domain: str, text: str = "y[i] = sum(j, x[j])", rows: str = "{[i]: 0<
 @a_few
 @given(scans())
 def test_in_order(knl: lk.LoopKernel) -> None:
-    """Every bound that moves by one, with whatever stands around it; also operations that have an order."""
+    """Every bound that moves by one, with whatever is around it; also operations that have an order."""
     found = lk.realize_scan(knl, "j", "i")
     assert not found.reductions
     for n, m in ((0, 0), (1, 1), (5, 2), (9, 9)):

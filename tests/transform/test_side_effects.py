@@ -76,7 +76,7 @@ def test_an_accumulator_is_not_enlarged() -> None:
 
 @pytest.mark.deep
 def test_loops_that_do_not_sweep_stay_around_the_copy_where_sinking_them_needs_storage() -> None:
-    """The copy stands further in; no accumulator becomes an array in global memory."""
+    """The copy is further in; no accumulator becomes an array in global memory."""
     for start in (contraction(), lk.prioritize_loops(contraction(), "l, k, j, i")):
         knl = lk.add_prefetch(lk.add_prefetch(start, "A", "p_inner"), "T", "p_inner")
         assert spaces(knl)["acc_p"] == "8 bytes a thread"
@@ -296,7 +296,7 @@ def test_an_order_that_was_given_is_printed_as_given(tag: str) -> None:
     assert knl.given_order == (order,)
     assert f"GIVEN ORDER\n  {', '.join(order)}\n" in str(knl)
     plain = lk.untag_inames(knl, "i_inner")
-    assert "i_inner stands inside j_outer, and the order i_inner, j_outer was given" in plain.history[-1].effects
+    assert "i_inner is inside j_outer, and the order i_inner, j_outer was given" in plain.history[-1].effects
     assert plain.given_order == (("i_outer", "i_inner", "j_inner"), ("i_outer", "j_outer", "j_inner"))
     assert "GIVEN ORDER\n  i_outer, i_inner, j_inner\n  i_outer, j_outer, j_inner\n" in str(plain)
     assert lk.prioritize_loops(plain, "i_inner, j_outer").given_order == (order,)

@@ -113,14 +113,14 @@ CALLS: Mapping[str, tuple[Callable[[], object], type[lk.LoopkitError], Fields]] 
                       {"subject": "y"}),
     "imaginary part lost": (lambda: lk.generate_code(kernel("y[i] = x[i]", x=np.complex64, y=F32)),
                             lk.TypeInferenceError, {"subject": "y"}),
-    "read behind the end": (lambda: lk.generate_code(lk.make_kernel(
+    "read after the end": (lambda: lk.generate_code(lk.make_kernel(
         LINE, "y[i] = x[i+1]", [lk.GlobalArg("x", F32, shape="n"), "..."])), lk.BoundsError,
         {"witness": lk.AccessWitness({"n": 1}, ("insn", {"i": 0}), "x", (1,), "accesses")}),
     "read before the start": (lambda: lk.generate_code(kernel("y[i] = x[i-1]", x=F32)), lk.BoundsError,
                               {"witness": lk.AccessWitness({"n": 1}, ("insn", {"i": 0}), "x", (-1,), "accesses")}),
     "write before the start": (lambda: lk.generate_code(kernel("y[i-3] = x[i]", x=F32)), lk.BoundsError,
                                {"witness": lk.AccessWitness({"n": 1}, ("insn", {"i": 0}), "y", (-3,), "accesses")}),
-    "read behind a temporary's end": (lambda: lk.generate_code(kernel(
+    "read after a temporary's end": (lambda: lk.generate_code(kernel(
         "<> t[i] = x[i]\ny[i] = t[i+1]", "{[i]: 0<=i<4}",
         [lk.TemporaryVariable("t", F32, (4,)), "..."], x=F32)), lk.BoundsError,
         {"witness": lk.AccessWitness({}, ("insn_0", {"i": 3}), "t", (4,), "accesses")}),

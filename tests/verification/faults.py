@@ -63,7 +63,7 @@ def _of_function(function: Function) -> Found:
             arrays: tuple[Array, ...] = (*function.arrays[:i], replace(array, shape=shape), *function.arrays[i + 1:])
             yield "box shrunk", f"{array.name} along {axis}", replace(function, arrays=arrays)
     if function.ticketed:
-        yield "blocks out of turn", function.name, replace(function, ticketed=False)
+        yield "blocks without tickets", function.name, replace(function, ticketed=False)
     for kind, text, coordinates in _of_coordinates(function.coordinates):
         yield kind, text, replace(function, coordinates=coordinates)
     for axis, extent in function.extents.items():
@@ -170,7 +170,7 @@ def _moved(before: tuple[Node, ...], after: tuple[Node, ...]
 
 
 def _cut(node: Node, at: int) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """*node* before and behind a barrier that comes from below (*at* = -1) or from above."""
+    """*node* before and after a barrier that comes from below (*at* = -1) or from above."""
     if isinstance(node, Region) and len(node.body.children) > 1 \
             and not any(isinstance(c, Define) for c in node.body.children):
         return (Region(Block(node.body.children[:at])),), (Region(Block(node.body.children[at:])),)
@@ -232,9 +232,9 @@ def _of_instruction(instruction: Instruction) -> Iterator[tuple[str, tuple[Instr
             yield "copy at once", ()
         case BlockFlag():
             if instruction.stores:
-                yield "value not published", (replace(instruction, stores=False),)
+                yield "value stored without its flag", (replace(instruction, stores=False),)
             if instruction.loads:
-                yield "value not awaited", (replace(instruction, loads=()),)
+                yield "value read without a wait", (replace(instruction, loads=()),)
         case _:
             raise AssertionError(instruction)
 

@@ -93,7 +93,7 @@ def in_the_hosts_loop() -> lk.LoopKernel:
 
 
 def staged() -> lk.LoopKernel:
-    """The threads of a block share a copy, behind a barrier."""
+    """The threads of a block share a copy, after a barrier."""
     knl = made(["{[i, j]: 0<=i<n and 0<=j<m}", "{[k]: 0<=k<3}"], """
         for i, j
             c[i, j] = sum(k, z[i, j + k])

@@ -124,7 +124,7 @@ def test_what_is_said_of_a_moved_barrier_is_true(name: str) -> None:
 
 
 def test_one_barrier_serves_two_buffers_that_take_turns() -> None:
-    """The next fill of a row comes two iterations later, behind the barrier of the iteration between."""
+    """The next fill of a row comes two iterations later, after the barrier of the iteration between."""
     knl = small(double_buffered())
     bare = without_barriers(knl)
     reports = [report(knl, with_tree(bare, 0, tree)) for tree in with_a_barrier(bare.launches[0].tree)]

@@ -26,7 +26,7 @@ def block(*nodes: Node) -> Block:
 UNIFORM = {
     "a condition on the block": If(p.Comparison(V("g.0"), "<", V("n")), block(SYNC)),
     "a loop of the block": For("k", 0, V("n"), 1, block(SYNC)),
-    "behind a condition on the thread": block(If(p.Comparison(V("l.0"), "<", 3), block()), SYNC),
+    "after a condition on the thread": block(If(p.Comparison(V("l.0"), "<", 3), block()), SYNC),
     "a name of the block": block(Define("m", p.Sum((V("n"), 1))), If(p.Comparison(V("m"), "<", 3), block(SYNC))),
     "a thread's name, given anew": block(
         Define("m", V("l.0")), Define("m", V("n")), If(p.Comparison(V("m"), "<", 3), block(SYNC))),

@@ -46,7 +46,7 @@ COMMON = frozenset({
 #: What a fault of each kind is found as.
 FOUND_AS = {
     "guard weakened": {"outside", "twice", "missing", "value"},
-    "guard tightened": {"missing", "outside", "barrier", "group"},         # it may stand around a wait
+    "guard tightened": {"missing", "outside", "barrier", "group"},         # it may be around a wait
     "bound weakened": {"outside", "twice", "vector"},
     "footprint shrunk": {"missing"},
     "box shrunk": {"box"},
@@ -55,9 +55,9 @@ FOUND_AS = {
     "part of another length": {"missing", "undecided"},
     "index shifted": {"element", "value"},
     "update not atomic": {"value"},
-    "value not published": {"value"},
-    "value not awaited": {"value"},
-    "blocks out of turn": {"turn"},
+    "value stored without its flag": {"value"},
+    "value read without a wait": {"value"},
+    "blocks without tickets": {"ticket"},
     "vector shifted": {"vector"},
     "vector lengthened": {"vector"},
     "vector not moved": {"vector"},

@@ -152,7 +152,7 @@ def test_choices_in_choices_of_which_whole_tiles_take_one(choice: str) -> None:
 @pytest.mark.parametrize("tag", ["for", "unr", "ilp", "vec"])
 @pytest.mark.parametrize("mapped", ["for", "g.0"])
 def test_bounds_from_memory_around_loops_of_their_own(tag: str, mapped: str) -> None:
-    """Where the bounds stand in a condition around the loops and in another one inside, both cut the instances."""
+    """Where the bounds are in a condition around the loops and in another one inside, both cut the instances."""
     knl = lk.make_kernel(["{[i]: 0<=i<n}", "[first] -> {[j]: 0<=j<m and first<=j<m-1}"], """
         for i
           <> first = at[i]
@@ -415,7 +415,7 @@ def test_conditions_on_sizes_whose_dtype_is_open(condition: str) -> None:
 
 
 def test_a_vector_does_not_move_what_a_later_iteration_reads() -> None:
-    """The store behind the loop would come after the read of the next iteration."""
+    """The store after the loop would come after the read of the next iteration."""
     def shifted(node: Node) -> Node:
         if not isinstance(node, Assign) or not isinstance(node.target, p.Subscript):
             return node

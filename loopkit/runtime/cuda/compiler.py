@@ -166,7 +166,7 @@ def _read_content(size: Any, content: Any, program: object) -> bytes:
 
 
 def _checked(result: tuple[Any, ...]) -> Any:
-    """The value behind the status of *result*; :raises CompilerError: the status is a failure."""
+    """The value beside the status of *result*; :raises CompilerError: the status is a failure."""
     status, *values = result
     if status.value:
         raise CompilerError(f"NVRTC fails: {status.name}.")

@@ -41,7 +41,7 @@ _MOST_COUNTED = 2**32 - 1
 
 
 def aside(count: int) -> int:
-    """*count* bytes, rounded up so that any type behind them is aligned."""
+    """*count* bytes, rounded up so that any type after them is aligned."""
     return -(-count // ALIGNED) * ALIGNED
 
 
@@ -113,7 +113,7 @@ class PreparedLaunch:
         self.enter = run
 
     def enter_on(self, grid: Sequence[int], hosts: Sequence[int], operands: Sequence[Any], stream: int) -> int:
-        """:attr:`enter` with another grid, and with the values of the host's inames behind the operands."""
+        """:attr:`enter` with another grid, and with the values of the host's inames after the operands."""
         with self._lock:
             self._config.grid_x, self._config.grid_y, self._config.grid_z = grid
             return self.enter([*operands, *hosts], stream)
@@ -144,7 +144,7 @@ class HostedLaunches:
     """The launches of a call with host loops, in order: generated at each call, since their number may be large.
 
     :arg prepared: the functions by name, each prepared for any of its launches; the values of the inames *hosts* are
-        behind the operands of a call.
+        after the operands of a call.
     :raises LimitError: a grid is larger than the GPU allows.
     """
 

@@ -25,7 +25,7 @@ from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, TextTarget, require_fields, split_condition
-from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
+from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
 from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines
 
 # C11 with its mathematical library, as a table
@@ -215,30 +215,30 @@ class _HostFunction(FunctionText):
 
     def _block_loops(self) -> Iterator[str]:
         """Loops over the blocks around the body of one block."""
-        emitter, launch, signs = self.emitter, self.launch, outer_signs(self.launch)
+        emitter, launch, bounds = self.emitter, self.launch, outer_bounds(self.launch)
         body: list[str] = []
         for x, value in launch.mapping.coordinates.items():
             if x not in launch.mapping.ranges:
-                body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
-                signs = signs.defining(x, value)
+                body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
+                bounds = bounds.defining(x, value)
         threads = "".join(f"[{launch.mapping.extents[axis]}]" for axis in self.threads)
         body += [array_declaration(a, C, threads if _is_kept(a) else "")
                  for a in self.function.arrays if _is_kept(a) or a.shared or a.thread_axes]
         for x, value in launch.mapping.coordinates.items():
-            signs = signs.defining(x, value)
+            bounds = bounds.defining(x, value)
         outside = rewritten(self.function.body, lambda node: Block() if isinstance(node, Region) else node)
         if any(_is_kept(a) and a.name in mentioned(outside) for a in self.function.arrays):
             # such loops have one bound for all threads of a block: that of the first one
             body += [f"const {emitter.index} {_AXES[axis]} = 0;" for axis in self.threads]
-        lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, signs)]
+        lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, bounds)]
         condition, extents = split_condition(launch.mapping.extents[axis] for axis in self.blocks)
         if condition is not None:
-            yield f"if ({emitter.condition(_negated(condition), signs)})"
+            yield f"if ({emitter.condition(_negated(condition), bounds)})"
             yield "    return;"
         if self.blocks and not self.in_order:
             yield f"#pragma omp parallel for{f' collapse({len(self.blocks)})' if len(self.blocks) > 1 else ''}"
         for axis, extent in zip(reversed(self.blocks), reversed(extents), strict=True):
-            end = emitter.text(extent, signs)
+            end = emitter.text(extent, bounds)
             # a choice has lower precedence than a comparison
             lines = self._loop(axis, f"({end})" if isinstance(extent, p.If) else end, lines)
         yield from lines
@@ -248,8 +248,8 @@ class _HostFunction(FunctionText):
         mentioned = set(re.findall(r"\w+", "\n".join(lines)))
         own = [array_declaration(a, C) for a in self.function.arrays
                if not (a.shared or a.thread_axes or a.across_regions) and a.name in mentioned]
-        signs, mapping = outer_signs(self.launch), self.launch.mapping
-        heads = [f"const {self.emitter.index} {x} = {self.emitter.text(value, signs)};"
+        bounds, mapping = outer_bounds(self.launch), self.launch.mapping
+        heads = [f"const {self.emitter.index} {x} = {self.emitter.text(value, bounds)};"
                  for x, value in mapping.coordinates.items() if x in mapping.ranges and x in mentioned]
         lines = [*heads, *own, *([""] if own else []), *lines]
         for axis in reversed(self.threads):

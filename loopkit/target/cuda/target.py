@@ -12,7 +12,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Call, For, Scope, Sync, own_instructions
-from loopkit.ast.value_ranges import Signs
+from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import mentioned, nodes_in
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.expr.mappers import variables
@@ -45,7 +45,7 @@ from loopkit.target.code import (
 )
 from loopkit.target.cuda.dialect import CUDA, HOST
 from loopkit.target.cuda.limits import DEVICE_LIMITS, DeviceLimits
-from loopkit.target.emit import Emitter, Hooks, outer_signs, wrapped
+from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
 from loopkit.target.memory import (
     Addresses,
     FunctionText,
@@ -222,16 +222,16 @@ class _CudaFunction(FunctionText):
             self.layout.index, {**index_types(launch.kernel, self.layout.index), **lanes.types},
             Hooks(list, self._sync_lines, lanes.shuffle),
             {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)
-        body, signs = list[str](), outer_signs(launch)
+        body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
-            body.append(f"const unsigned int {number} = next_block({count_of(launch)});")
+            body.append(f"const unsigned int {number} = take_ticket({count_of(launch)});")
         for x, value in launch.mapping.coordinates.items():
-            body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
-            signs = signs.defining(x, value)
+            body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
+            bounds = bounds.defining(x, value)
         aligned = frozenset[str]().union(*(
             i.aligned for node in nodes_in(function.body) for i in own_instructions(node) if emitter.text_of(i)))
         body += [*self.shared.declarations(function.arrays, aligned), *lanes.declarations()]
-        inner = list(emitter.lines(function.body, signs))
+        inner = list(emitter.lines(function.body, bounds))
         body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
 
@@ -299,7 +299,7 @@ def _host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: La
 
 
 @dataclass(frozen=True)
-class _Known(Signs):
+class _Known(LowerBounds):
     """The set of sizes and host inames that are possible at a place."""
 
     points: Set = field(kw_only=True)
@@ -354,7 +354,7 @@ class _Writer:
         """The name of a launch's function, also if an argument has the same name."""
         return f"::{launch.name}" if launch.name in self.emitter.types else launch.name
 
-    def _launch(self, call: Call, known: Signs) -> Iterator[str]:
+    def _launch(self, call: Call, known: LowerBounds) -> Iterator[str]:
         """The launch, under a condition that its grid is not empty: a launch without blocks is an error."""
         assert isinstance(known, _Known)
         launch = self.launches[call.name]

@@ -7,7 +7,7 @@ template <typename T> struct flagged {
     static constexpr int count = (sizeof(T) + 3) / 4;
     unsigned long long words[count];
 };
-template <typename T> __device__ __forceinline__ void publish(flagged<T> *to, typename flagged<T>::type value)
+template <typename T> __device__ __forceinline__ void store_with_flag(flagged<T> *to, typename flagged<T>::type value)
 {
     unsigned int parts[flagged<T>::count] = {};
     memcpy(parts, &value, sizeof(T));
@@ -30,7 +30,7 @@ template <typename T> __device__ __forceinline__ T wait_for(const flagged<T> *fr
     return value;
 }
 // the number of this block among those of the launch, in the order in which they start
-__device__ __forceinline__ unsigned int next_block(unsigned int *started)
+__device__ __forceinline__ unsigned int take_ticket(unsigned int *started)
 {
     __shared__ unsigned int number;
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0)
@@ -44,7 +44,7 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
     flagged<float> *__restrict__ groups, flagged<float> *__restrict__ before,
     unsigned int *__restrict__ scan_started, const int n)
 {
-    const unsigned int block = next_block(scan_started);
+    const unsigned int block = take_ticket(scan_started);
     const int b = block;
     const int w = threadIdx.y;
     const int l = threadIdx.x;
@@ -200,7 +200,7 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
     }
     if ((int)threadIdx.x == 0 && f == 0) {
         // sums
-        publish(&sums[f*((n + 8191) / 8192) + b], tile[f]);
+        store_with_flag(&sums[f*((n + 8191) / 8192) + b], tile[f]);
     }
     // above.o.init
     acc_o = 0.0f;
@@ -320,7 +320,7 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
         if ((int)threadIdx.x == 0 && (b + 1) % 33 == 0) {
             const int g = (b - 32) / 33;
             // groups
-            publish(&groups[g], near + tile[f]);
+            store_with_flag(&groups[g], near + tile[f]);
         }
         // far.c.init
         acc_c = 0.0f;
@@ -362,7 +362,7 @@ scan(const float *__restrict__ x, float *__restrict__ y, flagged<float> *__restr
             if ((b + 1) % 1089 == 0) {
                 const int s = (b - 1088) / 1089;
                 // before
-                publish(&before[s], base[f] + tile[f]);
+                store_with_flag(&before[s], base[f] + tile[f]);
             }
         }
     }

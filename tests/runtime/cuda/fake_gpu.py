@@ -390,7 +390,7 @@ class Machine:
 
         def execute() -> None:
             self.clock += self.kernel_seconds
-            # an empty view may begin behind the last element
+            # an empty view may begin after the last element
             found = [self.find(p) or self.find(p - 1) for p in pointers if p]
             if breaks is not None:
                 self.sticky = self.sticky or breaks

@@ -62,7 +62,7 @@ def test_scalars_are_refused(lab: Lab, dtype: Any, given: object, match: str) ->
 
 @pytest.mark.deep
 def test_scalars_between_sizes(lab: Lab) -> None:
-    """What is written for each call leaves alone what is the same in all, wherever it stands among the parameters."""
+    """What is written for each call leaves alone what is the same in all, wherever it is among the parameters."""
     for s, u in (("a", "z"), ("o", "p"), ("z", "a"), ("l", "z")):
         knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", f"y[i,j] = {s}*x[i,j] + {u}", name="between")
         knl = lk.add_dtypes(knl, {"x": F, s: np.float64, u: np.int8})
@@ -236,7 +236,7 @@ def test_overlaps_are_looked_for_at_each_call(lab: Lab, kind: str) -> None:
 @pytest.mark.parametrize("names", list(permutations(("unused", "x", "y"))), ids="-".join)
 @pytest.mark.parametrize("target", ["cuda", "c"])
 def test_an_array_that_the_kernel_never_touches(lab: Lab, target: str, names: tuple[str, ...]) -> None:
-    """Wherever it stands among the arguments, the others arrive at their own parameters."""
+    """Wherever it is among the arguments, the others arrive at their own parameters."""
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", [
         *(lk.GlobalArg(name, F) for name in ("x", "y")), lk.GlobalArg("unused", F, shape="n"), ...])
     compiled = lk.compile(knl, target=target)

@@ -35,7 +35,7 @@ class Place:
 
     :ivar layout: how it lies: ``"c"``, ``"transposed"``, ``"steps"``, ``"reversed"``, ``"odd"`` (not aligned),
         ``"broadcast"``.
-    :ivar at: where: a place of its own, or relative to ``x``: ``"x"``, ``"within x"``, ``"between x"``, ``"behind x"``.
+    :ivar at: where: a place of its own, or relative to ``x``: ``"x"``, ``"within x"``, ``"between x"``, ``"after x"``.
     """
 
     kind: str = "torch"
@@ -53,7 +53,7 @@ class Place:
         shape = tuple(n + self.longer for n in shape)
         strides = list(np.empty(shape, dtype).strides)
         start = {"own": _ROOM[name], "x": x_start, "within x": x_start + size, "between x": x_start + size,
-                 "behind x": x_start + 512}[self.at]
+                 "after x": x_start + 512}[self.at]
         match self.layout:
             case "transposed":
                 strides = list(np.empty(shape[::-1], dtype).strides)[::-1]
@@ -94,7 +94,7 @@ PLACES: dict[str, list[Any]] = {
 ORDERS = [(0, 1, 2, 3, 4, 5), (5, 4, 3, 2, 1, 0), (1, 0, 2, 3, 4, 5), (1, 2, 0, 3, 4, 5), (1, 2, 3, 0, 5, 4)]
 CHANGES: dict[tuple[str, str], list[Any]] = {
     **{(x, name): values for x in "xby" for name, values in PLACES.items()},
-    ("y", "at"): ["own", "x", "within x", "between x", "behind x"], ("y", "there"): [True, False],
+    ("y", "at"): ["own", "x", "within x", "between x", "after x"], ("y", "there"): [True, False],
     ("all", "kind"): [*KINDS], ("all", "ordinal"): [0, 1],
     ("call", "shape"): [(3, 4), (4, 3), (1, 4), (0, 4), (6, 2)], ("call", "s"): [*range(len(SCALARS) + 1)],
     ("call", "n"): ["solved", None, 1, 2, 3, 40, -1, 2.0], ("call", "m"): ["solved", None, 1, 2, 3, 40, -1, 2.0],

@@ -1,9 +1,9 @@
-"""Signs of expressions under conditions."""
+"""Lower bounds of expressions under conditions."""
 from __future__ import annotations
 
 import pymbolic.primitives as p
 
-from loopkit.ast.value_ranges import Signs
+from loopkit.ast.value_ranges import LowerBounds
 from loopkit.poly.affine import add, floor_div
 
 n, m = p.Variable("n"), p.Variable("m")
@@ -11,12 +11,12 @@ n, m = p.Variable("n"), p.Variable("m")
 
 def test_a_condition_bounds_what_it_compares_with_a_number() -> None:
     condition = p.LogicalAnd((p.Comparison(16, "<=", n), p.Comparison(m, ">=", 3), p.Comparison(n, "<=", 99)))
-    inside = Signs({"m": 5}).where(condition)
+    inside = LowerBounds({"m": 5}).where(condition)
     assert inside.least(add(floor_div(n, 16), -1)) == 0
     assert inside.least(m) == 5
-    assert Signs().where(p.LogicalOr(condition.children)).least(n) is None
-    assert Signs().where(p.Comparison(n, "<", 16)).least(n) is None
+    assert LowerBounds().where(p.LogicalOr(condition.children)).least(n) is None
+    assert LowerBounds().where(p.Comparison(n, "<", 16)).least(n) is None
 
 
 def test_a_new_value_is_another_name() -> None:
-    assert Signs().where(p.Comparison(2, "<=", n)).defining("n", m).least(n) is None
+    assert LowerBounds().where(p.Comparison(2, "<=", n)).defining("n", m).least(n) is None

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, reject
 
 import loopkit as lk
+from tests.property.carried import Crossing, crossings
 from tests.property.checks import COUNTS, Trial
-from tests.property.crossing import Crossing, crossings
 from tests.property.kernels import UnwrittenError
 from tests.property.rule import RefusedError
 from tests.property.test_programs import EXAMPLES, PARTS, examples
