@@ -304,9 +304,9 @@ def _lowered_as_typed(typed: LoopKernel, machine: Machine, stop: str) -> Lowered
 
 # The cost of a kernel: its storage and its launches, found by the stages up to "launches"
 
-#: Operations of isl for one answer. Kernels of the library take at most a tenth, so that no answer depends on results
-#: of earlier questions, which save operations.
-COST_BUDGET = 4_000_000
+#: Operations of isl for one answer. Results of earlier questions save operations. An answer that depended on them would
+#: change from run to run, so the budget is far larger than the need of the library's kernels: at most 1.7 million.
+COST_BUDGET = 6_000_000
 
 
 @kept_by_kernel

@@ -101,7 +101,7 @@ from {__name__} import row_sums
 assert lk.__file__ == {str(package / "__init__.py")!r}
 print(*lk.TARGETS, lk.compile(row_sums(), "narrow").source == str(lk.generate_code(row_sums(), target="narrow")))
 print(lk.compile(row_sums(), "narrow")(a=np.ones((2, 8), np.float32)).y)"""
-    path = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}"}
+    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, **path}, check=True,
                           capture_output=True, text=True)
     assert done.stdout.splitlines() == ["c cuda narrow True", "[8. 8.]"]

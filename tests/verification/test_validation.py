@@ -13,11 +13,13 @@ import loopkit as lk
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Scope, Sync
 from loopkit.ast.walk import rewritten
 from loopkit.expr.mappers import variables
+from loopkit.instructions.table import CUDA_TEXTS
 from loopkit.kernel.target import Machine
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.affine import add
 from loopkit.verification.report import Mismatch
 from loopkit.verification.validation import validate
+from loopkit.verification.validation_instructions import LOOP_CHECKS
 from tests.cases import CASES, F32
 from tests.vector_kernels import axpy_vec
 from tests.verification.changed import changed
@@ -424,3 +426,7 @@ def test_a_vector_does_not_move_what_a_later_iteration_reads() -> None:
     found = validate(changed(lowered(axpy_vec()), shifted))
     assert any(f.kind == "vector" and "reads y[" in f.text and "which an earlier one writes as y[" in f.text
                and not f.place.keys() - {"g.0", "l.0"} for f in found), found
+
+
+def test_each_instruction_of_a_loop_has_a_check() -> None:
+    assert LOOP_CHECKS.keys() == {own for own, text in CUDA_TEXTS.items() if text.loop is not None}
