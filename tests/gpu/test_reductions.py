@@ -7,6 +7,8 @@ import numpy.typing as npt
 import pytest
 
 import loopkit as lk
+from tests.lowering import test_bounds_from_memory as bounds_from_memory
+from tests.lowering.test_bounds_from_memory import BODIES, LANES
 
 EITHER = lk.ReductionOperation("either", "a + b + a*b", neutral=0, reorderable=True)
 
@@ -87,3 +89,15 @@ def test_one_reduction_behind_another_in_a_loop() -> None:
         knl = lk.split_iname(knl, x, 256, inner_tag="l.0")
     for _ in range(5):
         require_same(knl, a=drawn(5, (64*200, 300), np.float32))
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("name", BODIES)
+def test_rows_between_bounds_from_memory(name: str, lanes: int) -> None:
+    """Threads of a block share values in loops that have other bounds in each block."""
+    plain = bounds_from_memory.kernel(BODIES[name], lanes)
+    data = bounds_from_memory.inputs(plain, lanes)
+    want = bounds_from_memory.expected(BODIES[name], data["x"])
+    for tags in ("b:g.0, t:l.0, u:l.0", "t:l.0, u:l.0"):
+        y = lk.compile(bounds_from_memory.mapped(plain, tags), target="cuda")(**data, nb=4).y
+        assert np.array_equal(y, want)
