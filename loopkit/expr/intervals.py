@@ -153,7 +153,7 @@ class Bounds:
             case p.Power(base=base, exponent=int(exponent)) if exponent % 2 == 0 and self._is_real(base):
                 return 0.0
             case p.Max(children=children):
-                # a NaN loses: the bound of an operand is one of the whole if that is a number for sure
+                # a NaN loses: the bound of an operand is one of the whole if that can be no NaN
                 lows = self._each(children)
                 numbers = [low for low, e in zip(lows, children, strict=True) if not isinstance(e, p.ExpressionNode)]
                 return max([min(lows), *numbers])

@@ -189,7 +189,7 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> str:
     if known is None:
         return f"{name}: whether every element is written is not known, as isl gave up after {IMPORTANT:_} operations"
     (gaps,) = known
-    rest = " for certain" if len(must_writes) < len(writes) else ""
+    rest = " whatever the data" if len(must_writes) < len(writes) else ""
     more = affordable(lambda: _more_than_once(writes), otherwise=True)
     often = ", some more than once" if more else " once"
     if gaps is None:

@@ -300,7 +300,7 @@ class _OrderCheck(LaunchCheck):
         parameters, source, sink = smallest_pair(pairs.intersect_domain(real), first.coordinates, second.coordinates)
         kind, what = (
             ("order", "runs later, although it has to come first") if event is None else
-            (event.value, "is asynchronous, with no wait between that is sure to cover it") if event.needs_wait else
+            (event.value, "is asynchronous, with no wait between that is proven to cover it") if event.needs_wait else
             ("barrier", "runs on another thread with no barrier between"))
         on = f"on '{array}'" if array else "by dep="
         yield Mismatch(kind, self.launch.name, b, f"'{b}' conflicts with '{a}' {on}, which {what}"

@@ -27,7 +27,7 @@ def test_a_note_that_isl_cannot_afford_is_none(monkeypatch: pytest.MonkeyPatch) 
     ("{[i]: 0<=i<n}", "y[i] = x[i] {if=x[i] > 0}",
      "y: which elements are written is not known, as a condition is read from memory"),
     ("{[i]: 0<=i<n}", "y[i] = x[i]\ny[i] = 1 {if=x[i] > 0}",
-     "y: every element is written for certain, some more than once"),
+     "y: every element is written whatever the data, some more than once"),
     ("{[i,j]: 0<=i,j<n}", "y[i] = sum(j, x[i,j])", "y: every element is written once"),
 ])
 def test_outputs(domain: str, text: str, note: str) -> None:
