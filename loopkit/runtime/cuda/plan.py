@@ -227,8 +227,7 @@ class CudaPlan:
     def _error(self, failure: DriverError, launch: AnyLaunch, operands: Sequence[Any], *, is_cause: bool
                ) -> LaunchError:
         checked = self.checked
-        names = [*(x.name for x in checked.arrays), *self.scratch.sizes]
-        found = {**launch.values, **dict(zip([*names, *(x for x, _, _ in checked.scalars)], operands, strict=False))}
+        found = {**launch.values, **dict(zip(checked.operands, operands, strict=False))}
         lines = list(describe(launch, {x.name: x.view for x in checked.arrays}, found))
         return launch_error(self.gpu, checked.kernel, launch, failure, lines, is_cause=is_cause)
 
@@ -256,9 +255,9 @@ class CudaPlan:
                     # checked again: a tensor without memory has the signature of one on the host
                     array = host_view(x.name, given[place])
                     address = addresses[place] = buffer(array.nbytes)
-                    if x.needed:
+                    if not x.fully_written and x.position >= 0:
                         staging.upload(address, array)
-                    if x.clear:
+                    elif not x.fully_written:
                         staging.clear(address, array.nbytes)
                     if x.written:
                         back.append((array, address))
