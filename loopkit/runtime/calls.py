@@ -18,7 +18,6 @@ from typing import Any, Protocol, Self
 from loopkit.errors import CallError, DeviceError
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.target import Machine
 from loopkit.runtime.arguments import BoundArguments, require_known
 from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, Reader, TorchKind
@@ -203,8 +202,9 @@ class CallSignatures:
 class Runner(ABC):
     """Runs one kernel."""
 
-    def __init__(self, knl: LoopKernel, machine: Machine) -> None:
-        self.kernels = TypedKernels(knl, machine)
+    def __init__(self, knl: LoopKernel, target: TextTarget) -> None:
+        self._target = target
+        self.kernels = TypedKernels(knl, target.machine)
         self._arguments = knl.argument_by_name
         self._signatures: dict[tuple[str, ...], CallSignatures] = {}
         self._lock = threading.RLock()
@@ -291,9 +291,9 @@ class Runner(ABC):
         """The kinds of arrays passed so far."""
 
     @property
-    @abstractmethod
     def text_target(self) -> TextTarget:
         """The target of the text that is shown without a call."""
+        return self._target
 
     # Streams and machine code, of targets that have them
 

@@ -134,8 +134,7 @@ class HostRunner(Runner):
     def __init__(self, knl: LoopKernel, target: CTarget, device: object = None, debug: bool = False) -> None:
         if device is not None:
             raise DeviceError(f"The host target has no device {device!r}.", hint="compile(knl, target='cuda')")
-        super().__init__(knl, target.machine)
-        self.target = target
+        super().__init__(knl, target)
         self._cache = DiskCache(cache_directory())
         self._compiler = find_compiler(target, self._cache)
 
@@ -143,15 +142,11 @@ class HostRunner(Runner):
     def kinds(self) -> ArrayKinds:
         return ArrayKinds()
 
-    @property
-    def text_target(self) -> CTarget:
-        return self.target
-
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> HostPlan:
         arrays = self._arrays(known, values)
         for array in arrays:
             host_view(array.name, values[array.position])      # an error for an array on a GPU
-        checked = self._checked(known, values, arrays, self.target)
+        checked = self._checked(known, values, arrays, self.text_target)
         code = checked.text.code
         with self._lock:                               # only one thread compiles
             library = load_library(code.source, checked.kernel, self._compiler, self._cache)
@@ -209,7 +204,7 @@ def load_library(source: str, kernel: str, compiler: HostCompiler, disk: DiskCac
     if kept is not None:
         # an undamaged object may not be for this machine (a library that it needs is missing): compile it here
         with contextlib.suppress(OSError):
-            return _mapped(kept.content)
+            return _mapped(kept[0])
     content = compiler.compile(source, kernel)
     disk.put(key, content, {"kernel": kernel, "compiler": list(compiler.command), "version": compiler.version,
                             "flags": list(compiler.flags)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cache, partial
 from math import prod
 from time import perf_counter
 from typing import Any, Self
@@ -19,15 +19,14 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import BoundCall, CallArray, CallSignatures, CheckedCall, Runner
 from loopkit.runtime.cuda.compiler import find_cuda_compiler, load_binary
-from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, stream_handle, why_not
+from loopkit.runtime.cuda.devices import Gpu, find_gpu, stream_handle, why_not
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launching import (
     ALIGNED,
-    AnyLaunch,
     HostedLaunches,
+    Launch,
     Launches,
     PreparedLaunch,
-    SingleLaunch,
     aside,
     loaded_functions,
     reported,
@@ -53,8 +52,8 @@ class CudaRunner(Runner):
     """
 
     def __init__(self, knl: LoopKernel, target: CudaTarget, device: object = None, debug: bool = False) -> None:
-        super().__init__(knl, target.machine)
-        self._target = target
+        super().__init__(knl, target)
+        self._target: CudaTarget = target
         self._gpu = None if device is None else find_gpu(device)
         self._debug = debug
         self._stream: int | None = None
@@ -186,15 +185,15 @@ class CudaRunner(Runner):
             return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, places, bound.arrays, bound.values)
 
         cleared = [p.name for p in text.scratch if p.cleared]
-        first = []
+        first: list[Launch] = []
         if cleared:
             place, count = places[cleared[0]], sum(aside(scratch[x]) for x in cleared)
-            first = [SingleLaunch(code.kernels[0], (1, 1, 1), lambda operands, stream: gpu.driver.clear(
+            first = [Launch(code.kernels[0], (1, 1, 1), lambda operands, stream: gpu.driver.clear(
                 operands[place], count, stream), bound.values)]
         if code.order is not None:
             every = {launch.name: prepared(launch, (1, 1, 1)) for launch in code.kernels}
             return HostedLaunches(gpu, every, code.order, text.hosts, bound.values, first)
-        result: list[AnyLaunch] = [*first]
+        result = [*first]
         for launch in code.kernels:
             grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
             if min(grid) > 0:
@@ -203,10 +202,8 @@ class CudaRunner(Runner):
         return result
 
 
-@lru_cache(maxsize=1)
-def array_kinds() -> CudaArrayKinds:
-    """The kinds of arrays passed in this process so far."""
-    return CudaArrayKinds(driver_in_use())
+#: The kinds of arrays passed in this process so far.
+array_kinds = cache(CudaArrayKinds)
 
 
 def _streams(arrays: Sequence[CallArray], values: Sequence[Any], gpu: Gpu) -> tuple[Callable[[], int], ...]:
