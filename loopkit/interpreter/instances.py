@@ -39,13 +39,8 @@ class Instance:
         return instance_text(self.statement, self.inames(knl))
 
 
-@dataclass(frozen=True)
-class Half:
-    """Part of an instance: everything before its write, or the write."""
-
-    instance: Instance
-    writes: bool
-
+#: Part of an instance: with ``False`` everything before its write, with ``True`` the write.
+Half = tuple[Instance, bool]
 
 #: An order in which instances run: its effect on the two instances of a witness, as text, and the instances.
 Order = tuple[str, Sequence[Instance | Half]]
@@ -150,7 +145,7 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
     for x, other, title in (
             (sink, source, "the second instance could read before the first writes"),
             (source, sink, "the first instance could read before the second writes, and write after it")):
-        yield title, [*start, Half(x, writes=False), other, Half(x, writes=True), *rest]
+        yield title, [*start, (x, False), other, (x, True), *rest]
 
 
 def _vector_order(knl: LoopKernel, order: Sequence[Instance], source: Instance, sink: Instance) -> Iterator[Order]:
@@ -161,7 +156,7 @@ def _vector_order(knl: LoopKernel, order: Sequence[Instance], source: Instance, 
         return
     vector = [x for x in order if place(x) == place(source)]
     start = order.index(vector[0])
-    halves = (Half(x, writes) for writes in (False, True) for x in vector)
+    halves = ((x, writes) for writes in (False, True) for x in vector)
     yield ("the second instance would read before the first writes, both in one vector",
            [*order[:start], *halves, *order[start + len(vector):]])
 

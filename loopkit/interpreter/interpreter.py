@@ -314,11 +314,12 @@ class Interpreter:
     def run(self, order: Iterable[Instance | Half]) -> Interpreter:
         """Run the instances in this *order*; returns the interpreter itself."""
         for step in order:
-            instance = step if isinstance(step, Instance) else step.instance
-            if isinstance(step, Instance) or not step.writes:
-                self._read_all(instance)
-            if isinstance(step, Instance) or step.writes:
-                self._finish(instance)
+            halves: tuple[Half, ...] = ((step, False), (step, True)) if isinstance(step, Instance) else (step,)
+            for instance, writes in halves:
+                if writes:
+                    self._finish(instance)
+                else:
+                    self._read_all(instance)
         return self
 
     def cell(self, name: str, element: Element) -> Any:

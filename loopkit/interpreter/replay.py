@@ -14,12 +14,14 @@ from loopkit.interpreter.instances import Instance, broken_orders, reference_ord
 from loopkit.interpreter.interpreter import Element, InitialData, Interpreter, LoggedAccess
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import fix_params, lexmin_point, range_condition
-from loopkit.runtime import stages
 from loopkit.runtime.arguments import require_known
 from loopkit.runtime.equivalence import index_names
 from loopkit.runtime.scalars import converter
+from loopkit.runtime.typed import closed
+from loopkit.transform.data import with_dtypes
 
 _SHOWN = 10
 
@@ -122,9 +124,9 @@ def _typed(before: LoopKernel, after: LoopKernel, given: Mapping[str, Any]) -> t
 
     def chosen(name: str) -> np.dtype[Any]:
         return np.asarray(given[name]).dtype if name in given else np.dtype(np.int32 if name in indices else np.float64)
-    typed = stages.infer_types(stages.closed(before, chosen))
+    typed = infer_types(closed(before, chosen))
     dtypes = {a.name: np.dtype(a.dtype) for a in typed.arguments if a.dtype is not None}
-    return typed, stages.infer_types(stages.with_dtypes(after, dtypes))
+    return typed, infer_types(with_dtypes(after, dtypes))
 
 
 def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,20 +13,30 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.dependences import needed_inputs
+from loopkit.analysis.shapes import array_shapes, fully_written_outputs, output_shape_like
+from loopkit.ast.value_ranges import largest_address, largest_magnitude
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate, parameter_plus_constant
 from loopkit.expr.kinds import spelled
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import subexpressions, variables
 from loopkit.expr.nodes import to_text
-from loopkit.kernel.data import GlobalArg, ValueArg
+from loopkit.kernel.data import AddressSpace, GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
+from loopkit.lowering.pipeline import lowered_once
+from loopkit.lowering.types import unknown_dtypes
+from loopkit.lowering.vectors import vector_inames
 from loopkit.poly.points import checker
-from loopkit.runtime import stages
+from loopkit.poly.sets import InstanceSet
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import ArrayView, internal_overlap
+
+#: The least number that needs 64-bit indices.
+LIMIT_32 = 2**31
 
 
 @dataclass(frozen=True)
@@ -67,9 +77,9 @@ class CallPlan:
     """The check of the calls of one kernel, all of whose dtypes are known and which is lowered for *machine*."""
 
     def __init__(self, knl: LoopKernel, machine: Machine) -> None:
-        shapes = stages.array_shapes(knl)
-        reads, writes = stages.needed_inputs(knl), knl.written_names
-        like = stages.output_shape_like(knl)
+        shapes = array_shapes(knl)
+        reads, writes = needed_inputs(knl), knl.written_names
+        like = output_shape_like(knl)
         self.kernel = knl.name
         self.arrays = tuple(
             ArrayPlan(a.name, np.dtype(a.dtype), tuple(shapes[a.name]), a.shape is not None, a.name in reads,
@@ -77,17 +87,17 @@ class CallPlan:
             for a in knl.arguments if isinstance(a, GlobalArg) and a.name in shapes and a.dtype is not None)
         values = [a for a in knl.arguments if isinstance(a, ValueArg)]
         longest = {a.name for a in values if a.dtype == np.uint64}
-        signed = longest and stages.size_values(knl) & longest
+        signed = longest and size_values(knl) & longest
         self.values = {a.name: converter(a.name, None if a.name in signed else a.dtype) for a in values}
         self.outputs = tuple(a.name for a in knl.arguments if isinstance(a, GlobalArg) and a.name in writes)
         self.violated = checker(knl.assumptions)
-        self._fully_written = stages.fully_written_outputs(knl)
-        self._structural = stages.structural_values(knl)
-        self._shift = stages.largest_literal(knl) + 1
-        self._requires_64 = lru_cache(maxsize=64)(lambda *values: stages.requires_64(
+        self._fully_written = fully_written_outputs(knl)
+        self._structural = structural_values(knl)
+        self._shift = largest_literal(knl) + 1
+        self._requires_64 = lru_cache(maxsize=64)(lambda *values: requires_64(
             knl, machine, dict(zip(self.values, values, strict=True))))
         # 32-bit indices are enough for smaller sizes
-        self._surely_small = stages.LIMIT_32
+        self._surely_small = LIMIT_32
         while self._surely_small and self._requires_64(*(self._surely_small for _ in values)):
             self._surely_small //= 2
         # for each parameter, the axes that determine it, whose extents are the parameter plus a constant
@@ -137,10 +147,10 @@ class CallPlan:
             # the extent of the first axis is not part of an element's address
             if not _fits(plan, array.shape, extents, values) or not array.in_c_order:
                 strided.add(plan.name)
-            wide = wide or _reach(array, self._shift) >= stages.LIMIT_32
+            wide = wide or _reach(array, self._shift) >= LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
-            wide = wide or largest >= stages.LIMIT_32 or self._requires_64(*values.values())
+            wide = wide or largest >= LIMIT_32 or self._requires_64(*values.values())
         return BoundArguments(arrays, values, frozenset(strided), frozenset(fully_written), wide)
 
 
@@ -244,3 +254,45 @@ def _wrong_shape(plan: ArrayPlan, shape: tuple[int, ...], axis: int, extent: int
     why = f" ({to_text(expression)}, with {sizes})" if sizes else ""
     return CallError(f"'{plan.name}' {problem}: axis {axis} has {shape[axis]} elements and must have {needed}{extent}"
                      f"{why}.", argument=plan.name)
+
+
+# The properties of a kernel that its calls depend on
+
+def structural_values(knl: LoopKernel) -> frozenset[str]:
+    """The value arguments that shapes, launches and the choice of a text may depend on."""
+    extents = {extent for shape in array_shapes(knl).values() for extent in shape if extent is not None}
+    found = {*InstanceSet((), knl.assumptions).params, *(x for s in knl.statements for x in s.domain.params),
+             *(x for extent in extents for x in variables(extent))}
+    if vector_inames(knl):
+        found |= knl.value_params           # the first element of a vector may depend on any
+    # a size without a declared dtype is as wide as the text's indices
+    found.update(a.name for a in knl.arguments if a.dtype is None)
+    return frozenset(a.name for a in knl.arguments
+                     if isinstance(a, ValueArg) and a.name in found.difference(unknown_dtypes(knl)))
+
+
+def size_values(knl: LoopKernel) -> frozenset[str]:
+    """The value arguments that are sizes, or that subscripts and comparisons use like sizes: signed integers."""
+    like_sizes = (variables(node) for e in _expressions(knl) for node in subexpressions(e)
+                  if isinstance(node, p.Subscript | p.Comparison))
+    return knl.value_params & structural_values(knl).union(*like_sizes)
+
+
+def requires_64(knl: LoopKernel, machine: Machine, values: Mapping[str, Any]) -> bool:
+    """May an integer of the text need more than 32 bits: for a loop, a guard, a grid or a temporary's address?"""
+    sizes = {x: int(value) for x, value in values.items() if isinstance(value, int | np.integer)}
+    lowered, beyond = lowered_once(knl, machine), largest_literal(knl) + 1
+    return largest_magnitude(lowered.program, sizes) >= LIMIT_32 or any(
+        largest_address(s.shape, beyond, sizes) >= LIMIT_32
+        for s in lowered.storages.values() if s.space is AddressSpace.GLOBAL)
+
+
+def largest_literal(knl: LoopKernel) -> int:
+    """The largest integer in a subscript: a text may overshoot an axis by this many steps."""
+    expressions = [*_expressions(knl), *(rule.expr for rule in knl.substitutions.values())]
+    return max((abs(n) for e in expressions for node in subexpressions(e) if isinstance(node, p.Subscript)
+                for index in node.index_tuple for n in subexpressions(index) if isinstance(n, int)), default=0)
+
+
+def _expressions(knl: LoopKernel) -> list[Expression]:
+    return [e for s in knl.statements for e in (s.assignee, s.expression, *s.predicates)]

@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -50,14 +51,6 @@ def cache_directory() -> Path:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """The object and the facts of a key."""
-
-    content: bytes
-    facts: dict[str, object]
-
-
-@dataclass(frozen=True)
 class DiskCache:
     """Binary objects by key. A key is a file name without dots.
 
@@ -71,8 +64,8 @@ class DiskCache:
     directory: Path
     limit: int = DEFAULT_LIMIT
 
-    def lookup(self, key: str) -> Entry | None:
-        """The entry of *key*, complete and undamaged, else ``None``."""
+    def lookup(self, key: str) -> tuple[bytes, dict[str, Any]] | None:
+        """The object and the facts of *key*, complete and undamaged, else ``None``."""
         if not self._trusted():
             return None
         path = self.directory / f"{key}{_SUFFIX}"
@@ -87,7 +80,7 @@ class DiskCache:
         with contextlib.suppress(OSError):
             os.utime(path)
         facts, _, content = rest.partition(b"\n")
-        return Entry(content, json.loads(facts))
+        return content, json.loads(facts)
 
     def put(self, key: str, content: bytes, facts: dict[str, object]) -> None:
         """Store *content* and *facts*, a JSON object, if possible."""

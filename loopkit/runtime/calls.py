@@ -13,18 +13,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 from loopkit.errors import CallError, DeviceError
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.target import Machine
 from loopkit.runtime.arguments import BoundArguments, require_known
 from loopkit.runtime.cuda.resources import Binary
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, Reader, TorchKind
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
 from loopkit.runtime.scalars import Scalar, converter
-from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
+from loopkit.runtime.typed import Text, TypedKernels
 from loopkit.runtime.views import ArrayView, share_memory
 from loopkit.target.code import TextTarget
 from loopkit.target.cuda.target import CudaTarget
@@ -36,48 +35,23 @@ _MOST_SIGNATURES = 4096
 # A checked call
 
 @dataclass(frozen=True)
-class PassedArray:
-    """An opened array argument of a call, with its view for checks."""
+class CallArray:
+    """An array argument of the caller, or an output that the call allocates.
 
-    value: Any
-    kind: Kind
-    view: ArrayView
-
-
-@dataclass(frozen=True)
-class Input:
-    """An array argument of the caller.
-
-    :ivar position: its index among a call's values; its address has its index among the inputs.
-    :ivar needed: the call uses its previous content: the array is read, or not completely written.
+    :ivar position: the index of an argument among a call's values; negative for an output, among the allocated ones.
+    :ivar fully_written: the kernel writes all of it, and does not read it before.
     """
 
     name: str
     position: int
-    view: ArrayView
-    alignment: int
-    written: bool
-    needed: bool
-    clear: ClassVar[bool] = False
-
-
-@dataclass(frozen=True)
-class Output:
-    """An array that the kernel writes and the call allocates.
-
-    :ivar clear: the kernel does not write all of it; the rest is zero.
-    """
-
-    name: str
     kind: Kind
     view: ArrayView
-    clear: bool
-    written: ClassVar[bool] = True
-    needed: ClassVar[bool] = False
+    written: bool = True
+    fully_written: bool = False
 
     def new(self, *, zero: bool = False) -> Any:
         """A new array, zeroed if the kernel does not write all of it."""
-        return self.kind.new(self.view.shape, self.view.dtype, self.view.ordinal, zero=zero or self.clear)
+        return self.kind.new(self.view.shape, self.view.dtype, self.view.ordinal, zero=zero or not self.fully_written)
 
 
 @dataclass(frozen=True)
@@ -85,26 +59,34 @@ class CheckedCall:
     """Everything that follows from a call's signature, for host and GPU.
 
     :ivar scalars: name, index among a call's values and conversion, of the scalars outside the signature.
-    :ivar values: the scalars of the signature.
+    :ivar bound: the arrays as the launches get them, and the scalars of the signature.
     """
 
     kernel: str
-    inputs: tuple[Input, ...]
-    outputs: tuple[Output, ...]
+    inputs: tuple[CallArray, ...]
+    outputs: tuple[CallArray, ...]
     scalars: tuple[tuple[str, int, Callable[[Any], Scalar]], ...]
-    values: Mapping[str, Any]
     fields: tuple[str, ...]
+    text: Text
+    bound: BoundArguments
 
     @property
-    def arrays(self) -> tuple[Input | Output, ...]:
+    def arrays(self) -> tuple[CallArray, ...]:
         """All arrays, in the order of their addresses."""
         return (*self.inputs, *self.outputs)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The names of a call's operands: its arrays, temporaries, and scalars."""
+        return (*(x.name for x in self.arrays), *(p.name for p in self.text.scratch), *(x for x, _, _ in self.scalars))
 
     @cached_property
     def check(self) -> Callable[[Sequence[int]], None]:
         """A function that raises ``CallError`` if an input has no memory, its address is not aligned, or a written
         input overlaps another one."""
-        masks = [(k, x.alignment - 1) for k, x in enumerate(self.inputs) if x.alignment > 1]
+        # the kernel may not access some of the inputs
+        masks = [(k, x.view.alignment - 1) for k, x in enumerate(self.inputs)
+                 if x.name in self.bound.arrays and x.view.alignment > 1]
         # pairs of inputs that must not share memory, the first of which is written, with the range of the difference of
         # their addresses at which they may overlap
         apart = []
@@ -140,9 +122,7 @@ class CheckedCall:
     def results(self) -> Callable[[Sequence[Any], Sequence[Any]], Outputs]:
         """A function from a call's values and the allocated outputs to the call's result."""
         make = Outputs.maker(self.fields)
-        # those of the allocated outputs count from the end
-        places = {x.name: k - len(self.outputs) for k, x in enumerate(self.outputs)}
-        places |= {x.name: x.position for x in self.inputs}
+        places = {x.name: x.position for x in self.arrays}
         returned = [places[x] for x in self.fields]
         if len(returned) == 1 and not self.outputs:
             first, = returned
@@ -222,8 +202,9 @@ class CallSignatures:
 class Runner(ABC):
     """Runs one kernel."""
 
-    def __init__(self, knl: LoopKernel, machine: Machine) -> None:
-        self.kernels = TypedKernels(knl, machine)
+    def __init__(self, knl: LoopKernel, target: TextTarget) -> None:
+        self._target = target
+        self.kernels = TypedKernels(knl, target.machine)
         self._arguments = knl.argument_by_name
         self._signatures: dict[tuple[str, ...], CallSignatures] = {}
         self._lock = threading.RLock()
@@ -310,9 +291,9 @@ class Runner(ABC):
         """The kinds of arrays passed so far."""
 
     @property
-    @abstractmethod
     def text_target(self) -> TextTarget:
         """The target of the text that is shown without a call."""
+        return self._target
 
     # Streams and machine code, of targets that have them
 
@@ -340,35 +321,32 @@ class Runner(ABC):
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> LaunchPlan:
         """The launch plan of a fully checked call; :raises CallError: an argument does not fit."""
 
-    def _arrays(self, known: CallSignatures, values: Sequence[Any]) -> dict[str, PassedArray]:
-        passed = ((known.names[i], values[i], self.kinds.of(values[i])) for i in known.arrays)
-        return {name: PassedArray(x, kind, kind.view(name, x)) for name, x, kind in passed}
+    def _arrays(self, known: CallSignatures, values: Sequence[Any]) -> list[CallArray]:
+        """The array arguments of a call, opened."""
+        written = self.kernels.kernel.written_names
+        passed = ((known.names[i], i, self.kinds.of(values[i])) for i in known.arrays)
+        return [CallArray(x, i, kind, kind.view(x, values[i]), x in written) for x, i, kind in passed]
 
-    def _bound(self, known: CallSignatures, values: Sequence[Any], arrays: Mapping[str, PassedArray], *,
-               copies: bool = False) -> tuple[TypedKernel, BoundArguments]:
-        """The kernel with the dtypes of a call, and the call's arguments."""
-        given = {**dict(zip(known.names, values, strict=True)), **{x: a.view for x, a in arrays.items()}}
+    def _checked(self, known: CallSignatures, values: Sequence[Any], arrays: Sequence[CallArray], target: TextTarget,
+                 ordinal: int | None = None, *, vectors: bool = True) -> CheckedCall:
+        """The checked call of a text for *target* on the GPU *ordinal*; :raises CallError: an argument does not fit."""
+        given = {**dict(zip(known.names, values, strict=True)), **{a.name: a.view for a in arrays}}
         typed = self.kernels.of(given)
-        return typed, typed.plan.bind(given, copies=copies)
-
-    def _checked(self, known: CallSignatures, typed: TypedKernel, text: Text, bound: BoundArguments,
-                 arrays: Mapping[str, PassedArray], ordinal: int | None = None) -> CheckedCall:
-        """The checked call of *bound* on the GPU *ordinal*; the kernel may not access some of the *arrays*."""
-        kernel, fields = self.kernels.kernel, typed.plan.outputs
-        inputs = tuple(
-            Input(x, i, a.view, a.view.alignment if x in bound.arrays else 1, x in kernel.written_names,
-                  x not in bound.fully_written)
-            for i, x in enumerate(known.names) if (a := arrays.get(x)) is not None)
-        model = next((a for a in arrays.values() if not a.view.on_host), None)
-        of_host: Kind = next((a.kind for a in arrays.values() if isinstance(a.kind, TorchKind)), NUMPY)
-        maker, ordinal = (of_host, None) if model is None else (model.kind.of_outputs(model.value), ordinal)
-        outputs = tuple(Output(x, maker, replace(bound.arrays[x], ordinal=ordinal), x not in bound.fully_written)
-                        for x in fields if x not in arrays)
+        bound, fields = typed.plan.bind(given, copies=ordinal is not None), typed.plan.outputs
+        text = typed.fitting(target, bound, vectors=vectors)
+        inputs = tuple(replace(a, fully_written=a.name in bound.fully_written) for a in arrays)
+        model = next((a for a in arrays if not a.view.on_host), None)
+        of_host: Kind = next((a.kind for a in arrays if isinstance(a.kind, TorchKind)), NUMPY)
+        maker, ordinal = (of_host, None) if model is None else (model.kind.of_outputs(values[model.position]), ordinal)
+        passed = {a.name for a in arrays}
+        made = [x for x in fields if x not in passed]
+        outputs = tuple(CallArray(x, i - len(made), maker, replace(bound.arrays[x], ordinal=ordinal),
+                                  fully_written=x in bound.fully_written) for i, x in enumerate(made))
         # a text's parameter may be narrower than the argument
         dtypes = {**{a.name: a.dtype for a in typed.kernel.arguments}, **text.integers}
         scalars = tuple((x, i, converter(x, dtypes[x])) for i, x in enumerate(known.names)
-                        if x not in arrays and x not in self.kernels.structural)
-        return CheckedCall(kernel.name, inputs, outputs, scalars, bound.values, fields)
+                        if x not in passed and x not in self.kernels.structural)
+        return CheckedCall(self.kernels.kernel.name, inputs, outputs, scalars, fields, text, bound)
 
 
 def _passed(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
@@ -282,7 +281,7 @@ def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rung
     key = "compiler-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()
     entry = cache.lookup(key) if cache is not None else None
     if entry is not None:
-        kept: dict[str, Any] = entry.facts
+        _, kept = entry
         dropped = tuple(Dropped(tuple(flags), tuple(faults)) for flags, faults in kept["dropped"])
         return HostCompiler(command, version, tuple(kept["flags"]), dropped, kept["fit"])
     found = _trials.get(key) or tried(command, version, rungs, options)

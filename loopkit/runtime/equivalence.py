@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, accesses_to, analysis_domain, data_params, reached
+from loopkit.analysis.dependences import needed_inputs
+from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import CallError, EquivalenceError, PreconditionError, TypeInferenceError, cell_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import epsilon, is_half, kind_of
@@ -20,9 +22,10 @@ from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Target
+from loopkit.lowering.types import infer_types, unknown_dtypes
 from loopkit.poly.limits import bounded
 from loopkit.poly.points import extents
-from loopkit.runtime import compiled, stages
+from loopkit.runtime import compiled
 from loopkit.runtime.views import NumpyArray
 
 Reference = LoopKernel | Callable[..., Any]
@@ -94,14 +97,14 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
                                 subject="rtol")
     sizes = {k: int(v) for k, v in parameters.items() if np.ndim(v) == 0 and isinstance(v, int | np.integer)}
     with bounded(f"checking kernel '{knl.name}' (equivalence)"):
-        unknown = tuple(stages.unknown_dtypes(knl))
+        unknown = tuple(unknown_dtypes(knl))
         if unknown:
             raise TypeInferenceError(
                 f"the dtypes of {', '.join(map(repr, unknown))} are open, so there is no telling what data to make.",
                 subject=unknown[0], hint="declare them with add_dtypes(knl, {...})")
-        typed = stages.infer_types(knl)
+        typed = infer_types(knl)
         shapes = _shapes(typed, ref, sizes)
-        reads = stages.needed_inputs(typed)
+        reads = needed_inputs(typed)
         length = accumulation_length(typed, sizes)
     given = _data(typed, shapes, parameters, np.random.default_rng(seed))
     written = typed.written_names & typed.array_args.keys()
@@ -157,10 +160,10 @@ def _arguments(knl: LoopKernel, given: Mapping[str, Any], written: frozenset[str
 
 def _shapes(knl: LoopKernel, ref: Reference, sizes: Mapping[str, int]) -> dict[str, tuple[int | None, ...]]:
     """The extents that both kernels need; ``None``: it depends on data."""
-    shapes = {name: _evaluated(shape, sizes, name) for name, shape in stages.array_shapes(knl).items()
+    shapes = {name: _evaluated(shape, sizes, name) for name, shape in array_shapes(knl).items()
               if name in knl.array_args}
     if isinstance(ref, LoopKernel):
-        needed = stages.array_shapes(ref)
+        needed = array_shapes(ref)
         for name in [x for x in shapes if x in needed and x in ref.array_args]:
             own, other = shapes[name], _evaluated(needed[name], sizes, name)
             if len(own) == len(other):

@@ -24,8 +24,7 @@ from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Run, R
 from loopkit.runtime.compiler import HostCompiler, dump, find_compiler, loopkit_version
 from loopkit.runtime.kinds import ArrayKinds, host_view
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
-from loopkit.runtime.typed import Text
-from loopkit.runtime.views import ArrayView, constant, picker
+from loopkit.runtime.views import constant, picker
 from loopkit.target.c.target import CTarget
 from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer
 
@@ -54,19 +53,17 @@ class HostPlan:
     constants, and the inames of the host's loops. Each function takes some of them.
     """
 
-    def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayView]
-                 ) -> None:
+    def __init__(self, checked: CheckedCall, functions: Mapping[str, Any]) -> None:
         self._checked = checked
-        self._text = text
-        shapes = text.scratch_shapes(checked.values)
+        text, bound, names = checked.text, checked.bound, checked.operands
+        shapes = text.scratch_shapes(bound.values)
         self._scratch = tuple(partial(np.empty, shapes[p.name], p.dtype) for p in text.scratch)
         dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
         # scalars that no function takes are converted too, as a check
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(x))) for x, i, convert in checked.scalars)
-        names = [*(x.name for x in checked.arrays), *shapes, *(x for x, _, _ in checked.scalars)]
         constants = {p.name: p for launch in text.code.kernels for p in launch.parameters
                      if p.name not in names and not isinstance(p, HostIname)}
-        self._constants = [_passed_as(np.dtype(p.dtype))(constant(p, arrays, checked.values))
+        self._constants = [_passed_as(np.dtype(p.dtype))(constant(p, bound.arrays, bound.values))
                            for p in constants.values()]
         places = {x: k for k, x in enumerate([*names, *constants, *text.hosts])}
         self._functions = {x.name: (functions[x.name], picker([places[p.name] for p in x.parameters]))
@@ -95,7 +92,8 @@ class HostPlan:
     @cached_property
     def _launch(self) -> Callable[[Sequence[Any]], None]:
         """A function that calls the text's functions with a call's operands."""
-        functions, order, values, hosts = self._functions, self._text.code.order, self._checked.values, self._text.hosts
+        functions, values, hosts = self._functions, self._checked.bound.values, self._checked.text.hosts
+        order = self._checked.text.code.order
         if order is None:
             every = tuple(functions.values())
 
@@ -119,7 +117,7 @@ class HostPlan:
         scratch = [make() for make in self._scratch]
         operands = [*addresses, *[x.ctypes.data for x in scratch],
                     *[passed(convert(values[i])) for i, convert, passed in self._scalars], *self._constants]
-        launches = [partial(self._launch, operands)] if self._text.code.order is not None else [
+        launches = [partial(self._launch, operands)] if self._checked.text.code.order is not None else [
             partial(function, *pick(operands)) for function, pick in self._functions.values()]
         outputs = self._checked.results(originals, ())
 
@@ -136,8 +134,7 @@ class HostRunner(Runner):
     def __init__(self, knl: LoopKernel, target: CTarget, device: object = None, debug: bool = False) -> None:
         if device is not None:
             raise DeviceError(f"The host target has no device {device!r}.", hint="compile(knl, target='cuda')")
-        super().__init__(knl, target.machine)
-        self.target = target
+        super().__init__(knl, target)
         self._cache = DiskCache(cache_directory())
         self._compiler = find_compiler(target, self._cache)
 
@@ -145,20 +142,15 @@ class HostRunner(Runner):
     def kinds(self) -> ArrayKinds:
         return ArrayKinds()
 
-    @property
-    def text_target(self) -> CTarget:
-        return self.target
-
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> HostPlan:
         arrays = self._arrays(known, values)
-        for name, array in arrays.items():
-            host_view(name, array.value)               # an error for an array on a GPU
-        typed, bound = self._bound(known, values, arrays)
-        text = typed.fitting(self.target, bound)
+        for array in arrays:
+            host_view(array.name, values[array.position])      # an error for an array on a GPU
+        checked = self._checked(known, values, arrays, self.text_target)
+        code = checked.text.code
         with self._lock:                               # only one thread compiles
-            library = load_library(text.code.source, self.kernels.kernel.name, self._compiler, self._cache)
-        functions = {x.name: _function(library, x) for x in text.code.kernels}
-        return HostPlan(self._checked(known, typed, text, bound, arrays), text, functions, bound.arrays)
+            library = load_library(code.source, checked.kernel, self._compiler, self._cache)
+        return HostPlan(checked, {x.name: _function(library, x) for x in code.kernels})
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
         arrays = {k: host_view(k, v) for k, v in given.items()
@@ -212,7 +204,7 @@ def load_library(source: str, kernel: str, compiler: HostCompiler, disk: DiskCac
     if kept is not None:
         # an undamaged object may not be for this machine (a library that it needs is missing): compile it here
         with contextlib.suppress(OSError):
-            return _mapped(kept.content)
+            return _mapped(kept[0])
     content = compiler.compile(source, kernel)
     disk.put(key, content, {"kernel": kernel, "compiler": list(compiler.command), "version": compiler.version,
                             "flags": list(compiler.flags)})

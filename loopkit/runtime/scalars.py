@@ -18,13 +18,14 @@ Scalar = bool | int | float | complex
 @lru_cache(maxsize=512)
 def converter(name: str, dtype: np.dtype[Any] | None) -> Callable[[object], Scalar]:
     """A function from the caller's value of *name* to a number that *dtype* can hold; ``None``: a size of any width."""
-    kind = "i" if dtype is None else kind_of(dtype)
+    if dtype is None:
+        dtype = np.dtype(np.int64)
+    kind = kind_of(dtype)
     if kind == "b":
-        return lambda value: _boolean(name, value)
+        return partial(_boolean, name)
     if kind in "iu":
-        low, high = integer_range(dtype)
-        return lambda value: _integer(name, dtype, low, high, value)
-    if kind not in "fc" or dtype is None:
+        return partial(_integer, name, dtype, *integer_range(dtype))
+    if kind not in "fc":
         raise CallError(f"'{name}' has the dtype {dtype}, which cannot be passed by value.", argument=name)
     if kind == "c":
         return partial(_inexact, name, dtype)
@@ -38,9 +39,9 @@ def converter(name: str, dtype: np.dtype[Any] | None) -> Callable[[object], Scal
     return convert
 
 
-def integer_range(dtype: np.dtype[Any] | None) -> tuple[int, int]:
-    """The smallest and the largest value of an integer *dtype*; of int64 for ``None``."""
-    info = np.iinfo(np.int64 if dtype is None else dtype)
+def integer_range(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The smallest and the largest value of an integer *dtype*."""
+    info = np.iinfo(dtype)
     return int(info.min), int(info.max)
 
 
@@ -61,7 +62,7 @@ def out_of_range(name: str, value: int, dtype: np.dtype[Any]) -> CallError:
                      hint=f"declare a wider dtype with add_dtypes(knl, {{'{name}': ...}})")
 
 
-def _integer(name: str, dtype: np.dtype[Any] | None, low: int, high: int, value: object) -> int:
+def _integer(name: str, dtype: np.dtype[Any], low: int, high: int, value: object) -> int:
     if type(value) is int:
         number = value
     elif isinstance(value, np.bool_):
@@ -72,7 +73,7 @@ def _integer(name: str, dtype: np.dtype[Any] | None, low: int, high: int, value:
         except TypeError:
             raise _not_a_scalar(name, "an integer", value) from None
     if not low <= number <= high:
-        raise out_of_range(name, number, np.dtype(np.int64) if dtype is None else dtype)
+        raise out_of_range(name, number, dtype)
     return number
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -10,18 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from loopkit.analysis.dependences import needed_inputs
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import DTYPE_NAMES
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
+from loopkit.lowering.types import infer_types, unknown_dtypes
 from loopkit.poly.limits import bounded
-from loopkit.runtime import stages
-from loopkit.runtime.arguments import BoundArguments, CallPlan
+from loopkit.runtime.arguments import BoundArguments, CallPlan, structural_values
 from loopkit.runtime.scalars import dtype_of, integer_range, out_of_range
 from loopkit.runtime.views import ArrayView
 from loopkit.target.code import GeneratedCode, HostIname, Layout, ScratchPointer, TextTarget, Value
+from loopkit.transform.data import with_dtypes
+from loopkit.verification.checks import generate_code
 
 #: Least number of elements of temporaries with 64-bit indices; half the 32-bit range, since parts of an address may
 #: overshoot.
@@ -77,7 +80,7 @@ class TypedKernel:
     def text(self, target: TextTarget, layout: Layout) -> Text:
         found = self._texts.get((target, layout))
         if found is None:
-            found = self._texts[target, layout] = Text(stages.generate_code(self.kernel, target=target, layout=layout))
+            found = self._texts[target, layout] = Text(generate_code(self.kernel, target=target, layout=layout))
         return found
 
 
@@ -90,7 +93,7 @@ class TypedKernels:
         self._known: dict[tuple[np.dtype[Any] | None, ...], TypedKernel] = {}
         self._lock = threading.Lock()
         with bounded(f"calling kernel '{knl.name}'"):
-            self.unknown = tuple(stages.unknown_dtypes(knl))
+            self.unknown = tuple(unknown_dtypes(knl))
         if not self.unknown:
             self.of({})
 
@@ -98,7 +101,7 @@ class TypedKernels:
     def structural(self) -> frozenset[str]:
         """The value arguments that shapes, launches and the choice of a text may depend on."""
         with bounded(f"calling kernel '{self.kernel.name}'"):
-            return stages.structural_values(self.kernel)
+            return structural_values(self.kernel)
 
     def of(self, given: Mapping[str, Any]) -> TypedKernel:
         """The kernel with its open dtypes from *given*; :raises CallError: one is not known, or not supported."""
@@ -115,13 +118,22 @@ class TypedKernels:
                                         hint="bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, "
                                              "float64, complex64, complex128")
                 with bounded(f"calling kernel '{self.kernel.name}'"):
-                    closed = stages.closed(self.kernel, dtypes.get) if self.unknown else self.kernel
-                    for name in stages.unknown_dtypes(closed):
+                    known = closed(self.kernel, dtypes.get) if self.unknown else self.kernel
+                    for name in unknown_dtypes(known):
                         raise CallError(f"the dtype of '{name}' is not known.", argument=name,
                                         hint=f"pass {name}=..., or declare it with add_dtypes(knl, {{'{name}': ...}})")
-                    typed = stages.infer_types(closed)
+                    typed = infer_types(known)
                 self._known[signature] = TypedKernel(typed, self._machine)
             return self._known[signature]
+
+
+def closed(knl: LoopKernel, chosen: Callable[[str], np.dtype[Any] | None]) -> LoopKernel:
+    """*knl* with the open dtypes that are *chosen*, first those of its inputs: they may determine an output's."""
+    reads, writes = needed_inputs(knl), knl.written_names
+    for only_inputs in (True, False):
+        names = [x for x in unknown_dtypes(knl) if not only_inputs or x in reads or x not in writes]
+        knl = with_dtypes(knl, {x: dtype for x in names if (dtype := chosen(x)) is not None})
+    return knl
 
 
 def serves(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayView], values: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.kinds import FUNCTIONS, epsilon
 from loopkit.interpreter.instances import Instance, execution_order, reference_order
 from loopkit.interpreter.interpreter import InitialData, Interpreter
-from loopkit.runtime import stages
+from loopkit.lowering.types import infer_types
 from loopkit.runtime.equivalence import index_names
 from tests.cases import CASES, Case
 
@@ -24,7 +24,7 @@ SMALL = [case for case in CASES if case.name not in ("matmul_large_tiles", "matm
 
 def ran(knl: lk.LoopKernel, arguments: Mapping[str, Any], order: Order) -> Interpreter:
     """*knl* on *arguments*, whose sizes are those of the arrays."""
-    typed = stages.infer_types(knl)
+    typed = infer_types(knl)
     arrays = {k: v for k, v in arguments.items() if isinstance(v, np.ndarray)}
     scalars = {k: v for k, v in arguments.items() if not isinstance(v, np.ndarray)}
     for name, shape in array_shapes(typed).items():

@@ -18,7 +18,7 @@ from hypothesis import given
 import loopkit as lk
 from loopkit.interpreter.instances import execution_order
 from loopkit.interpreter.interpreter import InitialData, Interpreter
-from loopkit.runtime import stages
+from loopkit.lowering.types import infer_types
 from loopkit.runtime.equivalence import index_names
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Draw, Program
@@ -61,7 +61,7 @@ class Replayed(Trial):
 
     def require_instances(self) -> None:
         """The instances, one by one, leave what the program leaves."""
-        typed = stages.infer_types(self.knl)
+        typed = infer_types(self.knl)
         inputs = {self.names[k]: v for k, v in self.program.inputs().items()}
         for sizes, expected in zip(self.sizes, self.expected, strict=True):
             scalars = {self.names[k]: v for k, v in sizes.items()

@@ -14,7 +14,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Leaf, seq
 from loopkit.poly.sets import InstanceSet, parse_assumptions
-from loopkit.runtime import stages
+from loopkit.runtime import arguments, equivalence, typed
 from loopkit.runtime.compiled import CompiledKernel
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Parameter, Pointer, Stride, Value
 
@@ -72,8 +72,14 @@ class Workshop:
                                    ("output_shape_like", lambda k: like), ("infer_types", lambda k: k),
                                    ("unknown_dtypes", lambda k: [a.name for a in k.arguments if a.dtype is None]),
                                    ("generate_code", generate)):
-            self._patch.setattr(stages, replaced, function)
+            self.replace(replaced, function)
         return CompiledKernel(knl, "c")
+
+    def replace(self, name: str, function: Callable[..., Any]) -> None:
+        """Replace *name*, a function of a lower layer, where the runtime uses it."""
+        for module in (arguments, typed, equivalence):
+            if hasattr(module, name):
+                self._patch.setattr(module, name, function)
 
 
 _C = {"float32": "float", "float64": "double", "bool": "_Bool", "complex64": "float _Complex",

@@ -13,7 +13,7 @@ import pytest
 
 from loopkit.runtime import cache as cache_module
 from loopkit.runtime import host
-from loopkit.runtime.cache import DiskCache, Entry, cache_directory
+from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.compiler import HostCompiler, find_compiler
 
 SOURCE = "int answer(void) { return 42; }\n"
@@ -73,11 +73,12 @@ def test_compiles_once(compiler: HostCompiler, counted: list[str], tmp_path: Pat
     assert counted == ["answer"]
     entry = cache.lookup(host.object_key(SOURCE, compiler))
     assert entry is not None
-    assert entry.facts == {"kernel": "answer", "compiler": list(compiler.command), "version": compiler.version,
-                           "flags": list(compiler.flags)}
+    content, facts = entry
+    assert facts == {"kernel": "answer", "compiler": list(compiler.command), "version": compiler.version,
+                     "flags": list(compiler.flags)}
     files, size = cache.size()
     assert files == 1
-    assert size > len(entry.content)
+    assert size > len(content)
 
 
 def test_for_the_user_alone(tmp_path: Path) -> None:
@@ -92,10 +93,10 @@ def test_entry(tmp_path: Path) -> None:
     facts: dict[str, object] = {"registers": 32, "spills": None, "name": "\u00e4\n", "share": 0.1}
     assert cache.lookup("key") is None
     cache.put("key", b"con\ntent\0", facts)
-    assert cache.lookup("key") == Entry(b"con\ntent\0", facts)
+    assert cache.lookup("key") == (b"con\ntent\0", facts)
     assert cache.lookup("other") is None
     cache.put("key", b"", {"alone": True})             # facts with an empty object
-    assert cache.lookup("key") == Entry(b"", {"alone": True})
+    assert cache.lookup("key") == (b"", {"alone": True})
     assert len(list(tmp_path.iterdir())) == 1
 
 

@@ -307,7 +307,7 @@ while time.time() < until:
         content = bytes([rounds % 256]) * 6000
         cache.put(key, content, {"first": content[0]})
         entry = cache.lookup(key)
-        assert entry is None or entry.content == bytes([entry.facts["first"]]) * 6000
+        assert entry is None or entry[0] == bytes([entry[1]["first"]]) * 6000
     rounds += 1
 """
 LOAD = """

@@ -158,7 +158,7 @@ def test_wide_size_takes_the_wide_text(workshop: Workshop) -> None:
         typed = annotated(knl, arguments=(knl.arguments[0], value("n", f"int{layout.index_bits}")))
         return c_code(typed, layout, {"y": (1,)}, "  y[0] = n > 4;")
     knl = workshop.compiled((array("y"), value("n", None)), ("y",), shapes={"y": (1,)}, body=body)
-    workshop._patch.setattr("loopkit.runtime.stages.unknown_dtypes", lambda k: [])
+    workshop.replace("unknown_dtypes", lambda k: [])
     knl = type(knl)(knl.kernel, "c")
     assert knl(n=5).y[0] == 1
     assert workshop.layouts[-1].index_bits == 32

@@ -13,9 +13,9 @@ import loopkit as lk
 from loopkit.__main__ import main
 from loopkit.errors import CallError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.runtime import stages
 from loopkit.runtime.compiled import CompiledKernel, call
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Pointer, ScratchPointer, Value
+from loopkit.transform.data import with_dtypes
 from tests.runtime.conftest import Workshop, array, n, value
 
 F, INT = np.dtype(np.float32), np.dtype(np.int32)
@@ -75,16 +75,15 @@ def test_calling_a_kernel_keeps_what_was_compiled(reverse: CompiledKernel) -> No
         call(reverse.kernel, a)
 
 
-def test_an_output_gets_the_dtype_that_follows_from_the_inputs(workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-                                                               ) -> None:
+def test_an_output_gets_the_dtype_that_follows_from_the_inputs(workshop: Workshop) -> None:
     knl = workshop.compiled((array("a", None), array("y", None), value("n")), ("y",), reads=("a",),
                             shapes={"a": (n,), "y": (n,)}, body=two_launches)
 
     def infer(kernel: LoopKernel) -> LoopKernel:
         given = kernel.argument_by_name["a"].dtype
-        return kernel if given is None else stages.with_dtypes(kernel, {"y": given})
-    monkeypatch.setattr(stages, "infer_types", infer)
-    monkeypatch.setattr(stages, "unknown_dtypes", lambda k: [x.name for x in infer(k).arguments if x.dtype is None])
+        return kernel if given is None else with_dtypes(kernel, {"y": given})
+    workshop.replace("infer_types", infer)
+    workshop.replace("unknown_dtypes", lambda k: [x.name for x in infer(k).arguments if x.dtype is None])
     assert knl(a=np.ones(3, F)).y.dtype == F
     with pytest.raises(CallError, match="'y' must be of dtype float32, not float64"):
         knl(a=np.ones(3, F), y=np.zeros(3))

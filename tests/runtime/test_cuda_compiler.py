@@ -308,8 +308,8 @@ def test_compiles_once(tmp_path: Path) -> None:
     key = next(tmp_path.glob("*.loopkit")).name.partition(".")[0]
     entry = cache.lookup(key)
     assert entry is not None
-    assert entry.facts["options"] == ["-arch=sm_90", "-std=c++17", "--ptxas-options=-v"]
-    assert parse_ptxas_log(str(entry.facts["log"]))["reverse"].static_shared == 1024
+    assert entry[1]["options"] == ["-arch=sm_90", "-std=c++17", "--ptxas-options=-v"]
+    assert parse_ptxas_log(str(entry[1]["log"]))["reverse"].static_shared == 1024
 
 
 def test_the_version_that_is_expected_is_the_one_that_is_loaded() -> None:
@@ -376,7 +376,7 @@ def _changed(file: Path, **values: object) -> None:
     cache, key = DiskCache(file.parent), file.name.partition(".")[0]
     entry = cache.lookup(key)
     assert entry is not None
-    cache.put(key, entry.content, {**entry.facts, **values})
+    cache.put(key, entry[0], {**entry[1], **values})
 
 
 def test_cache_that_cannot_be_written(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import loopkit as lk
 from loopkit.errors import CallError, EquivalenceError, TypeInferenceError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.runtime import equivalence, stages
+from loopkit.runtime import equivalence
 from loopkit.runtime.equivalence import check_equivalent, random_array
 from tests.runtime.conftest import Workshop, array, c_code, n, value
 
@@ -30,7 +30,7 @@ def make(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Make:
         bodies[name] = body
         compiled = workshop.compiled((array("a", dtype), array("y", dtype), value("n")), ("y",), reads=("a",),
                                      shapes={"a": (n,), "y": (n,)}, name=name)
-        monkeypatch.setattr(stages, "generate_code", generate)
+        workshop.replace("generate_code", generate)
         return compiled.kernel
     monkeypatch.setattr(equivalence, "index_names", lambda knl: frozenset())
     return kernel

@@ -313,10 +313,10 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
 
 def _binary_in_cache(key: str, cache: DiskCache) -> Binary | None:
     """The binary of *key* in *cache*, if it is complete and undamaged."""
-    entry = cache.lookup(key)
-    log = "" if entry is None else str(entry.facts.get("log"))
+    content, facts = cache.lookup(key) or (b"", {})
+    log = str(facts.get("log"))
     resources = parse_ptxas_log(log)                   # a record without a log has no resources either
-    return Binary(entry.content, log, resources) if entry is not None and resources else None
+    return Binary(content, log, resources) if resources else None
 
 
 def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import CallError
-from loopkit.runtime.cuda.devices import find_gpu
+from loopkit.runtime.cuda.devices import driver_in_use, find_gpu
 from loopkit.runtime.cuda.driver import Driver
 from loopkit.runtime.cuda.memory import DeviceArray, Imported, allocate
 from loopkit.runtime.kinds import (
@@ -137,9 +137,9 @@ class OwnKind(Kind):
 class CudaArrayKinds(ArrayKinds):
     """The kinds of the host, of libraries that support only GPUs, and of arrays on a GPU with DLPack."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._driver = driver
+        self._driver = driver_in_use()
         self._kinds[DeviceArray] = OwnKind()
 
     def _library(self, x: Any) -> Kind | None:

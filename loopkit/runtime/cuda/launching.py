@@ -45,8 +45,8 @@ def aside(count: int) -> int:
     return -(-count // ALIGNED) * ALIGNED
 
 
-@dataclass(frozen=True, slots=True)
-class SingleLaunch:
+@dataclass(eq=False)
+class Launch:
     """One step of a call on a GPU, for messages a launch of *kernel*.
 
     :ivar enter: puts the step onto a stream with a call's operands, and returns the driver's ``CUresult``.
@@ -63,7 +63,7 @@ class SingleLaunch:
         return partial(self.enter, operands)
 
 
-class PreparedLaunch:
+class PreparedLaunch(Launch):
     """A function with its grid, and a buffer for its parameters.
 
     Constant parameters are written once. A call writes its operands, and passes the buffer to the driver.
@@ -71,13 +71,10 @@ class PreparedLaunch:
     :arg places: for each array, temporary, scalar that differs between calls, and iname of the host's loops, its index
         among a call's operands; addresses come first.
     :arg arrays: those whose strides are constants, *values*: of the constant scalars.
-    :ivar enter: launches with a call's operands (``None``: the last ones) on a stream, and returns the driver's
-        ``CUresult``.
     """
 
     def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: tuple[int, ...],
                  places: Mapping[str, int], arrays: Mapping[str, ArrayView], values: Mapping[str, Scalar]) -> None:
-        self.kernel, self.grid, self.values = launch, grid, values
         constants = [p for p in launch.parameters if p.name not in places]
         operands = sorted((p for p in launch.parameters if p.name in places), key=lambda p: places[p.name])
         self._buffer = (ctypes.c_char * (_SLOT * (len(launch.parameters) + 1)))()
@@ -106,11 +103,12 @@ class PreparedLaunch:
             with lock:                                 # the buffer belongs to one thread at a time
                 if operands is not None:
                     pack(*(operands if as_they_come else pick(operands)))
-                if stream != self._stream:
+                if stream != self._stream:             # self keeps the structures that the driver reads
                     config.stream = self._stream = stream
                 code: int = enter()
             return code
-        self.enter = run
+        self._run = run
+        super().__init__(launch, grid, run, values)
 
     def enter_on(self, grid: Sequence[int], hosts: Sequence[int], operands: Sequence[Any], stream: int) -> int:
         """:attr:`enter` with another grid, and with the values of the host's inames after the operands."""
@@ -121,7 +119,7 @@ class PreparedLaunch:
     def fixed(self, operands: Sequence[Any]) -> Callable[[int], int]:
         """:attr:`enter` for these operands, as a function of the stream; no other call may use this launch."""
         self._pack(*self._pick(operands))
-        return partial(self.enter, None)
+        return partial(self._run, None)
 
 
 def _packing(p: Parameter) -> tuple[str, Callable[[Any], Any]]:
@@ -149,7 +147,7 @@ class HostedLaunches:
     """
 
     def __init__(self, gpu: Gpu, prepared: Mapping[str, PreparedLaunch], order: Block, hosts: Sequence[str],
-                 values: Mapping[str, Any], first: Sequence[SingleLaunch]) -> None:
+                 values: Mapping[str, Any], first: Sequence[Launch]) -> None:
         self._first = first
         self._prepared = prepared
         self._order = order
@@ -165,7 +163,7 @@ class HostedLaunches:
             if not unchecked:
                 return
 
-    def __iter__(self) -> Iterator[SingleLaunch]:
+    def __iter__(self) -> Iterator[Launch]:
         yield from self._first
         yield from self._launches()
 
@@ -175,19 +173,17 @@ class HostedLaunches:
     def _grid(self, name: str, values: Mapping[str, Any]) -> tuple[int, ...]:
         return tuple(int(extent(values)) for extent in self._extents[name])
 
-    def _launches(self) -> Iterator[SingleLaunch]:
+    def _launches(self) -> Iterator[Launch]:
         for name, values in calls(self._order, self._values):
             grid = self._fixed.get(name) or self._grid(name, values)
             if min(grid) > 0:
                 prepared = self._prepared[name]
                 # outside of a loop its iname has no value and is not used
                 enter = partial(prepared.enter_on, grid, [values.get(x, 0) for x in self._hosts])
-                yield SingleLaunch(prepared.kernel, grid, enter, values)
+                yield Launch(prepared.kernel, grid, enter, values)
 
 
-#: Anything that :class:`~loopkit.runtime.cuda.plan.CudaPlan` puts onto a stream.
-AnyLaunch = PreparedLaunch | SingleLaunch
-Launches = Sequence[AnyLaunch] | HostedLaunches
+Launches = Sequence[Launch] | HostedLaunches
 
 
 @cache
@@ -221,7 +217,7 @@ def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> No
                          hint="split by more")
 
 
-def launch_error(gpu: Gpu, kernel: str, launch: AnyLaunch, failure: DriverError, arguments: Sequence[str], *,
+def launch_error(gpu: Gpu, kernel: str, launch: Launch, failure: DriverError, arguments: Sequence[str], *,
                  is_cause: bool) -> LaunchError:
     """The error for a launch of *kernel*; *is_cause*: every earlier one was waited for."""
     name, sticky, hint = launch.kernel.name, failure.code in STICKY, None
@@ -260,7 +256,7 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
         raise DeviceError(f"{gpu} cannot run kernel '{kernel}': {err}.", hint=hint) from None
 
 
-def describe(launch: AnyLaunch, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:
+def describe(launch: Launch, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.kernel.parameters:
         if isinstance(p, ScratchPointer):

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -77,23 +77,11 @@ class KernelResources(PtxasUsage):
     limited_by: str
 
 
-class Resources(Mapping[str, KernelResources]):
+class Resources(dict[str, KernelResources]):
     """The resources of the kernels of one program, by name and in the order of their launches; prints as a table."""
 
-    def __init__(self, kernels: Iterable[KernelResources]) -> None:
-        self._kernels = {kernel.name: kernel for kernel in kernels}
-
-    def __getitem__(self, name: str) -> KernelResources:
-        return self._kernels[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._kernels)
-
-    def __len__(self) -> int:
-        return len(self._kernels)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self._kernels.values()))
+    def __hash__(self) -> int:                         # type: ignore[override]
+        return hash(tuple(self.values()))
 
     def __repr__(self) -> str:
         rows = [_HEAD, *map(_row, self.values())]
@@ -137,7 +125,7 @@ def _by_registers(limits: DeviceLimits, warps: int, registers: int) -> int:
 
 def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target: CudaTarget) -> Resources:
     """The resources of *launches* in *binary*; :raises CompilerError: the compiler did not report a function's."""
-    limits, found = target.limits, []
+    limits, found = target.limits, Resources()
     for launch in launches:
         usage = binary.resources.get(launch.name)
         if usage is None:
@@ -145,11 +133,11 @@ def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target
         threads = prod(launch.block)
         shared = usage.static_shared + launch.dynamic_shared_bytes
         blocks, limited_by = residency(limits, threads, usage.registers, shared)
-        found.append(KernelResources(
+        found[launch.name] = KernelResources(
             **vars(usage), name=launch.name, arch=limits.arch, threads=threads,
             dynamic_shared=launch.dynamic_shared_bytes, blocks_per_multiprocessor=blocks, limited_by=limited_by,
-            occupancy=blocks * limits.warps(threads) * limits.warp / limits.resident_threads))
-    return Resources(found)
+            occupancy=blocks * limits.warps(threads) * limits.warp / limits.resident_threads)
+    return found
 
 
 _HEAD = ("kernel", "arch", "threads", "registers", "spilled", "stack", "shared", "blocks", "occupancy", "limited by")

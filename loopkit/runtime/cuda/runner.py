@@ -4,7 +4,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cache, partial
 from math import prod
 from time import perf_counter
 from typing import Any, Self
@@ -16,19 +16,17 @@ from loopkit.errors import CallError, DeviceError
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, PassedArray, Runner
+from loopkit.runtime.calls import BoundCall, CallArray, CallSignatures, CheckedCall, Runner
 from loopkit.runtime.cuda.compiler import find_cuda_compiler, load_binary
-from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, stream_handle, why_not
+from loopkit.runtime.cuda.devices import Gpu, find_gpu, stream_handle, why_not
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launching import (
     ALIGNED,
-    AnyLaunch,
     HostedLaunches,
+    Launch,
     Launches,
     PreparedLaunch,
-    SingleLaunch,
     aside,
     loaded_functions,
     reported,
@@ -54,8 +52,8 @@ class CudaRunner(Runner):
     """
 
     def __init__(self, knl: LoopKernel, target: CudaTarget, device: object = None, debug: bool = False) -> None:
-        super().__init__(knl, target.machine)
-        self._target = target
+        super().__init__(knl, target)
+        self._target: CudaTarget = target
         self._gpu = None if device is None else find_gpu(device)
         self._debug = debug
         self._stream: int | None = None
@@ -92,18 +90,18 @@ class CudaRunner(Runner):
         passed = {x: a for x, a in given.items() if a is not None and isinstance(self._arguments.get(x), GlobalArg)}
         known, values = self._known(passed), [self.kinds.open(x, a) for x, a in passed.items()]
         arrays = self._arrays(known, values)
-        gpu, kernel = self._place(arrays), self.kernels.kernel
-        with reported(gpu, kernel.name), gpu:
+        gpu = self._place(arrays)
+        with reported(gpu, self.kernels.kernel.name), gpu:
             stream = gpu.pycuda.Stream()
             gpu.pycuda.Context.synchronize()           # earlier work on the arrays
-            size = sum(a.view.nbytes for a in arrays.values())
+            size = sum(a.view.nbytes for a in arrays)
             number = request.number_of_sets(size, gpu.l2_bytes)
             if number > 1 and number * size > gpu.free_bytes() // 2:
                 raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
                                 argument="", hint="time(rotate=False), whose arguments are larger than the cache by "
                                                   "themselves")
-            sets = [{**given, **{x: _copy(gpu, a) for x, a in arrays.items()
-                                 if turn or a.view.on_host or x in kernel.written_names}} for turn in range(number)]
+            sets = [{**given, **{a.name: _copy(gpu, a, values[a.position]) for a in arrays
+                                 if turn or a.view.on_host or a.written}} for turn in range(number)]
             runs = list(map(self.on(int(stream.handle)).bind, sets))
             try:
                 return _measured(gpu, stream, runs, request)
@@ -114,31 +112,29 @@ class CudaRunner(Runner):
         """The plan; with vector accesses if *vectors* and shapes and strides permit."""
         arrays = self._arrays(known, values)
         gpu = self._place(arrays)
-        typed, bound = self._bound(known, values, arrays, copies=True)
-        text = typed.fitting(self.target_on(gpu), bound, vectors=vectors)
-        checked = self._checked(known, typed, text, bound, arrays, gpu.ordinal)
-        shapes = text.scratch_shapes(bound.values)
+        checked = self._checked(known, values, arrays, self.target_on(gpu), gpu.ordinal, vectors=vectors)
+        text = checked.text
+        shapes = text.scratch_shapes(checked.bound.values)
         # one element at least
         scratch = {p.name: max(prod(shapes[p.name]), 1) * p.element_bytes for p in text.scratch}
-        launches = self._launches(gpu, text, bound, checked, scratch)
-        allocator = next((a.kind for a in arrays.values()
+        launches = self._launches(gpu, checked, scratch)
+        allocator = next((a.kind for a in arrays
                           if not (a.view.on_host or isinstance(a.kind, InterfaceKind | OwnKind))), OwnKind())
-        wait = _must_wait(checked, arrays, chosen=self._stream is not None)
+        wait = _must_wait(checked, values, chosen=self._stream is not None)
         aligned = tuple((k, a.elements * x.view.itemsize - 1) for k, x in enumerate(checked.inputs)
                         for a in text.code.assumed
                         if isinstance(a, AlignedArray) and a.array == x.name and not x.view.on_host)
         return CudaPlan(
             gpu, checked, launches, Scratch(scratch, sum(p.cleared for p in text.scratch), allocator),
-            Streams(_streams(arrays, gpu), self._stream, wait), self._debug, aligned,
+            Streams(_streams(arrays, values, gpu), self._stream, wait), self._debug, aligned,
             partial(self._plan, known, vectors=False))
 
-    def _place(self, arrays: Mapping[str, PassedArray]) -> Gpu:
+    def _place(self, arrays: Sequence[CallArray]) -> Gpu:
         """The GPU to run on; :raises CallError: arrays are on another one."""
-        views = {x: a.view for x, a in arrays.items() if not a.view.on_host}
         found: dict[int, str] = {}
-        for name, view in views.items():
-            if view.ordinal is not None and view.ordinal >= 0:
-                found.setdefault(view.ordinal, name)
+        for a in arrays:
+            if a.view.ordinal is not None and a.view.ordinal >= 0:
+                found.setdefault(a.view.ordinal, a.name)
         if len(found) > 1:
             (one, first), (two, second) = list(found.items())[:2]
             raise CallError(f"'{first}' lies on GPU {one} and '{second}' on GPU {two}.", argument=second,
@@ -148,13 +144,13 @@ class CudaRunner(Runner):
             raise CallError(f"'{name}' lies on GPU {ordinal}, and the kernel was compiled for {self._gpu}.",
                             argument=name, hint="compile(knl, device=None) takes the GPU of the arrays")
         gpu = self._gpu if self._gpu is not None else find_gpu(next(iter(found), None))
-        for name, view in views.items():
-            if view.pointer and arrays[name].kind.name not in WITH_CONTEXTS:
-                place = gpu.driver.place(view.pointer)
+        for a in arrays:
+            if not a.view.on_host and a.view.pointer and a.kind.name not in WITH_CONTEXTS:
+                place = gpu.driver.place(a.view.pointer)
                 if place is not None and place[1] not in (0, gpu.context_handle):
-                    raise CallError(f"'{name}' is in a CUDA context of its own, which kernels cannot access: they run "
-                                    f"in the primary context of the device, as torch, CuPy and numba do.",
-                                    argument=name, hint="import pycuda.autoprimaryctx instead of pycuda.autoinit")
+                    raise CallError(f"'{a.name}' is in a CUDA context of its own, which kernels cannot access: they "
+                                    "run in the primary context of the device, as torch, CuPy and numba do.",
+                                    argument=a.name, hint="import pycuda.autoprimaryctx instead of pycuda.autoinit")
         return gpu
 
     def target_on(self, gpu: Gpu) -> CudaTarget:
@@ -177,29 +173,27 @@ class CudaRunner(Runner):
         target = target or self.text_target
         return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory())), target
 
-    def _launches(self, gpu: Gpu, text: Text, bound: BoundArguments, checked: CheckedCall,
-                  scratch: Mapping[str, int]) -> Launches:
-        code = text.code
+    def _launches(self, gpu: Gpu, checked: CheckedCall, scratch: Mapping[str, int]) -> Launches:
+        text, bound, code = checked.text, checked.bound, checked.text.code
         with self._lock:                               # only one thread compiles
             binary, _ = self.machine_code(text, self.target_on(gpu))
-        with reported(gpu, self.kernels.kernel.name):
+        with reported(gpu, checked.kernel):
             functions = loaded_functions(gpu, binary.cubin, code.kernels)
-        operands = (*(x.name for x in checked.arrays), *scratch, *(x for x, _, _ in checked.scalars), *text.hosts)
-        places = {x: k for k, x in enumerate(operands)}
+        places = {x: k for k, x in enumerate((*checked.operands, *text.hosts))}
 
         def prepared(launch: GeneratedKernel, grid: tuple[int, ...]) -> PreparedLaunch:
             return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, places, bound.arrays, bound.values)
 
         cleared = [p.name for p in text.scratch if p.cleared]
-        first = []
+        first: list[Launch] = []
         if cleared:
             place, count = places[cleared[0]], sum(aside(scratch[x]) for x in cleared)
-            first = [SingleLaunch(code.kernels[0], (1, 1, 1), lambda operands, stream: gpu.driver.clear(
+            first = [Launch(code.kernels[0], (1, 1, 1), lambda operands, stream: gpu.driver.clear(
                 operands[place], count, stream), bound.values)]
         if code.order is not None:
             every = {launch.name: prepared(launch, (1, 1, 1)) for launch in code.kernels}
             return HostedLaunches(gpu, every, code.order, text.hosts, bound.values, first)
-        result: list[AnyLaunch] = [*first]
+        result = [*first]
         for launch in code.kernels:
             grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
             if min(grid) > 0:
@@ -208,30 +202,28 @@ class CudaRunner(Runner):
         return result
 
 
-@lru_cache(maxsize=1)
-def array_kinds() -> CudaArrayKinds:
-    """The kinds of arrays passed in this process so far."""
-    return CudaArrayKinds(driver_in_use())
+#: The kinds of arrays passed in this process so far.
+array_kinds = cache(CudaArrayKinds)
 
 
-def _streams(arrays: Mapping[str, PassedArray], gpu: Gpu) -> tuple[Callable[[], int], ...]:
+def _streams(arrays: Sequence[CallArray], values: Sequence[Any], gpu: Gpu) -> tuple[Callable[[], int], ...]:
     """Functions that give the streams of the libraries with arrays on the GPU, those with a current stream first."""
     found: dict[object, Callable[[], int]] = {}
-    for a in sorted((a for a in arrays.values() if not a.view.on_host), key=lambda a: a.kind.name not in WITH_CONTEXTS):
+    for a in sorted((a for a in arrays if not a.view.on_host), key=lambda a: a.kind.name not in WITH_CONTEXTS):
         if isinstance(a.kind, InterfaceKind):
-            stream = stream_handle(int(a.value.__cuda_array_interface__.get("stream") or 0))
+            stream = stream_handle(int(values[a.position].__cuda_array_interface__.get("stream") or 0))
             found[a.kind, stream] = partial(int, stream)
         else:
             found[a.kind.name] = a.kind.stream(gpu.ordinal)
     return tuple(found.values())
 
 
-def _must_wait(checked: CheckedCall, arrays: Mapping[str, PassedArray], *, chosen: bool) -> bool:
+def _must_wait(checked: CheckedCall, values: Sequence[Any], *, chosen: bool) -> bool:
     """Is there an array whose library is not ordered with the launches, and might read or free it too early?
 
     :arg chosen: the caller chose the stream, and orders everything with it except arrays imported through DLPack.
     """
-    own = [a.value for a in arrays.values() if isinstance(a.kind, OwnKind)]
+    own = [values[a.position] for a in checked.inputs if isinstance(a.kind, OwnKind)]
     if chosen:
         return any(x.kind.makes_others for x in checked.outputs) or any(x.imported for x in own)
     return bool(own) or any(isinstance(x.kind, OwnKind | InterfaceKind) for x in checked.outputs)
@@ -251,13 +243,13 @@ _CYCLES_A_STEP = 20_000
 _MOST_STEPS = 600
 
 
-def _copy(gpu: Gpu, array: PassedArray) -> DeviceArray:
-    """A copy on *gpu*; that of an array on a GPU keeps its strides and its alignment, on which the text may depend."""
+def _copy(gpu: Gpu, array: CallArray, value: Any) -> DeviceArray:
+    """A copy of *value* on *gpu*; an array on a GPU keeps its strides and alignment, on which the text may depend."""
     view = array.view
     if view.on_host:
         made = allocate(gpu, view.shape, view.dtype)
         if view.nbytes:
-            source = np.ascontiguousarray(array.kind.numpy(array.value))
+            source = np.ascontiguousarray(array.kind.numpy(value))
             gpu.pycuda.memcpy_htod(made.pointer, source.reshape(-1).view(np.uint8))
         return made
     low, high = view.span

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loopkit.runtime import host, stages
+from loopkit.runtime import host, typed
 from loopkit.runtime.cuda import devices, launching, runner
 from tests.runtime.cuda.fake_arrays import fake_cupy, fake_torch, fill_gpuarray
 from tests.runtime.cuda.fake_code import Codes, single_threaded
@@ -49,7 +49,7 @@ def _forget() -> None:
 
 def install(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Lab:
     """Put *machine* where the runtime looks for GPUs; monkeypatch and :func:`_forget` take it away."""
-    codes = Codes(stages.generate_code)
+    codes = Codes(typed.generate_code)
     driver = FakeDriver(machine, codes)
     modules = fake_pycuda(machine)
     fill_gpuarray(modules["pycuda.gpuarray"], modules["pycuda.driver"], machine)
@@ -61,7 +61,7 @@ def install(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Lab:
     monkeypatch.setattr(devices, "load_driver", lambda: driver)
     monkeypatch.setattr(devices, "_gpus", {})
     monkeypatch.setattr(devices, "atexit", register)
-    monkeypatch.setattr(stages, "generate_code", codes.generate)
+    monkeypatch.setattr(typed, "generate_code", codes.generate)
     monkeypatch.setattr(host, "find_compiler", single_threaded)
     monkeypatch.setattr(runner, "load_binary", codes.load_binary)
     _forget()

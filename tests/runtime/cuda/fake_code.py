@@ -56,7 +56,7 @@ class Codes:
         self.compiled: list[Layout] = []
 
     def generate(self, knl: LoopKernel, target: CudaTarget | CTarget, layout: Layout) -> GeneratedCode:
-        """Stands for :func:`loopkit.runtime.stages.generate_code`."""
+        """Stands for :func:`loopkit.verification.checks.generate_code`."""
         code = self._generate(knl, target=target, layout=layout)
         if isinstance(target, CudaTarget):
             self.layouts.append(layout)
