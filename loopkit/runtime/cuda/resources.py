@@ -80,9 +80,6 @@ class KernelResources(PtxasUsage):
 class Resources(dict[str, KernelResources]):
     """The resources of the kernels of one program, by name and in the order of their launches; prints as a table."""
 
-    def __hash__(self) -> int:                         # type: ignore[override]
-        return hash(tuple(self.values()))
-
     def __repr__(self) -> str:
         rows = [_HEAD, *map(_row, self.values())]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
