@@ -84,7 +84,6 @@ kernel        arch   threads  registers  spilled  stack  shared  blocks  occupan
 first         sm_90      256         32        0      0   70000       3        38%  shared memory
 a_second_one  sm_90      128        255     8+12     16    1024       2        12%  registers"""
     assert found == kernel_resources(launches, binary, lk.CudaTarget("sm_90"))
-    assert found == kernel_resources(launches, binary, lk.CudaTarget("sm_90"))
     assert found != kernel_resources(launches, binary, lk.CudaTarget("sm_80"))
 
 
