@@ -20,7 +20,7 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import reads_of
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, For, Instruction
-from loopkit.ast.simplify import assigned
+from loopkit.ast.walk import assigned
 from loopkit.expr.mappers import array_of, children, elements_of, subexpressions, substitute, variables
 from loopkit.instructions.mma import Mma, fragments, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
