@@ -101,8 +101,9 @@ def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
             assert len(shape) == len(storage.in_memory)
             thread_axes = len(shape) - len(storage.lead) if storage.space is AddressSpace.WARP else 0
             note = _note(storage) if launch.kernel.options.annotate else ""
+            lasting = storage.space is AddressSpace.PRIVATE and name in alive
             shared = storage.space is AddressSpace.SHARED
-            yield Array(name, storage.dtype, shape, shared, name in alive, thread_axes, note, storage.swizzle)
+            yield Array(name, storage.dtype, shape, shared, lasting, thread_axes, note, storage.swizzle)
 
 
 def _note(storage: Storage) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import pymbolic.primitives as p
@@ -18,7 +20,7 @@ from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Barrier, Leaf, Meeting, Path, Step, Tree, leaves, meeting, placed_nodes
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
-from loopkit.poly.affine import add, floor_div, multiply, subtract
+from loopkit.poly.affine import floor_div, subtract
 from loopkit.poly.limits import kept
 from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.relations import other_instance
@@ -115,16 +117,13 @@ class Threads:
 
     def _number(self, bound: BoundStatement) -> Expression | None:
         """The number in its block of the thread that runs an instance; ``None`` if several warps do, or any may."""
-        result: Expression = 0
-        stride = 1
-        for axis, extent in zip(BLOCK, self.launch.block, strict=True):
+        along: list[Expression] = []
+        for axis, extent, threads in zip(BLOCK, self.launch.block, accumulate(self.launch.block, mul), strict=True):
             own = self._on(axis, bound)
-            if own:
-                result = add(result, multiply(stride, packed_coordinate(self.kernel, own)))
-            elif extent > 1 and axis not in bound.alone_on and self.launch.machine.warp % (stride * extent):
+            if not own and extent > 1 and axis not in bound.alone_on and self.launch.machine.warp % threads:
                 return None                  # else one warp holds all of them, for each place on the other axes
-            stride *= extent
-        return result
+            along.append(packed_coordinate(self.kernel, own) if own else 0)
+        return self.launch.thread_number(along)
 
 
 # Barriers that separate two instances

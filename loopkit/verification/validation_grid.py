@@ -24,7 +24,6 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import replaced, subexpressions, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
-from loopkit.lowering.lowered import BLOCK
 from loopkit.poly.affine import NotAffineError, add, multiply, subtract
 from loopkit.poly.piecewise import is_piecewise, params_where, projected
 from loopkit.poly.sets import InstanceSet, Set, conjunction, lexmin_point, range_condition, universe_params
@@ -204,17 +203,6 @@ def some_sizes(points: Set, names: Sequence[str]) -> Iterator[dict[str, int]]:
         found = lexmin_point(some, names)
         if found is not None:
             yield found[0]
-
-
-def thread_number(grid: Grid, block: Sequence[int]) -> Expression:
-    """The number of a thread in its block, ``l.0`` fastest."""
-    result: Expression = 0
-    stride = 1
-    for axis, extent in zip(BLOCK, block, strict=True):
-        if axis in grid.on_axis:
-            result = add(result, multiply(stride, p.Variable(axis)))
-        stride *= extent
-    return result
 
 
 # Parts of an axis
