@@ -282,11 +282,8 @@ def _simplified(node: Node, names: Names) -> Iterator[Node]:
     if isinstance(node, Assign | Define | Sync | Call):
         yield node
         return
-    inside = dict(names)
-    if isinstance(node, For):
-        _forget(inside, node.iname)
-    new = simplified(node, inside) if isinstance(node, Block) else \
-        map_child_nodes(node, lambda part: simplified(as_block(part), inside))
+    new = simplified(node, names) if isinstance(node, Block) else \
+        map_child_nodes(node, lambda part: simplified(as_block(part), names))
     if isinstance(new, If) and new.otherwise == Block():
         new = replace(new, otherwise=None)
     if any(part != Block() for part in child_nodes(new)):

@@ -77,11 +77,6 @@ class Grid:
         """The inames whose parts of an axis depend on sizes: coordinates of their own."""
         return tuple(x for x in self.coordinates if x in self.parts)
 
-    @cached_property
-    def exact(self) -> bool:
-        """Are :attr:`points` exactly the places of the launch?"""
-        return not self.by_sizes and all(map(is_piecewise, self.function.extents.values()))
-
     def onto(self, dims: Sequence[str], points: Set) -> Set:
         """Coordinates that are a condition on parameters, as a set of the dimensions *dims*."""
         return projected(projected(points, (), self.coordinates), self.coordinates, dims)
@@ -145,7 +140,8 @@ class Grid:
 
     def real(self, points: Set, names: Sequence[str]) -> Set | None:
         """Some of *points*, with the dimensions *names*, whose places exist; ``None``: none found."""
-        if self.exact or not set(names).intersection(self.coordinates):
+        exact = not self.by_sizes and all(map(is_piecewise, self.function.extents.values()))
+        if exact or not set(names).intersection(self.coordinates):
             return points
         found = (points.intersect(self.onto(names, self.at(sizes))) for sizes in some_sizes(points, names))
         return next((there for there in found if not there.is_empty()), None)
