@@ -28,7 +28,7 @@ from loopkit.poly.affine import add, is_quasi_affine, subtract
 from loopkit.poly.elements import outside
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.relations import same_element, subscript_relation
-from loopkit.poly.sets import Map, Set
+from loopkit.poly.sets import Map, Set, bounded_by
 
 #: The times of copy-in, users and copy-out in a tile.
 _COPY_IN, _USER, _COPY_OUT = 0, 1, 2
@@ -271,7 +271,7 @@ def _lifted(taken: _Buffering, knl: LoopKernel, s: Statement, cell: Expression, 
     points = analysis_domain(knl, s).onto(names)
     for name, extent in unknown.values():
         assert isinstance(extent, int)
-        points = points.where((">=", name), ("<", subtract(name, extent)))
+        points = points.where(*bounded_by(name.name, 0, extent))
     cells, elements = (taken.in_tile(names).flat_range_product(subscript_relation(
         names, tuple(map(known, subscripts_of(e))))).intersect_domain(points.set) for e in (cell, element))
     return subscript_relation(names, tuple(map(p.Variable, s.inames))), cells, elements

@@ -7,8 +7,8 @@ from itertools import chain
 
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
-from loopkit.ast.walk import as_block, child_nodes, expressions_of, nodes_in
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Scope, Sync
+from loopkit.ast.walk import as_block, child_nodes, expressions_of
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import array_of, elements_of, variables
 
@@ -104,16 +104,12 @@ def _divergent(node: Node, divergent: frozenset[str], why: str = "", *, alone: b
 class _NameScope:
     """The facts that hold at a place of the program.
 
-    :ivar together: it is the code of an instruction, whose elements are checked with the instruction.
+    :ivar foreign: the elements in warp registers that an instruction reads from other lanes.
     """
 
     names: frozenset[str]
     loops: frozenset[str] = frozenset()
-    together: bool = False
-
-    def naming(self, name: str) -> _NameScope:
-        """The scope after a definition of *name*."""
-        return replace(self, names=self.names | {name})
+    foreign: frozenset[Expression] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -141,19 +137,17 @@ class _Checker:
                     if name in variables(value):
                         raise self.fault(f"'{name}' is defined by itself")
                     own.add(name)
-                    scope = scope.naming(name)
+                    scope = replace(scope, names=scope.names | {name})
                 case Assign():
-                    if not scope.together:
-                        self._own_elements(node)
+                    self._own_elements(node, scope.foreign)
                 case For(iname=iname):
                     if iname in scope.loops:
                         raise self.fault(f"a loop over '{iname}' is in another one")
-                    self.block(node.body, replace(scope.naming(iname), loops=scope.loops | {iname}))
+                    self.block(node.body, replace(scope, names=scope.names | {iname}, loops=scope.loops | {iname}))
                 case Region(instruction=instruction):
-                    if instruction is not None:
-                        self._executes(instruction, node)
+                    foreign = () if instruction is None else instruction.foreign_elements(node, self.thread_axes)
                     # one target prints regions in braces of their own and another does not: right in both
-                    self.block(node.body, replace(scope, together=scope.together or instruction is not None), own)
+                    self.block(node.body, replace(scope, foreign=frozenset(foreign)), own)
                 case If() | Block():
                     for part in (node,) if isinstance(node, Block) else child_nodes(node):
                         self.block(as_block(part), scope)
@@ -165,13 +159,7 @@ class _Checker:
                 if missing := variables(e) - scope.names:
                     raise self.fault(f"'{min(missing)}' has no value in '{e}'")
 
-    def _executes(self, instruction: Instruction, region: Region) -> None:
-        foreign = set(instruction.foreign_elements(region, self.thread_axes))
-        for inner in nodes_in(region.body):
-            if isinstance(inner, Assign):
-                self._own_elements(inner, foreign)
-
-    def _own_elements(self, assign: Assign, foreign: Collection[Expression] = ()) -> None:
+    def _own_elements(self, assign: Assign, foreign: Collection[Expression]) -> None:
         """Check that all elements in warp registers but the *foreign* ones are the thread's own."""
         for e in (e for part in (assign.target, assign.value) for e in elements_of(part, self.thread_axes)):
             name = array_of(e)

@@ -362,8 +362,7 @@ def _function_lines(function: Function) -> Iterator[str]:
 
 def _array(array: Array) -> str:
     extents = "".join(f"[{e}]" for e in array.shape)
-    # shared memory keeps its values across regions anyway
-    lasting = ", live across regions" if array.across_regions and not (array.shared or array.thread_axes) else ""
+    lasting = ", live across regions" if array.across_regions else ""
     where = "warp" if array.thread_axes else "shared" if array.shared else "private"
     return f"{where} {array.dtype} {array.name}{extents}{lasting}{f'  # {array.note}' if array.note else ''}"
 

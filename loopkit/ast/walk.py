@@ -1,20 +1,23 @@
 """Walks over the nodes of a loop program: children, all nodes in order, rewriting, the host's calls.
 
-Unchanged nodes are shared.
+Unchanged nodes are shared. Simplification and unrolling change no instance.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, assert_never, overload
 
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import array_of, map_children, substitute, variables
+from loopkit.poly.affine import add
 
 Change = Callable[[Node], Node]
+Names = Mapping[str, Expression]
 
 
 def child_nodes(node: Node) -> tuple[Node, ...]:
@@ -74,6 +77,11 @@ def nodes_in(node: Node) -> Iterator[Node]:
 def mentioned(node: Node) -> frozenset[str]:
     """The names in the expressions of *node* and of the nodes in it."""
     return frozenset().union(*(variables(e) for inner in nodes_in(node) for e in expressions_of(inner)))
+
+
+def assigned(node: Node) -> frozenset[str]:
+    """The variables and arrays that *node* writes."""
+    return frozenset(array_of(inner.target) for inner in nodes_in(node) if isinstance(inner, Assign))
 
 
 @overload
@@ -148,3 +156,174 @@ def calls(order: Block, values: Mapping[str, Any]) -> Iterator[tuple[str, Mappin
                 yield from calls(node, values)
             case Assign() | Region() | Sync():
                 raise AssertionError(node)
+
+
+# Simplification: merged ifs and flat blocks
+
+def simplified(block: Block, names: Names | None = None) -> Block:
+    """*block* with nested blocks flattened, empty parts dropped, and neighbours under one condition joined.
+
+    A nested block keeps its braces only if it gives a name another value. *names* are defined around the block.
+    """
+    known = dict(names or {})
+    own: set[str] = set()
+    children: list[Node] = []
+    for node in _flattened(block, known, own):
+        if isinstance(node, Define):
+            if known.get(node.name) == node.value:
+                continue
+            _forget(known, node.name)
+            known[node.name] = node.value
+            own.add(node.name)
+            children.append(node)
+            continue
+        for inner in nodes_in(node):
+            if isinstance(inner, For):
+                _forget(known, inner.iname)     # a constant of this name has no meaning after the loop
+        for new in _simplified(node, known):
+            last = children[-1] if children else None
+            if isinstance(new, If) and isinstance(last, If) and (one := _one_if(last, new, known)) is not None:
+                children[-1] = one
+            else:
+                children.append(new)
+    return Block(tuple(children))
+
+
+def _forget(known: dict[str, Expression], name: str) -> None:
+    """Remove from *known* the name *name*, which gets another value, and all values computed from it."""
+    known.pop(name, None)
+    for x in [x for x, value in known.items() if name in variables(value)]:
+        _forget(known, x)
+
+
+def _one_if(first: If, second: If, known: Names) -> If | None:
+    """Two neighbours as one ``if``: under one condition, or under a condition and its negation."""
+    if second.otherwise is not None or variables(first.condition) & assigned(first):
+        return None
+    if second.condition == first.condition:
+        return replace(first, then=simplified(Block((first.then, second.then)), known))
+    if second.condition == p.LogicalNot(first.condition) and first.otherwise is None:
+        return replace(first, otherwise=second.then)
+    return None
+
+
+def with_regions_apart(block: Block) -> Block:
+    """*block* with braces in regions that define a constant of the same name as another region.
+
+    A target may print regions one after another in one scope.
+    """
+    def defined(block: Block) -> set[str]:
+        return {node.name for node in block.children if isinstance(node, Define)}
+    own = defined(block)
+
+    def apart(node: Node) -> Node:
+        if isinstance(node, Block):
+            return with_regions_apart(node)
+        if not isinstance(node, Region):
+            return map_child_nodes(node, apart)
+        hides = not own.isdisjoint(defined(node.body))
+        own.update(defined(node.body))
+        return replace(node, body=Block((node.body,))) if hides else node
+    return map_child_nodes(block, apart)
+
+
+def without_unused_names(block: Block) -> Block:
+    """*block* without constants that no later node mentions; the instances of statements get their values."""
+    def used(node: Node) -> Node:
+        if not isinstance(node, Block):
+            return node
+        kept: list[Node] = []
+        names = set[str]()
+        for child in reversed(node.children):
+            if isinstance(child, Define) and child.name not in names:
+                kept = list(_with_instances(kept, child.name, child.value))
+            else:
+                names |= mentioned(child)
+                kept.insert(0, child)
+        return Block(tuple(kept))
+    return rewritten(block, used)
+
+
+def _with_instances(nodes: Iterable[Node], name: str, value: Expression) -> Iterator[Node]:
+    """*nodes* with *value* for *name* in the instances of statements, up to a redefinition of *name*."""
+    meant = True
+    for node in nodes:
+        yield _with_instance(node, name, value) if meant else node
+        meant = meant and not (isinstance(node, Define) and node.name == name)
+
+
+def _with_instance(node: Node, name: str, value: Expression) -> Node:
+    match node:
+        case Assign():
+            return replace(node, instance=tuple((x, substitute(v, {name: value})) for x, v in node.instance))
+        case Block():
+            return Block(tuple(_with_instances(node.children, name, value)))
+        case For() if node.iname == name:
+            return node
+        case For() | If() | Region() | Define() | Sync() | Call():
+            return map_child_nodes(node, lambda child: _with_instance(child, name, value))
+
+
+def _flattened(block: Block, known: Names, own: set[str]) -> Iterator[Node]:
+    """The nodes of *block*, those of nested blocks among them unless they redefine a name."""
+    for node in block.children:
+        if isinstance(node, Block):
+            defined = {c.name: c.value for c in node.children if isinstance(c, Define)}
+            if any(x in own and known.get(x) != v for x, v in defined.items()):
+                yield node
+            else:
+                yield from _flattened(node, known, own)
+        else:
+            yield node
+
+
+def _simplified(node: Node, names: Names) -> Iterator[Node]:
+    """*node* with its parts simplified, unless it is empty."""
+    if isinstance(node, Assign | Define | Sync | Call):
+        yield node
+        return
+    new = simplified(node, names) if isinstance(node, Block) else \
+        map_child_nodes(node, lambda part: simplified(as_block(part), names))
+    if isinstance(new, If) and new.otherwise == Block():
+        new = replace(new, otherwise=None)
+    if any(part != Block() for part in child_nodes(new)):
+        yield new
+
+
+# Unrolling
+
+def unrolled_loops(node: Node, values: Names | None = None, kept: frozenset[str] = frozenset()) -> Node:
+    """*node* with each loop that has an unroll directive replaced by its iterations, one after another.
+
+    :arg values: the values of the loop variables around it.
+    :arg kept: variables of loops that are not replaced.
+    """
+    known = values or {}
+    if isinstance(node, For) and node.unroll and isinstance(node.start, int) and isinstance(node.stop, int) \
+            and node.iname not in kept:
+        return Block(tuple(unrolled_loops(node.body, {**known, node.iname: i}, kept)
+                           for i in range(node.start, node.stop, node.step)))
+    node = map_child_nodes(node, lambda child: unrolled_loops(child, known, kept))
+    match node:
+        case For():
+            return replace(node, start=_put(node.start, known), stop=_put(node.stop, known))
+        case If():
+            return replace(node, condition=_put(node.condition, known))
+        case Assign():
+            target = _put(node.target, known)
+            assert isinstance(target, p.Variable | p.Subscript)
+            instance = tuple((x, _put(value, known)) for x, value in node.instance)
+            return replace(node, target=target, value=_put(node.value, known), instance=instance)
+        case Define():
+            return Define(node.name, add(_put(node.value, known)))
+        case Region() | Block() | Sync() | Call():
+            return node
+
+
+def _put(expr: Expression, values: Names) -> Expression:
+    """*expr* with loop variables replaced and sums of integers folded."""
+    if isinstance(expr, p.Variable):
+        return values.get(expr.name, expr)
+    new = map_children(expr, lambda e: _put(e, values))
+    return p.Subscript(new.aggregate, tuple(map(add, new.index_tuple))) \
+        if isinstance(new, p.Subscript) and new is not expr else new

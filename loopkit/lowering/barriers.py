@@ -40,13 +40,8 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     if not wants:
         return launch
     tree, _ = _with_barriers(launch, launch.tree, (), wants)
-    for completion, counted in _COUNTED.items():
-        tree = counted(launch, tree, [h for h in copies if h.completion is completion])
+    tree = with_groups(launch, tree, [h for h in copies if h.completion is Completion.GROUP])
     return replace(launch, tree=tree)
-
-
-#: By the event of accesses, the pass that adds the instructions by which waits count them.
-_COUNTED = {Completion.GROUP: with_groups}
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_at_once, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.binding import spread_over_threads
-from loopkit.lowering.full_tiles import VERSION, full_tile_here
-from loopkit.lowering.guard_folding import folded, with_limited_conditions
+from loopkit.lowering.guards import VERSION, folded, full_tile_here, with_limited_conditions
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
@@ -82,7 +81,7 @@ Part = tuple[InstanceSet, Callable[[Values], Node]]
 class Coder:
     """Builds the program of one launch.
 
-    :ivar split: for a loop, the condition under which its tile is full (see full_tiles).
+    :ivar split: for a loop, the condition under which its tile is full (see guards).
     :ivar in_place: parts with a tile's loops only get a version for full tiles in their place.
     """
 

@@ -29,7 +29,7 @@ from loopkit.kernel.statement import kind_of
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import Barrier, Path, Tree, leaves, meeting, paths, placed_nodes
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, serves
-from loopkit.poly.affine import add, floor_div, multiply
+from loopkit.poly.affine import floor_div
 from loopkit.poly.limits import kept_by_kernel
 from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.relations import (
@@ -202,15 +202,10 @@ def _agreeing(ends: tuple[BoundStatement, BoundStatement], coordinates: Sequence
 
 def _thread_number(launch: Launch, bound: BoundStatement) -> Expression | None:
     """The number in its block of the thread that runs an instance; ``None`` if several do, or any may."""
-    result: Expression = 0
-    stride = 1
-    for axis, extent in zip(BLOCK, launch.block, strict=True):
-        along = _coordinate_along(launch.kernel, bound, axis) if extent > 1 else 0
-        if along is None:
-            return None
-        result = add(result, multiply(stride, along))
-        stride *= extent
-    return result
+    along = [_coordinate_along(launch.kernel, bound, axis) if extent > 1 else 0
+             for axis, extent in zip(BLOCK, launch.block, strict=True)]
+    known = [coordinate for coordinate in along if coordinate is not None]
+    return launch.thread_number(known) if len(known) == len(along) else None
 
 
 def _coordinate_along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | None:

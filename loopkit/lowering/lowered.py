@@ -4,11 +4,13 @@ The stages make it, targets print it, and verification checks it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import Literal
 
 import numpy as np
@@ -30,10 +32,10 @@ from loopkit.kernel.printing import kernel_text
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, parts_of, require_once
-from loopkit.poly.affine import NotAffineError, remainder, subtract
+from loopkit.poly.affine import NotAffineError, add, multiply, remainder, subtract
 from loopkit.poly.limits import bounded
 from loopkit.poly.piecewise import cells
-from loopkit.poly.sets import InstanceSet, Map, Set, param_range, params_of
+from loopkit.poly.sets import InstanceSet, Map, Set, bounded_by, param_range, params_of
 
 GRID = ("g.0", "g.1", "g.2")
 BLOCK = ("l.0", "l.1", "l.2")
@@ -217,9 +219,7 @@ class PartialVectors:
 
     def are_partial(self, given: Sequence[DivisibleSize]) -> bool:
         """Does *domain* lack an element somewhere, even if *given* holds?"""
-        x = p.Variable(self.iname)
-        elements = self.vectors.onto(self.domain.inames).where((">=", subtract(x, self.low)),
-                                                               ("<=", subtract(x, self.high)))
+        elements = self.vectors.onto(self.domain.inames).where(*bounded_by(self.iname, self.low, self.high + 1))
         return not elements.subtract(self.domain).where(*_conditions(given)).is_empty()
 
     def lie_in(self, extent: Expression, first: Expression, last: Expression, where: Set,
@@ -328,6 +328,11 @@ class Launch:
     @property
     def threads(self) -> int:
         return prod(self.block)
+
+    def thread_number(self, along: Iterable[Expression]) -> Expression:
+        """The number in its block of the thread at these coordinates *along* the axes, ``l.0`` fastest."""
+        strides = accumulate(self.block, mul, initial=1)
+        return add(*(multiply(stride, coordinate) for stride, coordinate in zip(strides, along, strict=False)))
 
     def __str__(self) -> str:
         inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""

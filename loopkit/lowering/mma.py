@@ -57,14 +57,12 @@ def with_mma(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Bl
     done = {assign.statement for node in nodes_in(body) if isinstance(node, For) and isinstance(node.instruction, Mma)
             and (assign := nest_of(node)[1]) is not None}
     for s in sorted(meant - done):
+        why = finder.reasons.get(s, "a thread may have no part in it; pad_domain lets all have one")
         raise PreconditionError(
-            f"The lanes of a warp cannot compute '{s}' by matrix instructions: {finder.reasons.get(s, _GUARDED)}.",
+            f"The lanes of a warp cannot compute '{s}' by matrix instructions: {why}.",
             subject=s, hint="see tensorize for what they need, or untag_inames(knl, "
                             f"{', '.join(map(repr, collective_inames(knl, launch.statements[s].statement)))})")
     return body
-
-
-_GUARDED = "a thread may have no part in it; pad_domain lets all have one"
 
 
 class _Refusal(Exception):  # noqa: N818

@@ -17,8 +17,7 @@ from loopkit.analysis.order import require_barriers_in_place
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Assign, Block, Call, Program
-from loopkit.ast.simplify import simplified, with_regions_apart, without_unused_names
-from loopkit.ast.walk import nodes_in
+from loopkit.ast.walk import nodes_in, simplified, with_regions_apart, without_unused_names
 from loopkit.errors import (
     ENTRY_POINTS,
     IllegalTransformError,

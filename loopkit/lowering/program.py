@@ -11,8 +11,7 @@ from loopkit.analysis.dependences import between_iterations, with_assumed
 from loopkit.analysis.ranges import iname_range, iname_span
 from loopkit.ast.check import divergent_names, divergent_nodes, noun_of
 from loopkit.ast.nodes import Array, Block, Call, Function, Node
-from loopkit.ast.simplify import simplified, unrolled_loops
-from loopkit.ast.walk import as_block
+from loopkit.ast.walk import as_block, simplified, unrolled_loops
 from loopkit.errors import ScheduleError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -20,7 +19,7 @@ from loopkit.kernel.tags import is_at_once, is_collective
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, parts_of, paths, without
 from loopkit.lowering.binding import host_domain
 from loopkit.lowering.code import Coder, Level, generated, in_versions, runs_between_barriers, with_values
-from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
+from loopkit.lowering.guards import edges_are_small, full_block, full_iterations
 from loopkit.lowering.lowered import GRID, Launch, Schedule, Storage
 from loopkit.poly.codegen import CodeLoop, CodeTree
 from loopkit.poly.limits import affordable
@@ -102,8 +101,9 @@ def _arrays(launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
             assert len(shape) == len(storage.in_memory)
             thread_axes = len(shape) - len(storage.lead) if storage.space is AddressSpace.WARP else 0
             note = _note(storage) if launch.kernel.options.annotate else ""
+            lasting = storage.space is AddressSpace.PRIVATE and name in alive
             shared = storage.space is AddressSpace.SHARED
-            yield Array(name, storage.dtype, shape, shared, name in alive, thread_axes, note, storage.swizzle)
+            yield Array(name, storage.dtype, shape, shared, lasting, thread_axes, note, storage.swizzle)
 
 
 def _note(storage: Storage) -> str:

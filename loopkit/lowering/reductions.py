@@ -41,7 +41,8 @@ from loopkit.lowering.shuffles import (
     no_shuffles,
     written_out,
 )
-from loopkit.poly.affine import add, remainder, subtract
+from loopkit.poly.affine import add, remainder
+from loopkit.poly.sets import bounded_by
 from loopkit.transform.expansion import contracted
 from loopkit.transform.scan import in_order, moved_operands
 
@@ -83,8 +84,7 @@ def _over_threads(knl: LoopKernel, node: ReductionNode, lanes: tuple[str, ...], 
     everywhere = init.domain.onto((*init.domain.inames, *lanes))
     for x in lanes:
         low, extent = iname_range(knl, x)
-        offset = subtract(p.Variable(x), low)
-        everywhere = everywhere.where((">=", offset), ("<", add(offset, -extent)))
+        everywhere = everywhere.where(*bounded_by(x, low, add(low, extent)))
     length = prod(iname_range(knl, x)[1] for x in lanes)
     threads = OverThreads(knl, node, lanes, length, init.domain, everywhere, warp)
     written = combined(threads)
@@ -136,8 +136,7 @@ def _scan_over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     low, high = constant_range(knl, init.domain.union(combined.domain), scan.sweep)
     assert low is not None
     assert high is not None
-    sweep = p.Variable(scan.sweep)
-    everywhere = rows.onto(init.inames).where((">=", add(sweep, -low)), ("<", add(sweep, -high - 1)))
+    everywhere = rows.onto(init.inames).where(*bounded_by(scan.sweep, low, high + 1))
     taking_part = {init.id: replace(init, domain=everywhere), update.id: combined}
     base = with_dependences(
         # each operand now flows to the thread that combines it

@@ -36,7 +36,7 @@ from loopkit.kernel.tree import Leaf, Tree, leaves, nest
 from loopkit.lowering.schedule import requested_apart
 from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
 from loopkit.poly.relations import same_element
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.sets import InstanceSet, bounded_by
 
 #: A new statement, and the shuffle that executes it, if one does.
 Part = tuple[Statement, Shuffle | None]
@@ -122,8 +122,7 @@ class OverThreads:
         if len(others) > 1:
             loop = (self.kernel.fresh_name("warp"),)
             other = p.Variable(*loop)
-            domain = domain.onto((*domain.inames, *loop)).where((">=", add(other, -others.start)),
-                                                                ("<", add(other, -others.stop)))
+            domain = domain.onto((*domain.inames, *loop)).where(*bounded_by(*loop, others.start, others.stop))
         if neutral is not None:
             domain = domain.where((">=", subtract(add(number, -size), multiply(size, other))))
         rest = self.statement("rest", p.Variable(target), self.element(shared, other), domain, self.node.operation)

@@ -22,7 +22,7 @@ from loopkit.expr.mappers import children, conjunction, subexpressions, substitu
 from loopkit.instructions.vector_access import WIDEST, Vector, iterations, must_read_elements, rise
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_unrolled
-from loopkit.lowering.guard_folding import unless
+from loopkit.lowering.guards import unless
 from loopkit.lowering.lowered import PartialVectors
 from loopkit.poly.affine import NotAffineError, add, multiply, readable_comparison, subtract
 from loopkit.poly.piecewise import known_remainder, params_where

@@ -21,7 +21,7 @@ from loopkit.expr.mappers import conjunction, conjuncts, subexpressions, substit
 from loopkit.instructions.vector_access import Vector, distance, must_reads, with_vector_access
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import VecTag
+from loopkit.kernel.tags import is_at_once
 from loopkit.kernel.tree import Leaf, loops_in
 from loopkit.lowering.lowered import GRID, BoundStatement, Launch, PartialVectors, Storage, in_storage
 from loopkit.lowering.vector_elements import LENGTHS, ArrayMemory, Elements, anywhere, known_where, partial_vectors_of
@@ -31,7 +31,7 @@ from loopkit.poly.sets import InstanceSet, Set, range_condition, universe_params
 
 def vector_inames(knl: LoopKernel) -> frozenset[str]:
     """The inames that are tagged ``vec``."""
-    return frozenset(x for x, tag in knl.tags.items() if isinstance(tag, VecTag))
+    return frozenset(x for x, tag in knl.tags.items() if is_at_once(tag))
 
 
 def with_vectors(body: Block, launch: Launch, storages: Mapping[str, Storage]) -> Block:
@@ -115,10 +115,6 @@ class _VectorFinder(Elements):
         """This finder in braces, which are a scope for the names of registers."""
         return replace(self, taken={*self.taken})
 
-    def is_over_vectors(self, loop: For) -> bool:
-        """Is *loop* over a ``vec`` iname?"""
-        return isinstance(self.kernel.tags.get(loop.iname), VecTag)
-
     def block(self, block: Block) -> Block:
         """*block*, where loops over ``vec`` inames carry their vector accesses."""
         here, result = self, list[Node]()
@@ -132,7 +128,7 @@ class _VectorFinder(Elements):
         match node:
             case For() if node.instruction is not None:     # the instruction loads its own elements
                 return node
-            case For() if self.is_over_vectors(node):
+            case For() if is_at_once(self.kernel.tags.get(node.iname)):
                 return self._single_elements(node)
             case For():
                 return replace(node, body=self._in_loop(node).block(node.body))
@@ -188,7 +184,7 @@ class _VectorFinder(Elements):
         match guard:
             case If(otherwise=None, then=Block(children=(For(body=Block(children=(
                     If(otherwise=None, then=Block(children=(Assign() as assign,))) as element,))) as loop,))) \
-                    if self.is_over_vectors(loop) and assign.statement in self.partial:
+                    if is_at_once(self.kernel.tags.get(loop.iname)) and assign.statement in self.partial:
                 anywhere = InstanceSet((), self.kernel.assumptions.from_params())
                 partial = replace(self.partial[assign.statement], vectors=anywhere)
                 known = known_where(self.where, substitute(element.condition, self.names))

@@ -8,22 +8,12 @@ import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import (
-    DIM,
-    add,
-    floor_div,
-    from_aff,
-    from_pw_aff,
-    if_affine,
-    multiply,
-    subtract,
-    to_int,
-)
+from loopkit.poly.affine import DIM, add, floor_div, from_aff, from_pw_aff, if_affine, multiply, to_int
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import cells
 from loopkit.poly.relations import SmallestPair, other_instance, same_element, smallest_pair
-from loopkit.poly.sets import InstanceSet, Set, condition_set, params_of, plain_hull
+from loopkit.poly.sets import InstanceSet, Set, bounded_by, condition_set, params_of, plain_hull
 
 #: A set of any of isl's contexts.
 AnySet = isl.Set | isl.BasicSet
@@ -143,8 +133,7 @@ def padded_to_tiles(domain: InstanceSet, iname: str, length: int) -> InstanceSet
         top = from_pw_aff(coalesced(values.set.dim_max(0)))
         end = top // length * length + length if isinstance(top, int) else \
             multiply(length, floor_div(add(top, length), length))
-        plain = restricted(domain, others).onto(domain.inames).where(
-            (">=", add(p.Variable(iname), -(low // length * length))), ("<", subtract(p.Variable(iname), end)))
+        plain = restricted(domain, others).onto(domain.inames).where(*bounded_by(iname, low // length * length, end))
         return None if not plain.is_equal(whole) else domain if plain.is_equal(domain) else plain
     return affordable(lambda: if_affine(between_ends), otherwise=None) or whole
 

@@ -24,7 +24,7 @@ from loopkit.poly.affine import (
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import piecewise, subscripts_on
 from loopkit.poly.relations import union_of_some
-from loopkit.poly.sets import InstanceSet, constant_range, has_unknowns
+from loopkit.poly.sets import InstanceSet, bounded_by, constant_range, has_unknowns
 
 
 def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:
@@ -156,8 +156,7 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
     """
     own, rest = _standing_still(subscript, frozenset(domain.inames).difference(outer))
     box = InstanceSet.universe(domain.inames).where(*(
-        condition for x, (low, high) in ranges.items()
-        for condition in ((">=", add(p.Variable(x), -low)), ("<=", add(p.Variable(x), -high))))).intersect_params(sizes)
+        c for x, (low, high) in ranges.items() for c in bounded_by(x, low, high + 1))).intersect_params(sizes)
     fixed = tuple(p.Variable(x) for x in outer)
     relation = if_affine(lambda: subscripts_on(box, (*fixed, rest)))
     if relation is None:

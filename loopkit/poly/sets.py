@@ -10,13 +10,17 @@ from functools import cached_property, lru_cache, reduce
 from typing import TypeVar
 
 import islpy as isl
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, set_space, to_aff, to_int
+from loopkit.poly.affine import DIM, set_space, subtract, to_aff, to_int
 from loopkit.poly.limits import affordable, coalesced, gave_up, kept, kept_results, without_empty_pieces
 
 Set = isl.Set
 Map = isl.Map
+
+#: ``(op, e)`` for ``e op 0``.
+Condition = tuple[str, Expression]
 
 T = TypeVar("T", isl.Set, isl.Map)
 
@@ -134,13 +138,18 @@ class InstanceSet:
         """The points that are not in *other*, which may have a subset of the inames."""
         return self.named(coalesced(self.set.subtract(other.onto(self.inames).set)))
 
-    def where(self, *conditions: tuple[str, Expression]) -> InstanceSet:
+    def where(self, *conditions: Condition) -> InstanceSet:
         """The points at which each ``(op, e)`` holds: ``e >= 0``, ``e == 0`` for ``">="``, ``"=="``."""
         return self.named(reduce(Set.intersect, (condition_set(op, e, self.inames) for op, e in conditions), self.set))
 
     def constant_range(self, iname: str) -> tuple[int | None, int | None]:
         """The smallest and largest value of *iname* over all parameters, where they are bounded."""
         return constant_range(self.set, self.inames.index(iname))
+
+
+def bounded_by(iname: str, low: Expression, stop: Expression) -> tuple[Condition, Condition]:
+    """The conditions ``low <= iname < stop``."""
+    return (">=", subtract(p.Variable(iname), low)), ("<", subtract(p.Variable(iname), stop))
 
 
 def depends_on(points: InstanceSet, params: Collection[str]) -> bool:

@@ -27,8 +27,8 @@ from loopkit.poly.affine import (
     subtract,
 )
 from loopkit.poly.domains import affine_ends
-from loopkit.poly.sets import InstanceSet
-from loopkit.transform.reindex import Reindexing, bounded_by, mentioned, not_nested, reindex, reindex_loops
+from loopkit.poly.sets import InstanceSet, bounded_by
+from loopkit.transform.reindex import Reindexing, mentioned, not_nested, reindex, reindex_loops
 from loopkit.transform.step import (
     iname_list,
     matching_statements,
@@ -125,7 +125,7 @@ def split_into(kernel: LoopKernel, iname: str, outer: str, lengths: Mapping[str,
     value: Expression = p.Variable(outer)
     for x, length in lengths.items():
         value = add(multiply(length, value), p.Variable(x))
-    conditions = [c for x, length in lengths.items() for c in bounded_by(x, length)]
+    conditions = [c for x, length in lengths.items() for c in bounded_by(x, 0, length)]
     return reindex_loops(kernel, Reindexing(names, {iname: add(value, start)}, tuple(conditions)), chosen)
 
 
@@ -196,7 +196,7 @@ def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expressi
     new = new.where((">=", chunk), ("<", add(chunk, -count)), (">=", at))
     new = new.where(("<", subtract(chunk, longer)), ("<=", subtract(at, length))).union(
         new.where((">=", subtract(chunk, longer)), ("<", subtract(at, length))))
-    old = old.where((">=", subtract(p.Variable(iname), low)), ("<=", subtract(p.Variable(iname), high)))
+    old = old.where(*bounded_by(iname, low, add(high, 1)))
     return Reindexing(names, {iname: value}, cases=tuple(cases), whole=(old, new))
 
 

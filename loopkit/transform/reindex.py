@@ -19,11 +19,8 @@ from loopkit.kernel.tree import Chain, Loop, Tree, given, leaves, nest, rewrite,
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
 from loopkit.poly.relations import subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set
+from loopkit.poly.sets import Condition, InstanceSet, Map, Set
 from loopkit.transform.subst import rules_using, without_rules
-
-#: ``(op, e)`` for ``e op 0``.
-Condition = tuple[str, Expression]
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,11 +199,6 @@ def substituted_rules(rules: Mapping[str, SubstitutionRule], values: Mapping[str
 def mentioned(statement: Statement) -> frozenset[str]:
     """The names in the expressions of *statement*."""
     return frozenset().union(*map(variables, (statement.assignee, statement.expression, *statement.predicates)))
-
-
-def bounded_by(iname: str, length: int) -> tuple[Condition, Condition]:
-    """The conditions ``0 <= iname < length``."""
-    return (">=", p.Variable(iname)), ("<", add(p.Variable(iname), -length))
 
 
 def with_domains(statements: Iterable[Statement], f: Callable[[InstanceSet], InstanceSet]) -> tuple[Statement, ...]:

@@ -26,10 +26,10 @@ from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, in_order_of, leaves, nest, rewrite, rewrite_over, seq
 from loopkit.poly.affine import add, multiply, subtract
 from loopkit.poly.piecewise import equal_coordinates
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.sets import InstanceSet, Map, bounded_by
 from loopkit.transform.expansion import contracted
 from loopkit.transform.iname import split_iname
-from loopkit.transform.reindex import bounded_by, substituted
+from loopkit.transform.reindex import substituted
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
 from loopkit.transform.tags import tagged
 
@@ -294,7 +294,7 @@ class _Levels:
         init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
         # the operands by block and place in it
         every = InstanceSet.universe([scan.iname if x == self.inner else x for x in init.inames])
-        every = every.where(*bounded_by(scan.iname, self.length))
+        every = every.where(*bounded_by(scan.iname, 0, self.length))
         places = update.domain.apply(self._moved(every, scan.iname), every.inames)
         part, before = (knl.fresh_name(f"{final.id}_{what}") for what in ("part", "before"))
         term, block, other = (knl.fresh_name(x) for x in (

@@ -32,9 +32,8 @@ from loopkit.poly.affine import add, subtract
 from loopkit.poly.elements import BoxAxis, joined, outside, swept_interval
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import subscripts_on, where_holds
-from loopkit.poly.sets import InstanceSet, Map, Set, plain_hull, with_dim_names
+from loopkit.poly.sets import Condition, InstanceSet, Map, Set, bounded_by, plain_hull, with_dim_names
 from loopkit.transform.order import with_loop_sunk
-from loopkit.transform.reindex import Condition, bounded_by
 from loopkit.transform.side_effects import Allowed, side_effect
 from loopkit.transform.step import as_tag, new_name, require_fresh, require_positive
 
@@ -99,7 +98,7 @@ class Box:
 
     @property
     def conditions(self) -> list[Condition]:
-        return [c for x, length in zip(self.dims, self.shape, strict=True) for c in bounded_by(x, length)]
+        return [c for x, length in zip(self.dims, self.shape, strict=True) for c in bounded_by(x, 0, length)]
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from loopkit.poly.flow import JointMustWrite
 from loopkit.poly.limits import IMPORTANT, affordable, kept
 from loopkit.poly.piecewise import is_piecewise, where_holds
 from loopkit.poly.relations import element_at, in_one_iteration, same_element
-from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
+from loopkit.poly.sets import InstanceSet, Map, Set, bounded_by, lexmin_point
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
 
 
@@ -113,8 +113,7 @@ def _stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | N
         if not variables(s).isdisjoint(knl.data) and (
                 extent is None or not variables(own) <= integers.union(ranges) or any(computed)):
             return False
-    conditions = [c for x, info in ranges.items() for c in ((">=", p.Variable(x) - int(info.min)),
-                                                            ("<=", p.Variable(x) - int(info.max)))]
+    conditions = (c for x, info in ranges.items() for c in bounded_by(x, int(info.min), int(info.max) + 1))
     points = a.domain.onto((*a.domain.inames, *ranges)).where(*conditions)
     allowed = integers.union(points.inames)
     return all(where.is_empty() or (is_known(where, allowed, *chosen) and _outside(

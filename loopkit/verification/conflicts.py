@@ -91,7 +91,7 @@ class Conflicts:
 
     @cached_property
     def threads(self) -> Threads:
-        return Threads(self.kernel, self.launch)
+        return Threads(self.launch)
 
     @cached_property
     def shared(self) -> Mapping[str, tuple[Access, ...]]:

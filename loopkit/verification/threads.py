@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import pymbolic.primitives as p
@@ -15,10 +17,9 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import iname_range
 from loopkit.ast.nodes import Scope
 from loopkit.expr.mappers import variables
-from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Barrier, Leaf, Meeting, Path, Step, Tree, leaves, meeting, placed_nodes
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
-from loopkit.poly.affine import add, floor_div, multiply, subtract
+from loopkit.poly.affine import floor_div, subtract
 from loopkit.poly.limits import kept
 from loopkit.poly.piecewise import equal_coordinates
 from loopkit.poly.relations import other_instance
@@ -35,7 +36,6 @@ class Threads:
     Its methods return ``None`` if none of the pairs is left.
     """
 
-    kernel: LoopKernel
     launch: Launch
     memo: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -53,7 +53,7 @@ class Threads:
         """The *pairs*, all of one block, that two threads may run."""
         if a is b and a.auto:
             pairs = other_instance(pairs)            # some thread runs it, but only one
-        if collective_inames(self.kernel, a.statement) or collective_inames(self.kernel, b.statement):
+        if collective_inames(self.launch.kernel, a.statement) or collective_inames(self.launch.kernel, b.statement):
             return None if pairs.is_empty() else pairs      # any lane of the warp may load the operands
         return self._apart_along(self._long(BLOCK), a, b, pairs)
 
@@ -104,27 +104,24 @@ class Threads:
     def _places(self, axis: str, a: BoundStatement, b: BoundStatement) -> Places:
         first, second = self._on(axis, a), self._on(axis, b)
         if first and second:
-            return places_on_axis(self.kernel, first, second)
+            return places_on_axis(self.launch.kernel, first, second)
         # beside a statement that only coordinate 0 runs
         if (first or axis in a.alone_on) and (second or axis in b.alone_on):
             return [*((self._from_zero(x), 0) for x in first), *((0, self._from_zero(x)) for x in second)]
         return None
 
     def _from_zero(self, iname: str) -> Expression:
-        return subtract(p.Variable(iname), iname_range(self.kernel, iname)[0])
+        return subtract(p.Variable(iname), iname_range(self.launch.kernel, iname)[0])
 
     def _number(self, bound: BoundStatement) -> Expression | None:
         """The number in its block of the thread that runs an instance; ``None`` if several warps do, or any may."""
-        result: Expression = 0
-        stride = 1
-        for axis, extent in zip(BLOCK, self.launch.block, strict=True):
+        along: list[Expression] = []
+        for axis, extent, threads in zip(BLOCK, self.launch.block, accumulate(self.launch.block, mul), strict=True):
             own = self._on(axis, bound)
-            if own:
-                result = add(result, multiply(stride, packed_coordinate(self.kernel, own)))
-            elif extent > 1 and axis not in bound.alone_on and self.launch.machine.warp % (stride * extent):
+            if not own and extent > 1 and axis not in bound.alone_on and self.launch.machine.warp % threads:
                 return None                  # else one warp holds all of them, for each place on the other axes
-            stride *= extent
-        return result
+            along.append(packed_coordinate(self.launch.kernel, own) if own else 0)
+        return self.launch.thread_number(along)
 
 
 # Barriers that separate two instances

@@ -38,10 +38,11 @@ from loopkit.poly.relations import (
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verification.report import Mismatch
-from loopkit.verification.validation_grid import grid_of, thread_number
+from loopkit.verification.threads import TOGETHER
+from loopkit.verification.validation_grid import grid_of
 from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import LOOP_CHECKS, WarpRegisterCheck
-from loopkit.verification.validation_walk import TOGETHER, Execution, LaunchCheck, executions, host_executions
+from loopkit.verification.validation_walk import Execution, LaunchCheck, executions, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
 
@@ -282,7 +283,7 @@ class _OrderCheck(LaunchCheck):
                 return
         # any lane of a warp may load the operands of an instruction
         foreign = any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second))
-        warp = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
+        warp = [floor_div(self.thread_number, self.launch.machine.warp)]
         for others in [pairs] if foreign else (apart for i in threads for apart in apart_along(pairs, i)):
             yield Scope.WARP, others
             if not wide:

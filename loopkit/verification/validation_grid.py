@@ -24,7 +24,6 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import replaced, subexpressions, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
-from loopkit.lowering.lowered import BLOCK
 from loopkit.poly.affine import NotAffineError, add, multiply, subtract
 from loopkit.poly.piecewise import is_piecewise, params_where, projected
 from loopkit.poly.sets import InstanceSet, Set, conjunction, lexmin_point, range_condition, universe_params
@@ -77,11 +76,6 @@ class Grid:
     def by_sizes(self) -> tuple[str, ...]:
         """The inames whose parts of an axis depend on sizes: coordinates of their own."""
         return tuple(x for x in self.coordinates if x in self.parts)
-
-    @cached_property
-    def exact(self) -> bool:
-        """Are :attr:`points` exactly the places of the launch?"""
-        return not self.by_sizes and all(map(is_piecewise, self.function.extents.values()))
 
     def onto(self, dims: Sequence[str], points: Set) -> Set:
         """Coordinates that are a condition on parameters, as a set of the dimensions *dims*."""
@@ -146,7 +140,8 @@ class Grid:
 
     def real(self, points: Set, names: Sequence[str]) -> Set | None:
         """Some of *points*, with the dimensions *names*, whose places exist; ``None``: none found."""
-        if self.exact or not set(names).intersection(self.coordinates):
+        exact = not self.by_sizes and all(map(is_piecewise, self.function.extents.values()))
+        if exact or not set(names).intersection(self.coordinates):
             return points
         found = (points.intersect(self.onto(names, self.at(sizes))) for sizes in some_sizes(points, names))
         return next((there for there in found if not there.is_empty()), None)
@@ -204,17 +199,6 @@ def some_sizes(points: Set, names: Sequence[str]) -> Iterator[dict[str, int]]:
         found = lexmin_point(some, names)
         if found is not None:
             yield found[0]
-
-
-def thread_number(grid: Grid, block: Sequence[int]) -> Expression:
-    """The number of a thread in its block, ``l.0`` fastest."""
-    result: Expression = 0
-    stride = 1
-    for axis, extent in zip(BLOCK, block, strict=True):
-        if axis in grid.on_axis:
-            result = add(result, multiply(stride, p.Variable(axis)))
-        stride *= extent
-    return result
 
 
 # Parts of an axis

@@ -20,7 +20,7 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import reads_of
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import AlignedArray, Array, Assign, Assumed, DivisibleSize, For, Instruction
-from loopkit.ast.simplify import assigned
+from loopkit.ast.walk import assigned
 from loopkit.expr.mappers import array_of, children, elements_of, subexpressions, substitute, variables
 from loopkit.instructions.mma import Mma, fragments, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
@@ -55,9 +55,8 @@ from loopkit.poly.piecewise import (
     projected,
 )
 from loopkit.poly.relations import differing_first_at, same_element, shared_dims
-from loopkit.poly.sets import Map, Set
+from loopkit.poly.sets import Map, Set, bounded_by
 from loopkit.verification.report import Mismatch
-from loopkit.verification.validation_grid import thread_number
 from loopkit.verification.validation_walk import Execution, LaunchCheck
 
 
@@ -281,7 +280,7 @@ class WarpRegisterCheck(LaunchCheck):
                 index = [substitute(i, e.names) for i in element.index_tuple[-array.thread_axes:]]
                 (own if e.instruction is None or element == node.target else others).append((e, e.relation(index)))
         yield from self._overwritten(array, others)
-        number = thread_number(self.grid, self.launch.block)
+        number = self.thread_number
         for e, cells in own:
             for f, theirs in own:
                 yield from self._away(array, e, f, cells, theirs, number, number)
@@ -302,7 +301,7 @@ class WarpRegisterCheck(LaunchCheck):
             threads = write.domain.onto([x for x in write.domain.inames if x not in lanes]).onto(write.domain.inames)
             for x in lanes:
                 low, high = self.launch.mapping.ranges[x]
-                threads = threads.where((">=", add(p.Variable(x), -low)), ("<", add(p.Variable(x), -high - 1)))
+                threads = threads.where(*bounded_by(x, low, high + 1))
             for reader, pairs in reads_of(self.kernel, replace(write, domain=threads.subtract(write.domain))):
                 yield from self.mismatch(
                     "lane", s, f"'{reader}' reads an element of '{array.name}' that a lane spoils which has no part in "
@@ -385,7 +384,7 @@ class ProductCheck(LoopCheck):
 
     def _elements(self, loop: For, loops: tuple[For, ...], assign: Assign) -> Iterator[Mismatch]:
         product, starts = self.product, {x.iname: x.start for x in loops}
-        number = thread_number(self.grid, self.launch.block)
+        number = self.thread_number
         warp = self.launch.machine.warp
         first, lane = multiply(warp, floor_div(number, warp)), remainder(number, warp)
         # the factor from the right matrix depends on the column

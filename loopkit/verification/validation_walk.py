@@ -17,21 +17,18 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.order import loops_of
 from loopkit.ast.check import divergent_names, divergent_nodes
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Sync
 from loopkit.ast.walk import mentioned
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, Step
-from loopkit.lowering.lowered import Launch, Storage
+from loopkit.lowering.lowered import BLOCK, Launch, Storage
 from loopkit.poly.affine import NotAffineError, remainder, subtract
 from loopkit.poly.piecewise import params_where, piecewise_relation, points_where, projected
 from loopkit.poly.sets import Map, Set, lexmin_point
 from loopkit.verification.report import Mismatch
+from loopkit.verification.threads import TOGETHER
 from loopkit.verification.validation_grid import Grid
-
-#: A region with an instruction, as a barrier for arrays in warp registers: the threads of each warp wait for each
-#: other.
-TOGETHER = Sync((), Scope.WARP)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +196,11 @@ class LaunchCheck:
     @property
     def kernel(self) -> LoopKernel:
         return self.launch.kernel
+
+    @property
+    def thread_number(self) -> Expression:
+        """The number of a thread in its block, in terms of the axes."""
+        return self.launch.thread_number(p.Variable(axis) if axis in self.grid.on_axis else 0 for axis in BLOCK)
 
     @cached_property
     def divergent(self) -> Sequence[Node]:

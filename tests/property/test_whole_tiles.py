@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 import loopkit as lk
-from loopkit.lowering import full_tiles
+from loopkit.lowering import guards
 from tests.deep import amount
 from tests.property.test_programs import EXAMPLES, examples
 from tests.transform.same import assert_same
@@ -67,7 +67,7 @@ def require_beyond_the_edge(knl: lk.LoopKernel, refusal: lk.IllegalTransformErro
 def test_complete_outputs_tiles_keep_results(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With versions of the whole text, and with versions of its parts."""
     if part:
-        monkeypatch.setattr(full_tiles, "LONG", 0)
+        monkeypatch.setattr(guards, "LONG", 0)
 
     outcomes = []
 

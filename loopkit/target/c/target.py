@@ -15,7 +15,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Block, Region, Sync
+from loopkit.ast.nodes import Block, Region, Sync
 from loopkit.ast.walk import mentioned, rewritten
 from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate, has_openmp
 from loopkit.instructions.base import indented
@@ -202,8 +202,9 @@ class _HostFunction(FunctionText):
     @cached_property
     def emitter(self) -> Emitter:
         lead = "".join(f"[{_AXES[axis]}]" for axis in self.threads)
-        places = {a.name: Nested(lead if _is_kept(a) else "", a) for a in self.function.arrays
-                  if a.shape or _is_kept(a)}
+        # each thread keeps its own value from one region to another
+        places = {a.name: Nested(lead if a.across_regions else "", a) for a in self.function.arrays
+                  if a.shape or a.across_regions}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
         dialect = C if self.blocks and not self.in_order else replace(C, instructions={})
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
@@ -222,12 +223,12 @@ class _HostFunction(FunctionText):
                 body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
                 bounds = bounds.defining(x, value)
         threads = "".join(f"[{launch.mapping.extents[axis]}]" for axis in self.threads)
-        body += [array_declaration(a, C, threads if _is_kept(a) else "")
-                 for a in self.function.arrays if _is_kept(a) or a.shared or a.thread_axes]
+        body += [array_declaration(a, C, threads if a.across_regions else "")
+                 for a in self.function.arrays if a.across_regions or a.shared or a.thread_axes]
         for x, value in launch.mapping.coordinates.items():
             bounds = bounds.defining(x, value)
         outside = rewritten(self.function.body, lambda node: Block() if isinstance(node, Region) else node)
-        if any(_is_kept(a) and a.name in mentioned(outside) for a in self.function.arrays):
+        if any(a.across_regions and a.name in mentioned(outside) for a in self.function.arrays):
             # such loops have one bound for all threads of a block: that of the first one
             body += [f"const {emitter.index} {_AXES[axis]} = 0;" for axis in self.threads]
         lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, bounds)]
@@ -264,11 +265,6 @@ class _HostFunction(FunctionText):
         if not self.emitter.annotate or not sync.serves:
             return []
         return ["// barrier: the threads' loops end here", *(f"// {reason}" for reason in sync.serves)]
-
-
-def _is_kept(array: Array) -> bool:
-    """Does each thread of a block keep its own value from one region to another?"""
-    return array.across_regions and not (array.shared or array.thread_axes)
 
 
 def _negated(condition: Expression) -> Expression:

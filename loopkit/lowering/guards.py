@@ -1,4 +1,7 @@
-"""Full-tile conditions: the conditions under which code without guards is right.
+"""Guards: folding drops those that are known at their place, and code for full tiles needs none.
+
+In unrolled loops, a condition that can fail in few iterations also tests the iteration. The CUDA compiler cannot find
+that range, but it folds the test after unrolling.
 
 Some inames vary inside a tile: threads, ``l.auto`` boxes, inner loops of constant range. Others number the tiles. A
 full-tile condition consists of the constraints that couple the two, at the tile's worst point. The version without
@@ -6,25 +9,102 @@ guards is beside the general one.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
 import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expanded_expression, integer_names
 from loopkit.analysis.ranges import constant_range
-from loopkit.expr.mappers import subexpressions
+from loopkit.ast.nodes import For, If, Node
+from loopkit.ast.walk import map_child_nodes
+from loopkit.expr.dtypes import Type, type_of
+from loopkit.expr.mappers import conjunction, conjuncts, map_children, subexpressions, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
 from loopkit.kernel.tree import LoopPlace, leaves, loop_place, loops_in
-from loopkit.lowering.guard_folding import Ranges, points_where
 from loopkit.lowering.lowered import GRID, BoundStatement, Launch
-from loopkit.poly.affine import NotAffineError, subtract
+from loopkit.poly.affine import NotAffineError, add
 from loopkit.poly.domains import full_box_condition
 from loopkit.poly.extents import couples
-from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, param_range, params_of, universe_params
+from loopkit.poly.piecewise import is_affine_condition, params_where, where_holds
+from loopkit.poly.sets import InstanceSet, Set, at_most_one, param_range, params_of, range_condition, universe_params
+
+Ranges = Mapping[str, tuple[int, int]]
+
+
+def folded(expr: Expression, points: InstanceSet, names: frozenset[str], types: Mapping[str, Type]) -> Expression:
+    """*expr* as it is at all of *points*, without conditions on *names* that have one truth value there.
+
+    A condition stays if dropping it would change the dtype of the expression.
+    """
+    if not isinstance(expr, p.If) or (holds := points_where(points, expr.condition, names)) is None:
+        return map_children(expr, lambda e: folded(e, points, names, types))
+    fails = points.subtract(holds)
+    then, other = folded(expr.then, holds, names, types), folded(expr.else_, fails, names, types)
+    dtype = type_of(expr, types.get)
+    for branch, meant, never in ((then, expr.then, fails), (other, expr.else_, holds)):
+        if never.is_empty() and dtype is not None and type_of(meant, types.get) == dtype:
+            return branch
+    return p.If(_plain(expr.condition), then, other)
+
+
+def _plain(condition: Expression) -> Expression:
+    """An affine *condition* with like terms collected on each side, as in subscripts."""
+    if isinstance(condition, p.Comparison):
+        return p.Comparison(add(condition.left), condition.operator, add(condition.right))
+    return map_children(condition, _plain)
+
+
+def points_where(points: InstanceSet, condition: Expression, names: frozenset[str]) -> InstanceSet | None:
+    """The points where an affine *condition* holds; ``None``: it is affine at single values only."""
+    return where_holds(points, condition, names) if is_affine_condition(condition, names) else None
+
+
+def with_limited_conditions(node: Node, ranges: Ranges, context: Set, about: Callable[[Expression], bool]) -> Node:
+    """*node*, in loops unrolled over *ranges*, with conditions limited to the iterations in which they can fail.
+
+    :arg context: the conditions that hold around *node*; *about*: is a condition limited?
+    """
+    match node:
+        case If():
+            found = (_part(c, ranges, context) if about(c) else c for c in conjuncts(node.condition))
+            node = replace(node, condition=conjunction(found))
+        case For(start=int() as start, stop=int() as stop):
+            context = context.intersect(range_condition(node.iname, start, stop - 1))
+        case _:
+            pass
+    return map_child_nodes(node, lambda child: with_limited_conditions(child, ranges, context, about))
+
+
+def _part(part: Expression, ranges: Ranges, context: Set) -> Expression:
+    with suppress(NotAffineError):
+        fails = params_where(p.LogicalNot(part)).intersect(context)
+        return unless(part, fails, {x: own for x, own in ranges.items() if x in variables(part)})
+    return part
+
+
+def unless(part: Expression, fails: Set, ranges: Ranges) -> Expression:
+    """*part*, which is false at points of *fails* only, or the iterations of one of *ranges* in which it cannot fail.
+
+    *part* alone, if these are few: the longer text would save little.
+    """
+    for x, (first, last) in ranges.items():
+        low, high = InstanceSet((), fails.from_params()).onto((x,)).constant_range(x)
+        if low is None or high is None or 2*(high - low + 1) >= last - first + 1:
+            continue
+        before = (p.Comparison(p.Variable(x), "<", low),) if low > first else ()
+        behind = (p.Comparison(high, "<", p.Variable(x)),) if high < last else ()
+        if before or behind:
+            return p.LogicalOr((*before, *behind, *(part.children if isinstance(part, p.LogicalOr) else (part,))))
+    return part
+
+
+# Full tiles
 
 #: The budget of isl for a version for full tiles.
 VERSION = 2_000_000
@@ -137,8 +217,8 @@ def _grid_places(launch: Launch) -> Set:
     result = launch.kernel.assumptions
     for x in launch.mapping.block_inames:
         with suppress(NotAffineError):
-            distance = subtract(p.Variable(x), launch.mapping.coordinates[x])
-            result = result.intersect(condition_set("==", distance, ()).params())
+            place = p.Comparison(p.Variable(x), "==", launch.mapping.coordinates[x])
+            result = result.intersect(params_where(place))
     return result
 
 
