@@ -203,8 +203,8 @@ def _unbound(taken: _Buffering, copy_out: Access) -> Iterator[Refusal]:
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
         own = [taken.elements(a) for a in taken.accesses if a.statement == statement and a.is_write == is_write]
-        return [End(a.statement, a.is_write, same_element(reduce(Map.union, own), taken.elements(a)))
-                for a in (*copies_in, *([copy_out] if is_write else []))] if own else [End(statement, is_write)]
+        return [(a.statement, a.is_write, same_element(reduce(Map.union, own), taken.elements(a)))
+                for a in (*copies_in, *([copy_out] if is_write else []))] if own else [(statement, is_write, None)]
     yield from taken.unbound(ends, known)
 
 
@@ -240,7 +240,7 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
         stores[u.id] = instances.reverse().apply_range(stored)
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
-        return [End(copy_out.id, is_write, stores[statement]) if statement in stores else End(statement, is_write)]
+        return [(copy_out.id, is_write, stores[statement]) if statement in stores else (statement, is_write, None)]
     refuse_smallest(chain(found, taken.unbound(ends, relations_of(after, array))), step)
 
 

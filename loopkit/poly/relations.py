@@ -137,22 +137,17 @@ def pairs_in_order(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...
         yield params, dict(zip(source, point[:n], strict=True)), dict(zip(sink, point[n:], strict=True))
 
 
-def at_point(relation: isl.Map, kind: isl.dim_type, point: Sequence[int]) -> isl.Map:
-    """*relation* with its domain (``DIM.in_``) or its range (``DIM.out``) fixed to *point*."""
-    for i, value in enumerate(point):
-        relation = relation.fix_val(kind, i, value)
-    return relation
-
-
 def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> tuple[int, ...]:
     """The one image of *point* under an access relation with its parameters fixed."""
-    image = fix_params(at_point(relation, DIM.in_, point), params).range().sample_point()
+    image = at_sink(relation.reverse(), params, point).domain().sample_point()
     return tuple(to_int(image.get_coordinate_val(DIM.set, i)) for i in range(relation.dim(DIM.out)))
 
 
 def at_sink(pairs: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> isl.Map:
     """The *pairs* whose sink is *point*, with their parameters fixed."""
-    return fix_params(at_point(pairs, DIM.out, point), params)
+    for i, value in enumerate(point):
+        pairs = pairs.fix_val(DIM.out, i, value)
+    return fix_params(pairs, params)
 
 
 def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:

@@ -156,9 +156,7 @@ def as_points(points: isl.Set) -> isl.Set:
 
 def at_most_one(points: InstanceSet, iname: str) -> bool:
     """Is there at most one value of *iname* for each value of the parameters and the other inames?"""
-    others = [x for x in points.inames if x != iname]
-    relation = isl.Map.from_range(points.onto((*others, iname)).set)
-    return bool(relation.move_dims(DIM.in_, 0, DIM.out, 0, len(others)).is_single_valued())
+    return runs_first(points, points, iname)        # of two points one does not
 
 
 def runs_first(first: InstanceSet, second: InstanceSet, iname: str) -> bool:
