@@ -23,7 +23,7 @@ from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
-from loopkit.poly.points import checker
+from loopkit.poly.sets import checker
 from loopkit.runtime import stages
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import ArrayView, internal_overlap

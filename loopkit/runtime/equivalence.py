@@ -21,7 +21,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Target
 from loopkit.poly.limits import bounded
-from loopkit.poly.points import extents
+from loopkit.poly.sets import extents
 from loopkit.runtime import compiled, stages
 from loopkit.runtime.views import NumpyArray
 

@@ -25,7 +25,6 @@ from loopkit.poly.codegen import CodeLoop
 from loopkit.poly.domains import full_box_condition
 from loopkit.poly.elements import reached_within
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.points import extents
 from loopkit.poly.relations import (
     at_one_point,
     carry,
@@ -39,6 +38,7 @@ from loopkit.poly.relations import (
 )
 from loopkit.poly.sets import (
     InstanceSet,
+    extents,
     fix_params,
     lexmin_point,
     parse_assumptions,

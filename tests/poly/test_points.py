@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopkit.poly.points import checker, extents, holds
-from loopkit.poly.sets import InstanceSet, parse_assumptions, universe_params
+from loopkit.poly.sets import InstanceSet, checker, extents, holds, parse_assumptions, universe_params
 
 
 @pytest.mark.parametrize(("text", "good", "bad", "said"), [
