@@ -103,7 +103,7 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
                 obligations.append(_obligation(taken, use, claim, assume, unsafe))
             elif unsafe:
                 obligations.append(Obligation(step, "the copy may miss a write, or see one too early: "
-                                              f"{claim.broken.witness}"))
+                                              f"{claim.broken.witness()}"))
             else:
                 refusals.append(claim)
     refuse_smallest(refusals, f"{step}: whether each read of '{temporary}' finds its value")

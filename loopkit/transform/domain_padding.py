@@ -36,7 +36,7 @@ from loopkit.analysis.dependences import (
 )
 from loopkit.analysis.legality import proven
 from loopkit.analysis.shapes import reached_elements
-from loopkit.analysis.values_preserved import Flow, same_flow, wrong_values
+from loopkit.analysis.values_preserved import Flow, wrong_values
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.dtypes import FLOAT64, type_of
@@ -109,7 +109,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     ordered = with_dependences(kernel, partial(_in_new_order, names))        # those of its tree are in fewer pieces
     for name in names:
         found, known = (joined_relations(d for d in with_assumed(knl) if d.array == name) for knl in (ordered, kernel))
-        if not same_flow(found, known):
+        if any(wrong_values(found, known)):
             raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
                                 subject=name, hint="pad the domain before those steps")
     grown = with_dependences(kernel, partial(_in_new_order, names),

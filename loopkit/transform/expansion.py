@@ -196,7 +196,7 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
     written = {a.statement: element_of_source(a.subscript_relation)
                for a in reversed(accesses_by_array(before)[temporary]) if a.is_write}
     wrong = min((BrokenPairs(after, w.source, w.sink, w.pairs, temporary, "flow", written[w.source])
-                 for w in [w for w in found if w.is_lost] or found), key=lambda broken: broken.size)
+                 for w in [w for w in found if w.is_lost] or found), key=lambda broken: broken.size())
     params, at_write, at_read = wrong.smallest
     first, last = (in_cells(after, next(a for a in accesses if (a.statement, a.is_write) == end), apart)
                    for end in ((wrong.source, True), (wrong.sink, False)))
