@@ -27,14 +27,9 @@ Size = tuple[object, ...]
 Element = Callable[[dict[str, int], dict[str, int], dict[str, int]], tuple[int, ...] | None]
 
 
-def element_of_sink(relation: Map) -> Element:
-    """The element that *relation* gives the second instance."""
-    return lambda params, _, at: element_at(relation, params, tuple(at.values()))
-
-
-def element_of_source(relation: Map) -> Element:
-    """The element that *relation* gives the first instance."""
-    return lambda params, at, _: element_at(relation, params, tuple(at.values()))
+def element_of(relation: Map, *, source: bool = False) -> Element:
+    """The element that *relation* gives the second instance; or, of the *source*, the first."""
+    return lambda params, first, second: element_at(relation, params, tuple((first if source else second).values()))
 
 
 def shared_element(knl: LoopKernel, array: str, kind: str, source: str, sink: str) -> Element:

@@ -384,15 +384,6 @@ def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:
     return check
 
 
-def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> tuple[int | None, ...]:
-    """The extents of the dimensions *dims* of a set at the parameter *values*; ``None``: unbounded."""
-    fixed = fix_params(points, values)
-    if fixed.is_empty():
-        return (0,) * len(dims)
-    ends = [constant_range(fixed, dim) for dim in dims]
-    return tuple(None if low is None or high is None else high - low + 1 for low, high in ends)
-
-
 def all_points(points: InstanceSet, values: Mapping[str, int], most: int) -> list[tuple[int, ...]] | None:
     """The points at the parameter *values*, in order; ``None``: more than *most*, or a parameter has no value."""
     if not values.keys() >= set(points.params):

@@ -37,7 +37,7 @@ from loopkit.analysis.dependences import (
 from loopkit.analysis.legality import proven
 from loopkit.analysis.shapes import reached_elements
 from loopkit.analysis.values_preserved import Flow, wrong_values
-from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of, refuse_smallest
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.dtypes import FLOAT64, type_of
 from loopkit.expr.mappers import alike, called, children, element, map_children, subexpressions, variables
@@ -223,7 +223,7 @@ class _Padding:
     def of_points(self, s: Statement, points: Set, what: str, a: Access | None = None) -> Refusal:
         """The refusal of *points* of *s*: of another value, or at the access *a* of an element without a value."""
         array, kind = (s.written, "value") if a is None else (a.array, "missing")
-        element, doubt = (None, None) if a is None else (element_of_sink(a.subscript_relation), doubt_of(self.after, a))
+        element, doubt = (None, None) if a is None else (element_of(a.subscript_relation), doubt_of(self.after, a))
         return Refusal(BrokenPairs.of_points(self.after, s.id, s.id, points, array, kind, element),
                        f"{self.name}: {what}.", doubt=doubt)
 
