@@ -51,14 +51,9 @@ class Access:
         return all(self.known)
 
     @property
-    def must(self) -> bool:
-        """Does every instance of *domain* make the access, whatever the data?"""
-        return self.doubt is None
-
-    @property
     def exact(self) -> bool:
         """Is it known which elements every instance of *domain* accesses?"""
-        return self.affine and self.must
+        return self.affine and self.doubt is None
 
     @cached_property
     def subscript_relation(self) -> Map:

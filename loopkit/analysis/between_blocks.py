@@ -5,7 +5,7 @@ or earlier in the same block. So no block waits forever, and the value does not 
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from itertools import combinations_with_replacement, product
 
@@ -101,11 +101,3 @@ def _require_none(knl: LoopKernel, name: str, statements: Pair, pairs: Map, what
         texts = map(instance_text, statements, instances)
         raise StorageError(f"Readers of '{name}' wait for one value, but {what.format(*texts)}"
                            f"{values_text(params, ' (with {})')}.", subject=name, hint=hint)
-
-
-def between_blocks_in(knl: LoopKernel, statements: Sequence[str]) -> Iterator[str]:
-    """The temporaries that carry values between blocks and that *statements* access."""
-    for name, accesses in accesses_by_array(knl).items():
-        if name in knl.temporaries and knl.temporaries[name].between_blocks \
-                and any(a.statement in statements for a in accesses):
-            yield name

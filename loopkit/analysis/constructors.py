@@ -173,14 +173,13 @@ def between_images(found: Iterable[Dependence], images: Mapping[str, Sequence[Im
     every = tuple(found)
     moved: dict[tuple[int, ...], Map | None] = {}
     for d in every:
-        for source in images.get(d.source, (Image(d.source),)):
-            for sink in images.get(d.sink, (Image(d.sink),)):
-                key = tuple(map(id, (d.relation, source.relation, source.within, sink.relation, sink.within)))
-                if key not in moved:
-                    moved[key] = _between_two(d.relation, source, sink)
-                relation = moved[key]
-                if relation is not None:
-                    yield replace(d, source=source.statement, sink=sink.statement, relation=relation)
+        for source, sink in product(*(images.get(s, (Image(s),)) for s in (d.source, d.sink))):
+            key = tuple(map(id, (d.relation, source.relation, source.within, sink.relation, sink.within)))
+            if key not in moved:
+                moved[key] = _between_two(d.relation, source, sink)
+            relation = moved[key]
+            if relation is not None:
+                yield replace(d, source=source.statement, sink=sink.statement, relation=relation)
 
 
 def _between_two(relation: Map, source: Image, sink: Image) -> Map | None:

@@ -27,7 +27,7 @@ from loopkit.analysis.accesses import (
 )
 from loopkit.analysis.dependences import in_order, relations_of
 from loopkit.analysis.values_preserved import wrong_values
-from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, element_of_source, refuse_smallest
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of, refuse_smallest
 from loopkit.errors import UndecidedError
 from loopkit.expr.dtypes import type_of
 from loopkit.expr.indices import index_value, is_of_values
@@ -92,7 +92,7 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
         if other or not missing.is_empty():     # writes of another element imply nothing about the order
             refusals += [Refusal(
                 BrokenPairs.of_points(after, copy.id, use.reader.id, missing, temporary,
-                                      element=element_of_sink(use.cells)),
+                                      element=element_of(use.cells)),
                 f"{step}: '{use.reader.id}' would read an element that '{copy.id}' has not copied.", doubt=use.doubt),
                 *other]
             pairs = reduce(Map.subtract, [r.broken.pairs for r in other], pairs)
@@ -103,7 +103,7 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
                 obligations.append(_obligation(taken, use, claim, assume, unsafe))
             elif unsafe:
                 obligations.append(Obligation(step, "the copy may miss a write, or see one too early: "
-                                              f"{claim.broken.witness}"))
+                                              f"{claim.broken.witness()}"))
             else:
                 refusals.append(claim)
     refuse_smallest(refusals, f"{step}: whether each read of '{temporary}' finds its value")
@@ -160,7 +160,7 @@ def _another_value(taken: _CopyIn, use: _StagedRead, pairs: Map) -> tuple[Iterab
         pairs = pairs.subtract(same_element(subscripts_on(points, tuple(new for new, _ in affine)),
                                             subscripts_on(use.domain, tuple(old for _, old in affine))))
     return references, [] if pairs.is_empty() else [Refusal(
-        BrokenPairs(taken.after, copy.id, use.reader.id, pairs, copy.written, "value", element_of_sink(use.cells)),
+        BrokenPairs(taken.after, copy.id, use.reader.id, pairs, copy.written, "value", element_of(use.cells)),
         f"{taken.name}: '{copy.id}' would copy '{value}' where '{use.reader.id}' reads '{use.original}'.",
         doubt=use.doubt)]
 
@@ -200,11 +200,11 @@ def _other_writes(taken: _CopyIn, use: _StagedRead, read: _Parts, pairs: Map) ->
         for wrong in wrong_values({(w.statement, reader): wanted}, {(w.statement, reader): found}):
             if wrong.is_lost:
                 when, ends = "before it is written", "begins after"
-                broken = BrokenPairs(before, w.statement, reader, wrong.pairs, w.array, "flow", element_of_sink(seen))
+                broken = BrokenPairs(before, w.statement, reader, wrong.pairs, w.array, "flow", element_of(seen))
             else:
                 when, ends = "after it is overwritten", "ends before"
                 broken = BrokenPairs(before, reader, w.statement, wrong.pairs.reverse(), w.array, "anti",
-                                     element_of_source(seen))
+                                     element_of(seen, source=True))
             yield Refusal(broken, f"{taken.name} would copy an element of '{w.array}' {when}.",
                           [f"stage it in a loop that {ends} the write: name that loop as an outer iname"], after,
                           doubt_of(before, w, *own))

@@ -19,7 +19,7 @@ from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, without, wrong_values
-from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest, shared_element
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of, refuse_smallest, shared_element
 from loopkit.expr.mappers import subscripts_of
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.kernel import LoopKernel
@@ -85,7 +85,7 @@ class _Buffering:
 
     def of_points(self, a: Access, points: Set, does: str, why: str) -> Refusal:
         return Refusal(BrokenPairs.of_points(self.after, a.statement, a.statement, points, a.array,
-                                             element=element_of_sink(a.subscript_relation)),
+                                             element=element_of(a.subscript_relation)),
                        f"{self.name}: '{a.statement}' would {does} an element of '{self.array}' that {why}.",
                        doubt=doubt_of(self.after, a))
 
@@ -203,8 +203,8 @@ def _unbound(taken: _Buffering, copy_out: Access) -> Iterator[Refusal]:
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
         own = [taken.elements(a) for a in taken.accesses if a.statement == statement and a.is_write == is_write]
-        return [End(a.statement, a.is_write, same_element(reduce(Map.union, own), taken.elements(a)))
-                for a in (*copies_in, *([copy_out] if is_write else []))] if own else [End(statement, is_write)]
+        return [(a.statement, a.is_write, same_element(reduce(Map.union, own), taken.elements(a)))
+                for a in (*copies_in, *([copy_out] if is_write else []))] if own else [(statement, is_write, None)]
     yield from taken.unbound(ends, known)
 
 
@@ -240,7 +240,7 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
         stores[u.id] = instances.reverse().apply_range(stored)
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
-        return [End(copy_out.id, is_write, stores[statement]) if statement in stores else End(statement, is_write)]
+        return [(copy_out.id, is_write, stores[statement]) if statement in stores else (statement, is_write, None)]
     refuse_smallest(chain(found, taken.unbound(ends, relations_of(after, array))), step)
 
 

@@ -140,7 +140,7 @@ def _access_pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object
     """The key of the dependences among *accesses*: domains, subscripts and relative positions."""
     paths = [knl.paths[a.statement] for a in accesses]
     return (joint_must_writes(knl, accesses), tuple(meeting(x, y) for x, y in product(paths, repeat=2)),
-            *((a.is_write, a.affine, a.must, a.update, id(a.domain), a.subscripts, loops_of(path))
+            *((a.is_write, a.affine, a.doubt is None, a.update, id(a.domain), a.subscripts, loops_of(path))
               for a, path in zip(accesses, paths, strict=True)))
 
 
@@ -343,38 +343,30 @@ def clobbered_reads(knl: LoopKernel, array: str, statement: str) -> Set | None:
     return reduce(Set.union, found) if found and len(reads) == 1 else None
 
 
-@dataclass(frozen=True)
-class End:
-    """One end of a dependence after the step: a statement that reads or writes the array.
-
-    :ivar move: the instances that were at this end before the step, to those of *statement*; ``None``: the same ones.
-    """
-
-    statement: str
-    is_write: bool
-    move: Map | None = None
+#: One end of a dependence after the step: a statement, whether it writes the array there or reads it, and the relation
+#: from the instances that were at this end before the step to those of the statement; ``None``: the same ones.
+End = tuple[str, bool, Map | None]
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A dependence *d* before the step, and the dependence *after* the step from *source* to *sink*."""
+    """A dependence *d* before the step, and the one *after* the step, with the relations of its two ends."""
 
     d: Dependence
     after: Dependence
-    source: End
-    sink: End
+    moves: tuple[Map | None, Map | None]
 
     def origin(self, pairs: Map) -> Map:
         """The instances of *d* that *pairs*, instances of *after*, replace."""
-        for end, apply in ((self.source, Map.apply_domain), (self.sink, Map.apply_range)):
-            pairs = pairs if end.move is None else apply(pairs, end.move.reverse())
-        return self.d.relation.intersect(pairs)
+        source, sink = (None if move is None else move.reverse() for move in self.moves)
+        return self.d.relation.intersect(carry(pairs, source, sink))
 
     def on_one_element(self, knl: LoopKernel) -> Dependence:
         """The dependence after the step to *knl*, between instances whose accesses at both ends are to one element."""
-        return replace(self.after, relation=self.after.relation.intersect(same_element(*(
-            accessed_elements(knl, end.statement, self.d.array, is_write=end.is_write)
-            for end in (self.source, self.sink)))))
+        d = self.after
+        return replace(d, relation=d.relation.intersect(same_element(*(
+            accessed_elements(knl, s, d.array, is_write=w)
+            for s, w in zip((d.source, d.sink), writing_ends(d.kind), strict=True)))))
 
 
 def moved_dependences(kernel: LoopKernel, arrays: Collection[str], ends: Callable[[Dependence, str, bool], list[End]]
@@ -384,14 +376,14 @@ def moved_dependences(kernel: LoopKernel, arrays: Collection[str], ends: Callabl
     :arg ends: the new ends for an end of a dependence: a statement, and whether the end is a write.
     """
     for d in with_assumed(kernel):
-        sources, sinks = (ends(d, s, w) if d.array in arrays else [End(s, w)]
+        sources, sinks = (ends(d, s, w) if d.array in arrays else [(s, w, None)]
                           for s, w in zip((d.source, d.sink), writing_ends(d.kind), strict=True))
-        for a, b in product(sources, sinks):
-            if a.move is None and b.move is None:
-                yield Moved(d, d, a, b)
-            elif a.is_write or b.is_write:
-                yield Moved(d, replace(d, kind=kind_of(a.is_write, b.is_write), source=a.statement, sink=b.statement,
-                                       relation=carry(d.relation, a.move, b.move)), a, b)
+        for (source, writes, first), (sink, overwrites, second) in product(sources, sinks):
+            if first is None and second is None:
+                yield Moved(d, d, (None, None))
+            elif writes or overwrites:
+                yield Moved(d, replace(d, kind=kind_of(writes, overwrites), source=source, sink=sink,
+                                       relation=carry(d.relation, first, second)), (first, second))
 
 
 def accessed_elements(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> Map:

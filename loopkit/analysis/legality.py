@@ -268,7 +268,7 @@ def _assumed(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str
     for v in found:
         d = v.dependence
         what = "value may be lost" if v.reason == "lost" else "order does not matter"
-        claim = (f"this {what}: {v.witness(knl)}" if d.exact
+        claim = (f"this {what}: {v.broken(knl).witness()}" if d.exact
                  else f"'{d.source}' and '{d.sink}' never access one element of '{d.array}' in the opposite order")
         obligations[Obligation(step, claim, None if d.exact else assume)] = None
 

@@ -21,12 +21,12 @@ from loopkit.poly.flow import JointMustWrite
 
 def is_must_write(access: Access) -> bool:
     """Does *access* replace the value of its element, whatever the data? An atomic update does not."""
-    return access.is_write and access.affine and access.must and access.update is None
+    return access.is_write and access.exact and access.update is None
 
 
 def joint_must_writes(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[JointMustWrite, ...]:
     """The may-writes among *accesses*, all to one temporary, that are a must-write together, or for some read."""
-    waiting: list[_Set] = [((i,), flags) for i, a in enumerate(accesses) if a.is_write and a.affine and not a.must
+    waiting: list[_Set] = [((i,), flags) for i, a in enumerate(accesses) if a.is_write and a.affine and not a.exact
                            and a.update is None and (flags := _flags(knl, a))]
     found = list(waiting)
     while joined := list(_joined(knl, accesses, waiting)):

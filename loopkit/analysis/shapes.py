@@ -16,7 +16,7 @@ from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import Argument, GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import if_affine
-from loopkit.poly.elements import axis_extent, constant_extent, leaves_a_margin, missed, outside, reached_within
+from loopkit.poly.elements import axis_extent, missed, outside, reached_within, subscript_range
 from loopkit.poly.limits import IMPORTANT, affordable, kept_by_kernel
 from loopkit.poly.piecewise import known_value
 from loopkit.poly.sets import Set, range_condition
@@ -76,8 +76,8 @@ def _inferred(knl: LoopKernel, accesses: Sequence[Access], temporary: bool) -> S
         uses = [(a.domain, a.subscripts[axis]) for a in accesses]
         extent = axis_extent(uses, knl.assumptions)
         if temporary and extent is not None and not isinstance(extent, int):
-            most = constant_extent(uses)
-            extent = most if most is not None and most <= MOST_CONSTANT else extent
+            last = subscript_range(uses)[1]
+            extent = last + 1 if last is not None and last < MOST_CONSTANT else extent
         extents.append(extent)
     return tuple(extents)
 
@@ -97,7 +97,7 @@ def fully_written_outputs(knl: LoopKernel) -> frozenset[str]:
 
 
 def _is_fully_written(knl: LoopKernel, name: str) -> bool:
-    writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.affine and a.must]
+    writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.exact]
     shape = array_shapes(knl)[name]
     return bool(writes and if_affine(lambda: affordable(
         lambda: missed(writes, shape, knl.assumptions) is None, otherwise=False, budget=IMPORTANT)))
@@ -123,7 +123,9 @@ def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
     def like(arg: GlobalArg) -> str | None:
         if arg.name not in knl.written_names or arg.shape is not None or len(patterns[arg.name]) != 1:
             return None
-        margin = any(leaves_a_margin(a.domain, s) for a in by_array[arg.name] if a.affine for s in a.subscripts)
+        # an access that starts above 0 does not use the first elements along its axis
+        margin = any((subscript_range([(a.domain, s)])[0] or 0) > 0
+                     for a in by_array[arg.name] if a.affine for s in a.subscripts)
         if any(not a.is_write for a in by_array[arg.name]):
             return None
         return next((other for other in sorted(knl.array_args)

@@ -68,11 +68,6 @@ def without(pairs: Map, flow: Flow, statements: Pair) -> Map:
     return pairs.subtract(flow[statements]) if statements in flow else pairs
 
 
-def same_flow(first: Flow, second: Flow) -> bool:
-    """Do both relate the same instances of the same statements?"""
-    return first.keys() == second.keys() and all(first[pair].is_equal(second[pair]) for pair in first)
-
-
 def over_copies(flow: Flow, copies: Collection[str]) -> dict[Pair, Map]:
     """*flow* between statements that are not *copies*, with the flow through chains of copies composed."""
     arrived = {pair: relation for pair, relation in flow.items() if pair[0] not in copies}

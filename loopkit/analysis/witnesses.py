@@ -27,14 +27,9 @@ Size = tuple[object, ...]
 Element = Callable[[dict[str, int], dict[str, int], dict[str, int]], tuple[int, ...] | None]
 
 
-def element_of_sink(relation: Map) -> Element:
-    """The element that *relation* gives the second instance."""
-    return lambda params, _, at: element_at(relation, params, tuple(at.values()))
-
-
-def element_of_source(relation: Map) -> Element:
-    """The element that *relation* gives the first instance."""
-    return lambda params, at, _: element_at(relation, params, tuple(at.values()))
+def element_of(relation: Map, *, source: bool = False) -> Element:
+    """The element that *relation* gives the second instance; or, of the *source*, the first."""
+    return lambda params, first, second: element_at(relation, params, tuple((first if source else second).values()))
 
 
 def shared_element(knl: LoopKernel, array: str, kind: str, source: str, sink: str) -> Element:
@@ -86,24 +81,16 @@ class BrokenPairs:
         return kept(knl.memo.setdefault("smallest_pairs", {}), (id(self.pairs), source, sink),
                     lambda: (self.pairs, smallest_pair(self.pairs, source, sink, parameters_of(knl))))[1]
 
-    @property
-    def size(self) -> Size:
-        """The key by which broken pairs are compared."""
-        return self.size_of(self.smallest)
-
-    def size_of(self, pair: SmallestPair) -> Size:
+    def size(self, pair: SmallestPair | None = None) -> Size:
+        """The key by which broken pairs are compared: that of *pair*, by default of the smallest."""
         places = kept(self.knl.memo, "places", lambda: {s.id: i for i, s in enumerate(self.knl.statements)})
-        params, first, second = pair
+        params, first, second = pair or self.smallest
         return ([params.get(x, 0) for x in parameters_of(self.knl)], -1 if self.alone else places.get(self.source, -1),
                 *first.values(), places[self.sink], *second.values())
 
-    @property
-    def witness(self) -> Witness:
-        """That of the smallest of the pairs."""
-        return self.witness_at(self.smallest)
-
-    def witness_at(self, pair: SmallestPair) -> Witness:
-        params, first, second = pair
+    def witness(self, pair: SmallestPair | None = None) -> Witness:
+        """That of *pair*, by default of the smallest."""
+        params, first, second = pair or self.smallest
         element = None if self.element is None else self.element(params, first, second)
         return Witness(params, (self.source, first), (self.sink, second), self.array, element, self.kind)
 
@@ -134,8 +121,8 @@ def refuse_smallest(found: Iterable[Refusal], undecided: str) -> None:
     refusals = [r for r in found if not r.broken.pairs.is_empty()]
     sure = [r for r in refusals if r.doubt is None]
     if sure:
-        least = min(sure, key=lambda r: r.broken.size)
-        raise IllegalTransformError(least.sentence, least.broken.witness, least.hints, after=least.after)
+        least = min(sure, key=lambda r: r.broken.size())
+        raise IllegalTransformError(least.sentence, least.broken.witness(), least.hints, after=least.after)
     if refusals:
         raise UndecidedError(f"{undecided} cannot be decided.", str(refusals[0].doubt),
                              hint="leave this statement out with within=, or write its subscripts and conditions in "
@@ -166,9 +153,6 @@ class Violation:
         """Is each of the pairs really broken?"""
         return self.dependence.exact and self.placed
 
-    def witness(self, knl: LoopKernel) -> Witness:
-        return self.broken(knl).witness
-
     def broken(self, knl: LoopKernel) -> BrokenPairs:
         d = self.dependence
         return BrokenPairs.on_one_element(knl, d.array, d.kind, d.source, d.sink, self.pairs)
@@ -185,17 +169,17 @@ def smallest_violation(knl: LoopKernel, found: Sequence[Violation], doubtful: Se
     :arg doubtful: violations whose pairs may not be broken, as a subscript or condition is not affine. Their smaller
         pairs are evaluated one by one; if these are too many, the witness states that it may not be the smallest.
     """
-    least = min(found, key=lambda v: v.broken(knl).size)
+    least = min(found, key=lambda v: v.broken(knl).size())
     broken = least.broken(knl)
-    pair, limit, open_from = broken.smallest, broken.size, list[Size]()
+    pair, limit, open_from = broken.smallest, broken.size(), list[Size]()
     for v in doubtful:
         other = v.broken(knl)
-        if other.size < limit:
+        if other.size() < limit:
             smaller, left = _first_true(other, limit, v.dependence.of_value)
             open_from += [] if left is None else [left]
             if smaller is not None:
-                least, broken, pair, limit = v, other, smaller, other.size_of(smaller)
-    return least, replace(broken.witness_at(pair), smallest=all(left >= limit for left in open_from))
+                least, broken, pair, limit = v, other, smaller, other.size(smaller)
+    return least, replace(broken.witness(pair), smallest=all(left >= limit for left in open_from))
 
 
 def _first_true(broken: BrokenPairs, limit: Size, of_value: bool) -> tuple[SmallestPair | None, Size | None]:
@@ -209,7 +193,7 @@ def _first_true(broken: BrokenPairs, limit: Size, of_value: bool) -> tuple[Small
         pairs = pairs.intersect_params(range_condition(x, 0))  # their elements depend on it, though no relation has it
     independent = False
     for i, pair in enumerate(pairs_in_order(pairs, a.inames, b.inames, parameters_of(knl))):
-        size = broken.size_of(pair)
+        size = broken.size(pair)
         if size >= limit:
             break
         params, at_source, at_sink = pair

@@ -41,7 +41,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
-from loopkit.poly.points import pair_test
+from loopkit.poly.relations import pair_test
 
 # The value of an expression, in the dtypes of the kernel's rules
 

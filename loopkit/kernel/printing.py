@@ -17,7 +17,6 @@ from pymbolic.typing import Expression
 from loopkit.errors import ENTRY_POINTS
 from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.expr.nodes import Neutral, Reduction, to_text
-from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.cost import Cost
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -57,7 +56,8 @@ def kernel_text(knl: LoopKernel, *, with_cost: bool = True) -> str:
                  *_section("DOMAINS", (d.text for d in domains)),
                  *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
                  *_section("GIVEN ORDER", map(", ".join, knl.given_order)),
-                 *_section("REDUCTIONS", map(_operation, knl.operations.values())),
+                 *_section("REDUCTIONS", (f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, in "
+                                          f"{'any ' if o.reorderable else ''}order" for o in knl.operations.values())),
                  *_section("RULES", (f"{r.name}({', '.join(r.arguments)}) := {to_text(r.expr)}"
                                      for r in knl.substitutions.values())),
                  *_section("STATEMENTS", printer.lines(printer.shown_tree())),
@@ -133,11 +133,6 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
 def _declared_inline(temporary: TemporaryVariable) -> bool:
     """Does ``<> t = ...`` declare all of its properties?"""
     return not (temporary.shape or temporary.address_space or temporary.between_blocks)
-
-
-def _operation(o: ReductionOperation) -> str:
-    order = "in any order" if o.reorderable else "in order"
-    return f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, {order}"
 
 
 # Domains

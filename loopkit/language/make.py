@@ -23,7 +23,7 @@ from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.program import ParsedProgram, assignments, number_statements, read_rules
 from loopkit.language.statements import ReductionMaker, StatementMaker
 from loopkit.language.syntax import parse_program
-from loopkit.poly.domains import AnySet, set_text
+from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import universe_params
 
@@ -61,7 +61,7 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     # isl's sets print in isl's notation
     texts = str(domains) if isinstance(domains, str | AnySet) else list(map(str, domains))
     instructions, kernel_data = _copied(instructions), _copied(kernel_data)
-    assumptions = set_text(assumptions) or assumptions
+    assumptions = str(assumptions) if isinstance(assumptions, AnySet) else assumptions
     if not isinstance(temporary_variables, Mapping):
         temporary_variables = tuple(temporary_variables)
     reductions = tuple(reductions)

@@ -91,7 +91,7 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[_Wa
         raise IllegalTransformError(
             f"nosync= claims that '{h.source}' and '{h.sink}' need no barrier, but threads access '{h.array}' in "
             "conflict.",
-            BrokenPairs.on_one_element(knl, h.array, h.kind, h.source, h.sink, h.pairs).witness, ["drop nosync="])
+            BrokenPairs.on_one_element(knl, h.array, h.kind, h.source, h.sink, h.pairs).witness(), ["drop nosync="])
     a, b = ways[h.source], ways[h.sink]
     around = a[:steps_in_common(a, b)]
     shared = shared_loops(knl, h.source, h.sink, loops_of(around))

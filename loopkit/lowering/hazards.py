@@ -151,7 +151,7 @@ def _storage_hazards(launch: Launch, storage: Storage, accesses: Sequence[Access
 def at_once(knl: LoopKernel, array: str, kind: str, source: str, sink: str, pairs: Map) -> IllegalTransformError:
     """The error for *pairs* of threads that access one element at the same time: no barrier separates them."""
     return IllegalTransformError(f"Two threads would access one element of '{array}' at once.",
-                                 BrokenPairs.on_one_element(knl, array, kind, source, sink, pairs).witness,
+                                 BrokenPairs.on_one_element(knl, array, kind, source, sink, pairs).witness(),
                                  ["keep one of the inames sequential"])
 
 

@@ -17,8 +17,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access
-from loopkit.analysis.between_blocks import between_blocks_in
+from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import Pair
 from loopkit.analysis.order import execution_paths
 from loopkit.analysis.shapes import Shape
@@ -317,7 +316,9 @@ class Launch:
     @cached_property
     def ticketed(self) -> bool:
         """Are blocks numbered in the order in which they start, because some wait for earlier ones?"""
-        return any(True for _ in between_blocks_in(self.kernel, tuple(self.statements)))
+        accesses = accesses_by_array(self.kernel)
+        return any(a.statement in self.statements for t in self.kernel.temporaries.values() if t.between_blocks
+                   for a in accesses.get(t.name, ()))
 
     @cached_property
     def host_lows(self) -> Mapping[str, int]:

@@ -220,6 +220,6 @@ def _require_separable(knl: LoopKernel, d: Dependence) -> None:
     broken = Violation(d, d.relation, "blocks")
     raise IllegalTransformError(
         f"'{d.source}' runs in one block and '{d.sink}' in all of them, although the second needs the first.",
-        broken.witness(knl),
+        broken.broken(knl).witness(),
         [*hosts_obstacle(knl, broken), "end the sequential loop between the two statements, so that they become two "
                                        "launches"])

@@ -215,7 +215,7 @@ def _flow_along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequen
                     identity_pairs(knl, source, sink, but=lanes)).intersect_range(rest)
                 rest = rest.subtract(relation.range())
                 if not relation.is_empty():
-                    yield Dependence("flow", array, source, sink, relation, exact=write.must and read.must,
+                    yield Dependence("flow", array, source, sink, relation, exact=write.exact and read.exact,
                                      of_value=True)
 
 

@@ -19,11 +19,6 @@ from loopkit.poly.sets import InstanceSet, Set, bounded_by, condition_set, param
 AnySet = isl.Set | isl.BasicSet
 
 
-def set_text(given: object) -> str | None:
-    """isl's notation of *given*, if it is a set."""
-    return str(given) if isinstance(given, AnySet) else None
-
-
 def unbounded_iname(domain: InstanceSet) -> str | None:
     """An iname that takes infinitely many values at some sizes, if any: isl's searches never end on such a set."""
     if domain.set.is_bounded():

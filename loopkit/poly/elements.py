@@ -27,10 +27,9 @@ from loopkit.poly.relations import union_of_some
 from loopkit.poly.sets import InstanceSet, bounded_by, constant_range, has_unknowns
 
 
-def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:
-    """The least constant extent that holds every subscript at all sizes; ``None``: there is none."""
-    last = constant_range(_accessed_values(accesses), 0)[1]
-    return None if last is None else last + 1
+def subscript_range(accesses: Sequence[tuple[InstanceSet, Expression]]) -> tuple[int | None, int | None]:
+    """The least and the greatest subscript at all sizes; ``None`` if unbounded."""
+    return constant_range(_accessed_values(accesses), 0)
 
 
 def _accessed_values(accesses: Sequence[tuple[InstanceSet, Expression]]) -> isl.Set:
@@ -47,12 +46,6 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
     accessed = coalesced(accessed)
     last = _simplest(coalesced(accessed.dim_max(0)), accessed.params(), assumptions)
     return add(from_pw_aff(last, assumptions), 1)
-
-
-def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
-    """Does *subscript* start above 0, so that no access uses the first elements along its axis?"""
-    low = constant_range(_accessed_values([(domain, subscript)]), 0)[0]
-    return low is not None and low > 0
 
 
 def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwAff:

@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, _aff, names_in, set_space, to_int
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
-from loopkit.poly.sets import InstanceSet, T, fix_params, points_in_order, to_param
+from loopkit.poly.sets import InstanceSet, T, checker, fix_params, params_of, points_in_order, to_param
 
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
@@ -137,22 +137,17 @@ def pairs_in_order(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...
         yield params, dict(zip(source, point[:n], strict=True)), dict(zip(sink, point[n:], strict=True))
 
 
-def at_point(relation: isl.Map, kind: isl.dim_type, point: Sequence[int]) -> isl.Map:
-    """*relation* with its domain (``DIM.in_``) or its range (``DIM.out``) fixed to *point*."""
-    for i, value in enumerate(point):
-        relation = relation.fix_val(kind, i, value)
-    return relation
-
-
 def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> tuple[int, ...]:
     """The one image of *point* under an access relation with its parameters fixed."""
-    image = fix_params(at_point(relation, DIM.in_, point), params).range().sample_point()
+    image = at_sink(relation.reverse(), params, point).domain().sample_point()
     return tuple(to_int(image.get_coordinate_val(DIM.set, i)) for i in range(relation.dim(DIM.out)))
 
 
 def at_sink(pairs: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> isl.Map:
     """The *pairs* whose sink is *point*, with their parameters fixed."""
-    return fix_params(at_point(pairs, DIM.out, point), params)
+    for i, value in enumerate(point):
+        pairs = pairs.fix_val(DIM.out, i, value)
+    return fix_params(pairs, params)
 
 
 def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:
@@ -201,3 +196,16 @@ def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl
 def shared_dims(first: Sequence[str], second: Sequence[str], names: Sequence[str]) -> list[SharedLoop]:
     """The dimensions *names* in two lists of them, those that both have."""
     return [(first.index(x), second.index(x)) for x in names if x in first and x in second]
+
+
+def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequence[int], Sequence[int]], bool]:
+    """A function that returns whether two points are a pair of *relation* at the parameter *values*."""
+    n, m = relation.dim(DIM.in_), relation.dim(DIM.out)
+    names = (*(f"s{i}" for i in range(n)), *(f"t{i}" for i in range(m)))
+    flat = fix_params(relation, values).move_dims(DIM.in_, n, DIM.out, 0, m).domain()
+    tests = [checker(params_of(InstanceSet(names, isl.Set.from_basic_set(piece)))) for piece in flat.get_basic_sets()]
+
+    def test(source: Sequence[int], sink: Sequence[int]) -> bool:
+        point = dict(zip(names, (*source, *sink), strict=True))
+        return any(t(point) is None for t in tests)
+    return test

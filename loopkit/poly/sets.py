@@ -1,4 +1,4 @@
-"""Instance sets: the integer points at which a statement runs, with the names of their dimensions.
+"""Instance sets: the integer points at which a statement runs, with the names of their dimensions; single points.
 
 isl ignores dimension names in comparisons, so an instance set stores the names beside isl's set.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
+from itertools import product
+from math import prod
 from typing import TypeVar
 
 import islpy as isl
@@ -14,7 +16,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, set_space, subtract, to_aff, to_int
-from loopkit.poly.limits import affordable, coalesced, gave_up, kept, kept_results, without_empty_pieces
+from loopkit.poly.limits import affordable, bounded, coalesced, gave_up, kept, kept_results, without_empty_pieces
 
 Set = isl.Set
 Map = isl.Map
@@ -165,9 +167,7 @@ def as_points(points: isl.Set) -> isl.Set:
 
 def at_most_one(points: InstanceSet, iname: str) -> bool:
     """Is there at most one value of *iname* for each value of the parameters and the other inames?"""
-    others = [x for x in points.inames if x != iname]
-    relation = isl.Map.from_range(points.onto((*others, iname)).set)
-    return bool(relation.move_dims(DIM.in_, 0, DIM.out, 0, len(others)).is_single_valued())
+    return runs_first(points, points, iname)        # of two points one does not
 
 
 def runs_first(first: InstanceSet, second: InstanceSet, iname: str) -> bool:
@@ -355,3 +355,60 @@ def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
 def has_unknowns(points: isl.Set) -> bool:
     """Do the conditions on *points* have existentially quantified integers?"""
     return any(piece.dim(DIM.div) for piece in points.get_basic_sets())
+
+
+# Single points
+
+def _test_of(constraint: isl.Constraint) -> tuple[Callable[[Mapping[str, int]], bool], str]:
+    """Whether parameter values satisfy *constraint*, and its text."""
+    terms = [(str(x), to_int(c)) for x, c in constraint.get_coefficients_by_name(DIM.param).items() if x != 1]
+    constant, equality = to_int(constraint.get_constant_val()), constraint.is_equality()
+
+    def satisfied(values: Mapping[str, int]) -> bool:
+        total = constant + sum(coefficient * values[name] for name, coefficient in terms)
+        return total == 0 if equality else total >= 0
+    return satisfied, params_text(isl.BasicSet.from_constraint(constraint).to_set())
+
+
+def holds(params: isl.Set, values: Mapping[str, int]) -> bool:
+    """Are the parameter *values* a point of the parameter set *params*? Absent parameters may be anything."""
+    return not fix_params(params, values).is_empty()
+
+
+def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:
+    """A function of parameter values that returns the text of a violated condition, or ``None``.
+
+    A conjunction without unknowns becomes plain integer arithmetic, as a call of isl takes 20 us.
+    """
+    points = coalesced(params).drop_unused_params()
+    parts = points.get_basic_sets()
+    if len(parts) == 1 and not parts[0].dim(DIM.div):
+        tests = list(map(_test_of, parts[0].get_constraints()))
+        return lambda values: next((text for satisfied, text in tests if not satisfied(values)), None)
+    whole = params_text(points)
+
+    def check(values: Mapping[str, int]) -> str | None:
+        with bounded(f"whether {whole} holds for a call"):
+            return None if holds(points, values) else whole
+    return check
+
+
+def all_points(points: InstanceSet, values: Mapping[str, int], most: int) -> list[tuple[int, ...]] | None:
+    """The points at the parameter *values*, in order; ``None``: more than *most*, or a parameter has no value."""
+    if not values.keys() >= set(points.params):
+        return None
+    fixed = fix_params(points.set, values).drop_unused_params()
+    if not fixed.is_bounded():
+        return None
+    found: set[tuple[int, ...]] = set()
+    names = tuple(f"x{i}" for i in range(fixed.dim(DIM.set)))
+    for piece in fixed.get_basic_sets():
+        single = isl.Set.from_basic_set(piece)
+        if single.is_empty():
+            continue
+        box = [range(to_int(single.dim_min_val(i)), to_int(single.dim_max_val(i)) + 1) for i in range(len(names))]
+        if prod(map(len, box)) > most:
+            return None
+        inside = checker(params_of(InstanceSet(names, single)))
+        found.update(x for x in product(*box) if inside(dict(zip(names, x, strict=True))) is None)
+    return sorted(found)

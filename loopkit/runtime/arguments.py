@@ -30,8 +30,7 @@ from loopkit.kernel.target import Machine
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.lowering.types import unknown_dtypes
 from loopkit.lowering.vectors import vector_inames
-from loopkit.poly.points import checker
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.sets import InstanceSet, checker
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import ArrayView, internal_overlap
 

@@ -24,7 +24,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Target
 from loopkit.lowering.types import infer_types, unknown_dtypes
 from loopkit.poly.limits import bounded
-from loopkit.poly.points import extents
+from loopkit.poly.sets import fix_params
 from loopkit.runtime import compiled
 from loopkit.runtime.views import NumpyArray
 
@@ -322,8 +322,9 @@ def index_names(knl: LoopKernel) -> frozenset[str]:
 
 def _extents(knl: LoopKernel, statement: Statement, inames: Sequence[str], sizes: Mapping[str, int]) -> list[int]:
     domain = analysis_domain(knl, statement)
-    found = extents(domain.set, [domain.inames.index(x) for x in inames], sizes)
-    return [max(sizes.values(), default=1) if e is None else e for e in found]
+    fixed = domain.named(fix_params(domain.set, sizes))
+    return [0 if fixed.is_empty() else max(sizes.values(), default=1) if low is None or high is None else high - low + 1
+            for low, high in map(fixed.constant_range, inames)]
 
 
 def _kept_inames(knl: LoopKernel, statement: Statement) -> frozenset[str] | None:

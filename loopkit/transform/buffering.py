@@ -230,7 +230,7 @@ class Buffer(StagingBuffer):
     def dependences(self, result: LoopKernel, first: Statement | None, last: Statement | None) -> Iterator[Dependence]:
         """The dependences of the users, moved to copy-in and copy-out, between iterations of the loops around them."""
         for moved in moved_dependences(self.kernel, {self.name}, partial(self._ends, first, last)):
-            are_users = moved.source.move is not None and moved.sink.move is not None
+            are_users = all(move is not None for move in moved.moves)
             if moved.after is moved.d:
                 yield moved.d
             elif not are_users or self.operation is None:   # among themselves the updates have no order
@@ -253,15 +253,15 @@ class Buffer(StagingBuffer):
               ) -> list[End]:
         """The statements that access the array in place of *statement*."""
         if statement not in self.moves:
-            return [End(statement, is_write)]
+            return [(statement, is_write, None)]
         move = reduce(Map.union, (m for a, m in self.moves[statement] if a.is_write == is_write))
         if self.operation is not None:
-            return [End(self.store_id, is_write, move)]
+            return [(self.store_id, is_write, move)]
         # an element that is only read is not copied out; an overwritten value is not copied in
         reading = [s.id for s in (first, last) if s is not None and self.name in variables(s.expression)
                    and (not self.of_value if is_write else s is first)]
-        return [*(End(s, False, move) for s in reading),
-                *([End(last.id, True, move)] if is_write and last is not None else ())]
+        return [*((s, False, move) for s in reading),
+                *([(last.id, True, move)] if is_write and last is not None else ())]
 
     def _of_others(self, result: LoopKernel, load: Statement, store: Statement) -> Iterator[Dependence]:
         """The order of copy-in and the writers, for elements that no user of the iteration accesses."""
@@ -278,7 +278,7 @@ class Buffer(StagingBuffer):
                                                     ("flow", a.statement, load.id, pairs.reverse())):
                     relation = in_order(result, source, sink, related)
                     if not relation.is_empty():
-                        yield Dependence(kind, self.name, source, sink, relation, exact=a.affine and a.must)
+                        yield Dependence(kind, self.name, source, sink, relation, exact=a.exact)
 
 
 def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection[str] | None, is_special: bool

@@ -36,8 +36,8 @@ from loopkit.analysis.dependences import (
 )
 from loopkit.analysis.legality import proven
 from loopkit.analysis.shapes import reached_elements
-from loopkit.analysis.values_preserved import Flow, same_flow, wrong_values
-from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of_sink, refuse_smallest
+from loopkit.analysis.values_preserved import Flow, wrong_values
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, element_of, refuse_smallest
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.dtypes import FLOAT64, type_of
 from loopkit.expr.mappers import alike, called, children, element, map_children, subexpressions, variables
@@ -109,7 +109,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     ordered = with_dependences(kernel, partial(_in_new_order, names))        # those of its tree are in fewer pieces
     for name in names:
         found, known = (joined_relations(d for d in with_assumed(knl) if d.array == name) for knl in (ordered, kernel))
-        if not same_flow(found, known):
+        if any(wrong_values(found, known)):
             raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
                                 subject=name, hint="pad the domain before those steps")
     grown = with_dependences(kernel, partial(_in_new_order, names),
@@ -141,7 +141,7 @@ def _require_paddable(kernel: LoopKernel, s: Statement, step: str) -> None:
         why = "whether it runs depends on data"
     elif s.commutes or (node is not None and (node.sweep is not None or node.others)):
         why = "it is an atomic update" if s.commutes else "it is part of a scan, or of a reduction that was peeled"
-    elif any(not a.affine or not a.must for a in accesses_of(kernel, s)):
+    elif any(not a.exact for a in accesses_of(kernel, s)):
         why = "what it reads or writes is not affine"
     elif any(isinstance(e, p.FloorDiv | p.Remainder) and not isinstance(e.denominator, int)
              for e in subexpressions(expanded_expression(kernel, s))):
@@ -223,7 +223,7 @@ class _Padding:
     def of_points(self, s: Statement, points: Set, what: str, a: Access | None = None) -> Refusal:
         """The refusal of *points* of *s*: of another value, or at the access *a* of an element without a value."""
         array, kind = (s.written, "value") if a is None else (a.array, "missing")
-        element, doubt = (None, None) if a is None else (element_of_sink(a.subscript_relation), doubt_of(self.after, a))
+        element, doubt = (None, None) if a is None else (element_of(a.subscript_relation), doubt_of(self.after, a))
         return Refusal(BrokenPairs.of_points(self.after, s.id, s.id, points, array, kind, element),
                        f"{self.name}: {what}.", doubt=doubt)
 

@@ -12,7 +12,7 @@ from loopkit.analysis.dependences import between_iterations, dependences
 from loopkit.analysis.legality import accepted, proven, require_reason
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.values_preserved import clobbered_values, copied_over, in_cells
-from loopkit.analysis.witnesses import BrokenPairs, Refusal, Violation, element_of_source, refuse_smallest
+from loopkit.analysis.witnesses import BrokenPairs, Refusal, Violation, element_of, refuse_smallest
 from loopkit.errors import ENTRY_POINTS, PreconditionError, StorageError, UndecidedError, instance_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
@@ -193,10 +193,10 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
     found = list(clobbered_values(after, accesses, flows, lambda a: in_cells(after, a, apart)))
     if not found:
         return
-    written = {a.statement: element_of_source(a.subscript_relation)
+    written = {a.statement: element_of(a.subscript_relation, source=True)
                for a in reversed(accesses_by_array(before)[temporary]) if a.is_write}
     wrong = min((BrokenPairs(after, w.source, w.sink, w.pairs, temporary, "flow", written[w.source])
-                 for w in [w for w in found if w.is_lost] or found), key=lambda broken: broken.size)
+                 for w in [w for w in found if w.is_lost] or found), key=lambda broken: broken.size())
     params, at_write, at_read = wrong.smallest
     first, last = (in_cells(after, next(a for a in accesses if (a.statement, a.is_write) == end), apart)
                    for end in ((wrong.source, True), (wrong.sink, False)))

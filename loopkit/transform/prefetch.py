@@ -284,12 +284,12 @@ def _through_the_copy(buffer: StagingBuffer, copy: Statement, moves: Mapping[str
 
     def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
         if statement not in move or is_write:
-            return [End(statement, is_write)]
+            return [(statement, is_write, None)]
         # the copy serves the expression and the subscripts of a reader
         s = kernel.statement_by_id[statement]
         stays = d.array != buffer.name or d.array in s.domain.params or any(
             d.array in variables(expand_rules(e, kernel.substitutions)) for e in s.predicates)
-        return [*([End(statement, is_write)] if stays else ()), End(copy.id, is_write, move[statement])]
+        return [*([(statement, is_write, None)] if stays else ()), (copy.id, is_write, move[statement])]
     for moved in moved_dependences(kernel, sources, ends):
         is_copied = moved.after is not moved.d and moved.d.array == buffer.name
         yield moved.on_one_element(result) if is_copied else moved.after

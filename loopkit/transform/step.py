@@ -28,7 +28,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, InameTag
 from loopkit.kernel.tree import given, given_anew, ordered_pairs, still_given
 from loopkit.language.names import fault, is_id, name_list
-from loopkit.poly.domains import set_text
+from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
 from loopkit.transform.match import matching
 
@@ -80,7 +80,7 @@ def recordable(argument: Any) -> Any:
         case Iterator():
             return tuple(argument)
         case _:
-            return set_text(argument) or argument
+            return str(argument) if isinstance(argument, AnySet) else argument
 
 
 def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:

@@ -11,7 +11,7 @@ from loopkit.analysis.constructors import annotated, reference_pairs, with_depen
 from loopkit.analysis.dependences import flow_of_values, joined_relations, order_of_values, relations_of
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import require_barriers_in_place
-from loopkit.analysis.values_preserved import same_flow
+from loopkit.analysis.values_preserved import wrong_values
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import update_of
 from loopkit.expr.nodes import to_text
@@ -50,7 +50,7 @@ def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None,
     new = _atomic(kernel, within)
     arrays = {s.written for s in new.values()}
     for name in sorted(arrays & kernel.temporaries.keys()):
-        if not same_flow(relations_of(kernel, name, "flow"), joined_relations(flow_of_values(kernel, name))):
+        if any(wrong_values(relations_of(kernel, name, "flow"), joined_relations(flow_of_values(kernel, name)))):
             raise PreconditionError(
                 f"The steps so far have given '{name}' an order that one cell for each element does not keep.",
                 subject=name, hint=f"make the updates of '{name}' atomic before these steps, or write {{atomic}}")

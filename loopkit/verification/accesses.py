@@ -72,7 +72,7 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
             return
     elif _stays_inside(knl, a, shape, storage):
         return
-    if bad is None or not a.must:
+    if bad is None or a.doubt is not None:
         yield undecided(f"whether '{a.statement}' stays inside '{a.array}': {why_inexact(knl, a)}.")
         return
     params, values, element = _smallest(knl, a, bad)
@@ -175,7 +175,7 @@ def coverage(lowered: Lowered) -> Check:
 def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> str:
     """A note about the writes to one output."""
     shape = lowered.shapes[name]
-    must_writes = [a.relation for a in writes if a.affine and a.must]
+    must_writes = [a.relation for a in writes if a.exact]
     extents = [e for e in shape if e is not None]
     if not must_writes or len(extents) < len(shape):
         doubt = next((why for a in writes if (why := why_inexact(lowered.kernel, a))), "its extent is not known")
@@ -225,7 +225,7 @@ def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependen
             unwritten = unwritten.subtract(clobbered)
         if unwritten is not None and not unwritten.is_empty():
             yield _finding(knl, read, unwritten,
-                           exact=all(a.affine and a.must for a in accesses if a.is_write))
+                           exact=all(a.exact for a in accesses if a.is_write))
 
 
 def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], joint: Sequence[JointMustWrite],
@@ -256,7 +256,7 @@ def _flow_between(write: Access, read: Access, flows: Sequence[Dependence], seve
 
 
 def _finding(knl: LoopKernel, read: Access, unwritten: Set, *, exact: bool) -> Finding:
-    if not (exact and read.affine and read.must):
+    if not (exact and read.exact):
         writers = [s.id for s in knl.statements if s.written == read.array]
         return undecided(f"whether '{read.array}' is written before '{read.statement}' reads it: "
                          f"{why_undecided(knl, read.array, read.statement, *writers)}.")

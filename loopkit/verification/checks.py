@@ -68,7 +68,7 @@ def _misordered(knl: LoopKernel, v: Violation, text: str) -> Finding:
     if not (d := v.dependence).exact:
         return undecided(f"whether '{d.source}' and '{d.sink}' keep their order on '{d.array}': "
                          f"{why_undecided(knl, d.array, d.source, d.sink)}.")
-    return refuted(IllegalTransformError(text, v.witness(knl)))
+    return refuted(IllegalTransformError(text, v.broken(knl).witness()))
 
 
 def _launch_order(lowered: Lowered) -> Iterator[Finding]:

@@ -83,9 +83,10 @@ def _race(knl: LoopKernel, c: Candidate, pairs: Map, how: str, hint: str, *, ord
     if not (a.exact and b.exact):
         return undecided(f"whether two threads access one element of '{a.array}' {how} ({a.statement}, "
                          f"{b.statement}): {why_undecided(knl, a.array, a.statement, b.statement)}.")
-    witness = min((BrokenPairs.on_one_element(knl, x.array, kind_between(x, y), x.statement, y.statement, some).witness
-                   for x, y, some in ways), key=lambda w: [tuple(at.values()) for at in (
-                       w.parameters, w.source[1], w.sink[1])])
+    found = (BrokenPairs.on_one_element(knl, x.array, kind_between(x, y), x.statement, y.statement, some)
+             for x, y, some in ways)
+    witness = min((broken.witness() for broken in found), key=lambda w: [tuple(at.values()) for at in (
+        w.parameters, w.source[1], w.sink[1])])
     what = f"Two threads access one element of '{a.array}'" if a.array else \
         f"'{b.statement}' and '{a.statement}', which dep= orders, run on two threads"
     return refuted(VerificationError(f"{what} {how}.", check="races", witness=witness, hint=hint))
@@ -122,7 +123,7 @@ def _early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
             yield refuted(VerificationError(
                 f"'{u.sink}' may {does} before '{u.source}', {noun}, is performed.",
                 check="races", hint=f"wait for its {u.completion.value} between the two",
-                witness=BrokenPairs.on_one_element(knl, u.array, u.kind, u.source, u.sink, pairs).witness))
+                witness=BrokenPairs.on_one_element(knl, u.array, u.kind, u.source, u.sink, pairs).witness()))
 
 
 def _is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:

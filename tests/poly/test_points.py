@@ -1,10 +1,9 @@
-"""Points of parameter sets and extents of instance sets."""
+"""Points of parameter sets, and ranges of instance sets at given sizes."""
 from __future__ import annotations
 
 import pytest
 
-from loopkit.poly.points import checker, extents, holds
-from loopkit.poly.sets import InstanceSet, parse_assumptions, universe_params
+from loopkit.poly.sets import InstanceSet, checker, fix_params, holds, parse_assumptions, universe_params
 
 
 @pytest.mark.parametrize(("text", "good", "bad", "said"), [
@@ -25,8 +24,8 @@ def test_nothing_assumed() -> None:
     assert checker(universe_params())({}) is None
 
 
-def test_extents() -> None:
-    points = InstanceSet.parse("[n] -> { [i, j]: 2 <= i < n and 0 <= j <= i }").set
-    assert extents(points, [0, 1], {"n": 10}) == (8, 10)
-    assert extents(points, [1], {"n": 2}) == (0,)
-    assert extents(InstanceSet.parse("{ [i]: i >= 0 }").set, [0], {}) == (None,)
+def test_ranges_at_given_sizes() -> None:
+    points = InstanceSet.parse("[n] -> { [i, j]: 2 <= i < n and 0 <= j <= i }")
+    assert list(map(points.named(fix_params(points.set, {"n": 10})).constant_range, "ij")) == [(2, 9), (0, 9)]
+    assert points.named(fix_params(points.set, {"n": 2})).constant_range("j") == (None, None)
+    assert InstanceSet.parse("{ [i]: i >= 0 }").constant_range("i") == (0, None)

@@ -23,8 +23,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.interpreter.instances import Instance, instances
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lower_fully
-from loopkit.poly.points import pair_test
-from loopkit.poly.relations import element_at
+from loopkit.poly.relations import element_at, pair_test
 from loopkit.verification.validation import validate
 from tests.property.machine import MachineError, execute
 from tests.property.test_programs import EXAMPLES, FIRST_SEED, PARTS

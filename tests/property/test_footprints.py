@@ -18,7 +18,7 @@ from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.dependences import needed_inputs
 from loopkit.analysis.shapes import array_shapes, fully_written_outputs
 from loopkit.expr.evaluate import evaluate, parameter_plus_constant
-from loopkit.poly.points import holds
+from loopkit.poly.sets import holds
 from tests.property.kernels import Draw
 from tests.property.pipelines import Drawer, NothingToDoError
 from tests.property.test_programs import EXAMPLES, PARTS, examples

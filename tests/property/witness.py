@@ -12,8 +12,7 @@ from loopkit.errors import Witness
 from loopkit.expr.evaluate import known_value
 from loopkit.expr.mappers import subexpressions
 from loopkit.kernel.statement import Statement
-from loopkit.poly.points import holds
-from loopkit.poly.sets import params_of
+from loopkit.poly.sets import holds, params_of
 from tests.property.pipelines import Step
 
 #: Steps after which an instance has other coordinates, or another name.

@@ -16,7 +16,7 @@ from loopkit.ast.nodes import Block, Call
 from loopkit.ast.walk import calls
 from loopkit.expr.evaluate import evaluate
 from loopkit.instructions.block_flag import BlockFlag
-from loopkit.poly.points import holds
+from loopkit.poly.sets import holds
 from loopkit.target.code import GeneratedCode, Layout, ScratchPointer
 from loopkit.target.cuda.dialect import CUDA
 from tests.cases import CASES
