@@ -62,12 +62,11 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     texts = str(domains) if isinstance(domains, str | AnySet) else list(map(str, domains))
     instructions, kernel_data = _copied(instructions), _copied(kernel_data)
     assumptions = set_text(assumptions) or assumptions
-    if not isinstance(temporary_variables, Mapping):
-        temporary_variables = tuple(temporary_variables)
+    temporaries = tuple(
+        temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables)
     reductions = tuple(reductions)
     made = _history(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
-                    temporary_variables=temporary_variables, reductions=reductions)
-    temporaries = temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables
+                    temporary_variables=temporaries, reductions=reductions)
     source = Source(instructions if isinstance(instructions, str) else "\n".join(instructions), "the instructions")
     with bounded(f"making kernel '{name}'"):
         read = read_domains(texts)

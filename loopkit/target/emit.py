@@ -32,14 +32,14 @@ class Hooks:
     """The text of a target for launches, and for what the threads of a block do together.
 
     :ivar region: adds lines around a region.
-    :ivar sync: adds lines to those of a synchronization's instructions.
+    :ivar sync: the lines of a synchronization, with its comments and the lines of its instructions.
     :ivar collective: gives the lines before a region with an instruction, the region with variables for its reads, and
         the text of these variables; ``None``: such regions are emitted as plain code.
     :ivar call: the lines of a launch, in the host's part of a program.
     """
 
     region: Callable[[list[str]], list[str]] = list
-    sync: Callable[[Sync, list[str]], list[str]] = lambda _node, own: own
+    sync: Callable[[Sync, list[str], list[str]], list[str]] = lambda _node, _comments, own: own
     collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
     call: Callable[[Call, LowerBounds], Iterable[str]] = lambda _node, _signs: ()
 
@@ -148,7 +148,8 @@ class Emitter:
                 case Sync():
                     own = [line for i in node.instructions if (known := self.text_of(i)) and known.sync
                            for line in known.sync(i)]
-                    yield from self.hooks.sync(node, own)
+                    yield from self.hooks.sync(
+                        node, [f"// {reason}" for reason in node.serves] if self.annotate else [], own)
                 case Region():
                     yield from self._region(node, bounds)
                 case Block():

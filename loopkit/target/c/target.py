@@ -220,12 +220,10 @@ class _HostFunction(FunctionText):
         for x, value in launch.mapping.coordinates.items():
             if x not in launch.mapping.ranges:
                 body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
-                bounds = bounds.defining(x, value)
+            bounds = bounds.defining(x, value)
         threads = "".join(f"[{launch.mapping.extents[axis]}]" for axis in self.threads)
         body += [array_declaration(a, C, threads if _is_kept(a) else "")
                  for a in self.function.arrays if _is_kept(a) or a.shared or a.thread_axes]
-        for x, value in launch.mapping.coordinates.items():
-            bounds = bounds.defining(x, value)
         outside = rewritten(self.function.body, lambda node: Block() if isinstance(node, Region) else node)
         if any(_is_kept(a) and a.name in mentioned(outside) for a in self.function.arrays):
             # such loops have one bound for all threads of a block: that of the first one
@@ -260,10 +258,9 @@ class _HostFunction(FunctionText):
         name = _AXES[axis]
         return [f"for ({self.emitter.index} {name} = 0; {name} < {end}; ++{name}) {{", *indented(lines), "}"]
 
-    def _sync_lines(self, sync: Sync, _own: list[str]) -> list[str]:
-        if not self.emitter.annotate or not sync.serves:
-            return []
-        return ["// barrier: the threads' loops end here", *(f"// {reason}" for reason in sync.serves)]
+    @staticmethod
+    def _sync_lines(_sync: Sync, comments: list[str], _own: list[str]) -> list[str]:
+        return ["// barrier: the threads' loops end here", *comments] if comments else []
 
 
 def _is_kept(array: Array) -> bool:
