@@ -110,7 +110,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
         require_free(operation, names, "The reduction")
     ids = number_statements(program)
     reductions = ReductionMaker(domains, _affine_names(domains, arguments, temporaries),
-                                {*names, *domains.parents, *domains.inline_inames, *operations}, ids.taken)
+                                {*names, *domains.parents, *domains.inline_inames, *operations}, set(ids.places))
     maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions)
     tree = maker.make(program.body)
     kernel = LoopKernel(

@@ -130,13 +130,11 @@ class Ids:
 
     :ivar of: the id of the assignment at each place.
     :ivar places: the place of each id.
-    :ivar taken: the ids of all statements, also of those that the text does not show.
     """
 
     source: Source
     of: dict[int, str]
     places: dict[str, int]
-    taken: set[str]
 
     def earlier(self, node: Assignment | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``dep=``.
@@ -180,7 +178,7 @@ def number_statements(program: ParsedProgram) -> Ids:
         if given is not None:
             taken.add(given)
     of = {node.start: node.options.id or fresh("insn", taken) for node in every}
-    return Ids(program.source, of, {name: start for start, name in of.items()}, taken)
+    return Ids(program.source, of, {name: start for start, name in of.items()})
 
 
 # Substitution rules: recursive ones are refused, those with a reduction are expanded at every use

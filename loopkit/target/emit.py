@@ -116,11 +116,17 @@ class Emitter:
 
     def loop(self, node: For, bounds: LowerBounds) -> Iterator[str]:
         yield from self.dialect.syntax.unroll if node.unroll else ()
-        step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
-        start, stop = self.text(node.start, bounds), self.text(node.stop, bounds)
-        stop = f"({stop})" if isinstance(node.stop, p.If) else stop         # "?:" has lower precedence than "<"
-        yield f"for ({self.index} {node.iname} = {start}; {node.iname} < {stop}; {step}) {{"
-        yield from indented(self.lines(node.body, bounds.inside(node)))
+        body = self.lines(node.body, bounds.inside(node))
+        yield from self.loop_over(node.iname, node.start, node.stop, body, bounds, node.step)
+
+    def loop_over(self, name: str, start: Expression, stop: Expression, body: Iterable[str], bounds: LowerBounds,
+                  step: int = 1) -> Iterator[str]:
+        """A loop of *name* around the lines *body*."""
+        end = self.text(stop, bounds)
+        end = f"({end})" if isinstance(stop, p.If) else end                 # "?:" has lower precedence than "<"
+        increment = f"++{name}" if step == 1 else f"{name} += {step}"
+        yield f"for ({self.index} {name} = {self.text(start, bounds)}; {name} < {end}; {increment}) {{"
+        yield from indented(body)
         yield "}"
 
     # Statements

@@ -18,7 +18,6 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Array, Block, Region, Sync
 from loopkit.ast.walk import mentioned, rewritten
 from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate, has_openmp
-from loopkit.instructions.base import indented
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
@@ -236,9 +235,7 @@ class _HostFunction(FunctionText):
         if self.blocks and not self.in_order:
             yield f"#pragma omp parallel for{f' collapse({len(self.blocks)})' if len(self.blocks) > 1 else ''}"
         for axis, extent in zip(reversed(self.blocks), reversed(extents), strict=True):
-            end = emitter.text(extent, bounds)
-            # a choice has lower precedence than a comparison
-            lines = self._loop(axis, f"({end})" if isinstance(extent, p.If) else end, lines)
+            lines = list(emitter.loop_over(_AXES[axis], 0, extent, lines, bounds))
         yield from lines
 
     def _thread_loops(self, lines: list[str]) -> list[str]:
@@ -251,12 +248,8 @@ class _HostFunction(FunctionText):
                  for x, value in mapping.coordinates.items() if x in mapping.ranges and x in mentioned]
         lines = [*heads, *own, *([""] if own else []), *lines]
         for axis in reversed(self.threads):
-            lines = self._loop(axis, str(self.launch.mapping.extents[axis]), lines)
+            lines = list(self.emitter.loop_over(_AXES[axis], 0, mapping.extents[axis], lines, bounds))
         return lines
-
-    def _loop(self, axis: str, end: str, lines: list[str]) -> list[str]:
-        name = _AXES[axis]
-        return [f"for ({self.emitter.index} {name} = 0; {name} < {end}; ++{name}) {{", *indented(lines), "}"]
 
     @staticmethod
     def _sync_lines(_sync: Sync, comments: list[str], _own: list[str]) -> list[str]:
