@@ -11,7 +11,7 @@ from loopkit.expr.mappers import has_reduction
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.data import Argument, Options, TemporaryVariable, ValueArg
+from loopkit.kernel.data import Options, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation
@@ -109,7 +109,10 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     for operation in operations:
         require_free(operation, names, "The reduction")
     ids = number_statements(program)
-    reductions = ReductionMaker(domains, _affine_names(domains, arguments, temporaries),
+    integers = {a.name for a in arguments if isinstance(a, ValueArg) and a.dtype is not None
+                and np.dtype(a.dtype).kind in "iu"}
+    affine_names = frozenset({*domains.parents, *domains.inline_inames, *domains.params, *integers})
+    reductions = ReductionMaker(domains, affine_names.difference(temporaries),
                                 {*names, *domains.parents, *domains.inline_inames, *operations}, set(ids.places))
     maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions)
     tree = maker.make(program.body)
@@ -128,11 +131,3 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
                                                if node.options.inames is not None})
     return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))
-
-
-def _affine_names(domains: Domains, arguments: Iterable[Argument],
-                  temporaries: Mapping[str, TemporaryVariable]) -> frozenset[str]:
-    """The inames, and the value arguments that are integers: sizes, and arguments with an integer dtype."""
-    integers = {a.name for a in arguments if isinstance(a, ValueArg) and a.dtype is not None
-                and np.dtype(a.dtype).kind in "iu"}
-    return frozenset({*domains.parents, *domains.inline_inames, *domains.params, *integers}).difference(temporaries)
