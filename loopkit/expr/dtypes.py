@@ -20,6 +20,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.kinds import FUNCTIONS, is_half, kind_of, promote
+from loopkit.expr.mappers import children
 from loopkit.expr.nodes import Operation, TypeCast
 
 BOOL, INT32, INT64, UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = map(
@@ -136,11 +137,6 @@ def arithmetic(a: Type, b: Type) -> Type:
     return WEAK_INT if joined == BOOL else joined
 
 
-def division(a: Type, b: Type) -> Type:
-    """The type of ``a / b``: that of integers is float64, weak for weak ones."""
-    return as_float(arithmetic(a, b))
-
-
 def comparison(a: Type, b: Type, literals: Iterable[object] = ()) -> Type:
     """The type in which ``a`` and ``b`` are compared; integers are compared as what they are, never wrapped.
 
@@ -193,15 +189,13 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
         case p.Sum() | p.Product():
             found = _fold(arithmetic, expr.children, child)
             return WEAK_INT if found == BOOL else found
-        case p.Quotient():
-            return _fold(division, (expr.numerator, expr.denominator), child)
         case p.FloorDiv() | p.Remainder():
             return _no_complex("floor division" if isinstance(expr, p.FloorDiv) else "remainder",
-                               _fold(arithmetic, (expr.numerator, expr.denominator), child))
-        case p.Power():
-            joined = _fold(arithmetic, (expr.base, expr.exponent), child)
-            is_reciprocal = isinstance(expr.exponent, int) and expr.exponent < 0
-            return as_float(joined) if joined is not None and is_reciprocal else joined
+                               _fold(arithmetic, children(expr), child))
+        case p.Quotient() | p.Power():
+            joined = _fold(arithmetic, children(expr), child)
+            divides = isinstance(expr, p.Quotient) or (isinstance(expr.exponent, int) and expr.exponent < 0)
+            return as_float(joined) if joined is not None and divides else joined
         case p.Min() | p.Max():
             return _no_complex("minimum" if isinstance(expr, p.Min) else "maximum", _fold(join, expr.children, child))
         case p.If():

@@ -9,6 +9,7 @@ from functools import lru_cache
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.expr.mappers import children
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 
 #: Parameter values in, the expression's value out.
@@ -64,8 +65,8 @@ def evaluator(expr: Expression) -> Evaluator:
         case int():
             constant = int(expr)
             return lambda values: constant
-        case p.Sum() | p.Product() | p.Min() | p.Max() | p.LogicalAnd() | p.LogicalOr():
-            combine, parts = _OF_SEVERAL[type(expr)], [evaluator(e) for e in expr.children]
+        case p.Sum() | p.Product() | p.Min() | p.Max() | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
+            combine, parts = _OF_SEVERAL[type(expr)], [evaluator(e) for e in children(expr)]
             return lambda values: combine(part(values) for part in parts)
         case p.FloorDiv() | p.Remainder():
             return _binary(_DIVISIONS[type(expr)], expr.numerator, expr.denominator)
@@ -76,10 +77,9 @@ def evaluator(expr: Expression) -> Evaluator:
             return lambda values: yes(values) if test(values) else no(values)
         case p.Power(base=base, exponent=int() as exponent) if exponent >= 0:
             return _binary(operator.pow, base, exponent)
-        case p.LogicalNot(child=child):
-            return _unary(lambda x: int(not x), child)
-        case p.Call(function=p.Variable(name=name), parameters=parameters) if name in _OF_INTEGERS:
-            return _unary(_OF_INTEGERS[name], *parameters)
+        case p.Call(function=p.Variable(name=name), parameters=(operand,)) if name in _OF_INTEGERS:
+            f, inner = _OF_INTEGERS[name], evaluator(operand)
+            return lambda values: f(inner(values))
         case _:
             # a branch that is not taken needs no value
             def no_value(values: Mapping[str, int]) -> int:
@@ -105,11 +105,6 @@ def parameter_plus_constant(expr: Expression) -> tuple[str, int] | None:
     return (names[0], sum(constants)) if len(names) == 1 and len(constants) == len(terms) - 1 else None
 
 
-def _unary(f: Callable[[int], int], operand: Expression) -> Evaluator:
-    inner = evaluator(operand)
-    return lambda values: f(inner(values))
-
-
 def _binary(f: Callable[[int, int], int], left: Expression, right: Expression) -> Evaluator:
     a, b = evaluator(left), evaluator(right)
     return lambda values: int(f(a(values), b(values)))
@@ -117,7 +112,8 @@ def _binary(f: Callable[[int, int], int], left: Expression, right: Expression) -
 
 _OF_SEVERAL: Mapping[type, Callable[[Iterable[int]], int]] = {
     p.Sum: sum, p.Product: math.prod, p.Min: min, p.Max: max,
-    p.LogicalAnd: lambda parts: int(all(parts)), p.LogicalOr: lambda parts: int(any(parts))}
+    p.LogicalAnd: lambda parts: int(all(parts)), p.LogicalOr: lambda parts: int(any(parts)),
+    p.LogicalNot: lambda parts: int(not any(parts))}
 
 _DIVISIONS: Mapping[type, Callable[[int, int], int]] = {
     TruncatedQuotient: truncated_quotient, TruncatedRemainder: truncated_remainder,

@@ -60,7 +60,14 @@ def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
         return of_dtype(INT64 if found is None or rank_of(found) != 1 else resolve(found))
     match expr:
         case p.Variable() | p.Subscript() | TypeCast():
-            return _as_index(expr, typed(expr), index)
+            # sizes and inames already are indices
+            given = typed(expr)
+            if isinstance(given, Weak) or (given is not None and (rank_of(given) != 1 or given == index)):
+                return expr
+            if given is not None and isinstance(expr, TypeCast) and isinstance(expr.child, int) \
+                    and of_dtype(given).holds(expr.child):
+                return expr.child
+            return TypeCast(index.name, expr)
         case p.Sum() | p.Product() | p.Power(exponent=int()) | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
             return map_children(expr, convert)
         case p.If(condition=condition):
@@ -69,17 +76,6 @@ def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
             return expr if is_of_values(expr, typed) else map_children(expr, exact)
         case _:
             return expr
-
-
-def _as_index(expr: Expression, given: Type | None, index: np.dtype) -> Expression:
-    """A value that is read, converted to an index. Sizes and inames already are indices."""
-    if given is None:
-        return TypeCast(index.name, expr)
-    if isinstance(given, Weak) or rank_of(given) != 1 or given == index:
-        return expr
-    if isinstance(expr, TypeCast) and isinstance(expr.child, int) and of_dtype(given).holds(expr.child):
-        return expr.child
-    return TypeCast(index.name, expr)
 
 
 def is_of_values(expr: Expression, typed: Typed) -> bool:

@@ -11,7 +11,7 @@ from loopkit.expr.mappers import has_reduction
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
-from loopkit.kernel.data import Argument, Options, TemporaryVariable, ValueArg
+from loopkit.kernel.data import Options, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Obligation
@@ -62,12 +62,11 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     texts = str(domains) if isinstance(domains, str | AnySet) else list(map(str, domains))
     instructions, kernel_data = _copied(instructions), _copied(kernel_data)
     assumptions = str(assumptions) if isinstance(assumptions, AnySet) else assumptions
-    if not isinstance(temporary_variables, Mapping):
-        temporary_variables = tuple(temporary_variables)
+    temporaries = tuple(
+        temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables)
     reductions = tuple(reductions)
     made = _history(texts, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
-                    temporary_variables=temporary_variables, reductions=reductions)
-    temporaries = temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables
+                    temporary_variables=temporaries, reductions=reductions)
     source = Source(instructions if isinstance(instructions, str) else "\n".join(instructions), "the instructions")
     with bounded(f"making kernel '{name}'"):
         read = read_domains(texts)
@@ -110,8 +109,11 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     for operation in operations:
         require_free(operation, names, "The reduction")
     ids = number_statements(program)
-    reductions = ReductionMaker(domains, _affine_names(domains, arguments, temporaries),
-                                {*names, *domains.parents, *domains.inline_inames, *operations}, ids.taken)
+    integers = {a.name for a in arguments if isinstance(a, ValueArg) and a.dtype is not None
+                and np.dtype(a.dtype).kind in "iu"}
+    affine_names = frozenset({*domains.parents, *domains.inline_inames, *domains.params, *integers})
+    reductions = ReductionMaker(domains, affine_names.difference(temporaries),
+                                {*names, *domains.parents, *domains.inline_inames, *operations}, set(ids.places))
     maker = StatementMaker(rules, ids, inames_of_parts(program, temporaries, rules), reductions)
     tree = maker.make(program.body)
     kernel = LoopKernel(
@@ -129,11 +131,3 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
                                                if node.options.inames is not None})
     return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
         with_values_of_iterations(kernel, shaped))))
-
-
-def _affine_names(domains: Domains, arguments: Iterable[Argument],
-                  temporaries: Mapping[str, TemporaryVariable]) -> frozenset[str]:
-    """The inames, and the value arguments that are integers: sizes, and arguments with an integer dtype."""
-    integers = {a.name for a in arguments if isinstance(a, ValueArg) and a.dtype is not None
-                and np.dtype(a.dtype).kind in "iu"}
-    return frozenset({*domains.parents, *domains.inline_inames, *domains.params, *integers}).difference(temporaries)

@@ -130,13 +130,11 @@ class Ids:
 
     :ivar of: the id of the assignment at each place.
     :ivar places: the place of each id.
-    :ivar taken: the ids of all statements, also of those that the text does not show.
     """
 
     source: Source
     of: dict[int, str]
     places: dict[str, int]
-    taken: set[str]
 
     def earlier(self, node: Assignment | IfBlock) -> frozenset[str]:
         """The statements that *node* names in ``dep=``.
@@ -180,7 +178,7 @@ def number_statements(program: ParsedProgram) -> Ids:
         if given is not None:
             taken.add(given)
     of = {node.start: node.options.id or fresh("insn", taken) for node in every}
-    return Ids(program.source, of, {name: start for start, name in of.items()}, taken)
+    return Ids(program.source, of, {name: start for start, name in of.items()})
 
 
 # Substitution rules: recursive ones are refused, those with a reduction are expanded at every use
@@ -200,15 +198,6 @@ class Rules:
     source: Source
     domains: Domains
     known: dict[str, SubstitutionRule] = field(default_factory=dict)
-
-    def add(self, rule: Rule) -> None:
-        """Add *rule*, which calls only rules that were added before."""
-        name, arguments = rule.rule.name, rule.rule.arguments
-        texts = [text for e in subexpressions(rule.rule.expr) if isinstance(e, Reduction) for text in e.declared]
-        for bound in (x for text in texts for x in self.domains.inline[text].params if x in arguments):
-            raise self.source.error(rule.start, f"The argument '{bound}' of '{name}' bounds a domain.",
-                                    "bounds in parameters and inames")
-        self.known[name] = replace(rule.rule, expr=self.expanded(rule.rule.expr, rule.start, only_reducing=True))
 
     def expanded(self, expr: Expression, start: int, *, only_reducing: bool = False) -> Expression:
         """*expr*, at the place *start*, with the calls of all rules replaced by their bodies, or of those *reducing*.
@@ -250,16 +239,22 @@ def read_rules(program: ParsedProgram, domains: Domains) -> Rules:
     """The rules of *program*; :raises ParseError: one calls itself, or its argument bounds a domain."""
     by_name = {r.rule.name: r for r in program.rules}
     calls = {name: sorted(called(r.rule.expr) & by_name.keys()) for name, r in by_name.items()}
-    rules = Rules(program.source, domains)
     try:
-        for name in graphlib.TopologicalSorter(calls).static_order():
-            rules.add(by_name[name])
+        order = list(graphlib.TopologicalSorter(calls).static_order())
     except graphlib.CycleError as err:
         *cycle, _ = reversed(err.args[1])
         at = cycle.index(min(cycle, key=list(by_name).index))
         chain = [*cycle[at:], *cycle[:at + 1]]
         raise program.source.error(by_name[chain[0]].start, f"The substitution rule '{chain[0]}' calls itself "
                                    f"({' -> '.join(chain)}).", "a rule that ends") from None
+    rules = Rules(program.source, domains)
+    for name in order:
+        start, rule = by_name[name].start, by_name[name].rule
+        texts = [text for e in subexpressions(rule.expr) if isinstance(e, Reduction) for text in e.declared]
+        for bound in (x for text in texts for x in domains.inline[text].params if x in rule.arguments):
+            raise program.source.error(start, f"The argument '{bound}' of '{name}' bounds a domain.",
+                                       "bounds in parameters and inames")
+        rules.known[name] = replace(rule, expr=rules.expanded(rule.expr, start, only_reducing=True))
     return replace(rules, known={name: rules.known[name] for name in by_name})
 
 

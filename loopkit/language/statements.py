@@ -33,22 +33,6 @@ from loopkit.language.names import fresh
 from loopkit.language.program import Assignment, ForBlock, Ids, IfBlock, ProgramNode, Rules, walk
 from loopkit.poly.sets import InstanceSet
 
-
-@dataclass(frozen=True)
-class Context:
-    """The properties that a statement gets from the blocks around it.
-
-    :ivar order: the outermost inames, in this order: those of ``for`` blocks and of conditions.
-    :ivar opened: the number of them that already have a loop from a ``for`` block.
-    :ivar predicates: the conditions that are not affine.
-    """
-
-    order: tuple[str, ...] = ()
-    opened: int = 0
-    conditions: tuple[Expression, ...] = ()
-    predicates: tuple[Expression, ...] = ()
-
-
 #: A part of a sequence: loops, which neighbours may share, and what is inside them.
 Item = tuple[tuple[str, ...], Tree]
 
@@ -66,15 +50,18 @@ def group(items: Iterable[Item], depth: int = 0) -> Tree:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The place of an evaluation.
+    """The place of an evaluation, or of a block of the program.
 
+    :ivar owner: the statement that evaluates.
     :ivar inames: the loops around it, outermost first.
+    :ivar opened: the number of them that already have a loop from a ``for`` block.
     :ivar predicates: the conditions that are not affine.
     :ivar inline: the texts of the domains of the reductions around it.
     """
 
-    owner: str
-    inames: tuple[str, ...]
+    owner: str = ""
+    inames: tuple[str, ...] = ()
+    opened: int = 0
     conditions: tuple[Expression, ...] = ()
     predicates: tuple[Expression, ...] = ()
     inline: tuple[str, ...] = ()
@@ -104,33 +91,33 @@ class StatementMaker:
 
     def make(self, body: Sequence[ProgramNode]) -> Tree:
         """The order tree of *body*; the statements are collected on the way."""
-        return group(self._items(body, Context()))
+        return group(self._items(body, Evaluation()))
 
-    def _items(self, nodes: Sequence[ProgramNode], context: Context) -> list[Item]:
+    def _items(self, nodes: Sequence[ProgramNode], around: Evaluation) -> list[Item]:
         items: list[Item] = []
         for node in nodes:
             match node:
                 case Assignment():
-                    items.append(self._assignment(node, context))
+                    items.append(self._assignment(node, around))
                 case ForBlock():
-                    items.append(self._for(node, context))
+                    items.append(self._for(node, around))
                 case IfBlock():
-                    items.extend(self._if(node, context))
+                    items.extend(self._if(node, around))
         return items
 
-    def _nest(self, node: Assignment | IfBlock, context: Context) -> tuple[str, ...]:
+    def _nest(self, node: Assignment | IfBlock, around: Evaluation) -> tuple[str, ...]:
         """The inames of a statement, outermost first."""
         every = self.rules.domains.ancestors(self.inames[node.start])
-        return context.order + self.rules.domains.sorted(every.difference(context.order))
+        return around.inames + self.rules.domains.sorted(every.difference(around.inames))
 
     def _require_inames(self, tokens: Sequence[Token]) -> None:
         for token in tokens:
             if token.text not in self.rules.domains.parents:
                 raise self.rules.source.unknown(token.start, "iname", token.text, self.rules.domains.parents)
 
-    def _for(self, node: ForBlock, context: Context) -> Item:
+    def _for(self, node: ForBlock, around: Evaluation) -> Item:
         self._require_inames(node.inames)
-        order = context.order
+        order = around.inames
         for token in node.inames:
             iname = token.text
             if iname in order:
@@ -143,60 +130,59 @@ class StatementMaker:
                     f"'{missing[0]}'", hint=f"for {', '.join(missing)}, {iname}")
             order += (iname,)
         self.blocks.append(order)
-        inner = replace(context, order=order, opened=len(order))
-        body = nest(order[len(context.order):], group(self._items(node.body, inner)))
-        return context.order[context.opened:], body
+        inner = replace(around, inames=order, opened=len(order))
+        body = nest(order[len(around.inames):], group(self._items(node.body, inner)))
+        return around.inames[around.opened:], body
 
-    def _if(self, node: IfBlock, context: Context) -> list[Item]:
+    def _if(self, node: IfBlock, around: Evaluation) -> list[Item]:
         condition = self.rules.expanded(node.condition, node.start)
         names = self.reductions.affine_names
         affine, others = split_affine(condition, names)
         if not others:
-            then = replace(context, conditions=context.conditions + affine)
-            otherwise = replace(context, conditions=(*context.conditions, opposite(condition, names)))
+            then = around.under(condition, names)
+            otherwise = replace(around, conditions=(*around.conditions, opposite(condition, names)))
             return self._items(node.then, then) + self._items(node.otherwise, otherwise)
         if node.otherwise:
             affine, others = (), (condition,)           # the else needs the whole condition's value
-        context = replace(context, conditions=context.conditions + affine,
-                          order=self._shared_loops(node, context))
         # the block may write what the condition reads: evaluate it once
         flag, owner = self.reductions.flag()
+        around = replace(around, owner=owner, inames=self._shared_loops(node, around),
+                         conditions=around.conditions + affine)
         # the flag is always set, so that its value is that of this iteration; what is around it comes first in it
-        place = Evaluation(owner, context.order, context.conditions, ())
-        first = self._add(place, flag, conjunction((*context.predicates, *others)), context, node)
-        then = replace(context, predicates=(flag,))
-        otherwise = replace(context, predicates=(*context.predicates, p.LogicalNot(flag)))
+        first = self._add(replace(around, predicates=()), flag, conjunction((*around.predicates, *others)), node)
+        then = replace(around, predicates=(flag,))
+        otherwise = replace(around, predicates=(*around.predicates, p.LogicalNot(flag)))
         return [first, *self._items(node.then, then), *self._items(node.otherwise, otherwise)]
 
-    def _shared_loops(self, node: IfBlock, context: Context) -> tuple[str, ...]:
+    def _shared_loops(self, node: IfBlock, around: Evaluation) -> tuple[str, ...]:
         """The loops in which the value of a condition is computed and used.
 
         They are the condition's own inames. If its block has no ``for`` block, they are also all further inames that
         its statements share, as loops over these may compute values that the condition reads.
         """
-        own = self._nest(node, context)
+        own = self._nest(node, around)
         inner = list(walk((*node.then, *node.otherwise)))
         if any(isinstance(n, ForBlock) for n in inner):
             return own
-        inside = replace(context, order=own)
+        inside = replace(around, inames=own)
         nests = [self._nest(a, inside) for a in inner if isinstance(a, Assignment)]
         levels = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*nests, strict=False))
         return tuple(level[0] for level in levels)
 
-    def _assignment(self, node: Assignment, context: Context) -> Item:
+    def _assignment(self, node: Assignment, around: Evaluation) -> Item:
         self._require_inames(node.options.inames or ())
-        place = Evaluation(self.ids.of[node.start], self._nest(node, context), context.conditions, context.predicates)
+        place = replace(around, owner=self.ids.of[node.start], inames=self._nest(node, around))
         if node.options.condition is not None:
             place = place.under(self.rules.expanded(node.options.condition, node.start), self.reductions.affine_names)
         assignee = self.rules.expanded(node.assignee, node.start)
         assert isinstance(assignee, p.Variable | p.Subscript)
         expression = self.rules.expanded(node.expression, node.start, only_reducing=True)
-        return self._add(place, assignee, expression, context, node)
+        return self._add(place, assignee, expression, node)
 
-    def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,
+    def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression,
              node: Assignment | IfBlock) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
-        self.opened[place.owner] = context.order[:context.opened]
+        self.opened[place.owner] = place.inames[:place.opened]
         options = node.options
         statement = Statement(place.owner, assignee, expression,
                               self.rules.domains.instances(place.inames, place.conditions), place.predicates,
@@ -205,7 +191,7 @@ class StatementMaker:
         statement, body = self.reductions.hoisted(statement, place)
         statement = replace(statement, instructions=options.instructions)
         self.reductions.statements.append(self._update(statement, node.start) if statement.commutes else statement)
-        return place.inames[context.opened:], body
+        return place.inames[place.opened:], body
 
     def _require_bound_once(self, statement: Statement, node: Assignment | IfBlock) -> None:
         """:raises ParseError: a reduction runs over an iname that *statement* already has."""
@@ -229,6 +215,7 @@ class StatementMaker:
                 f"{target} = {target} + ... (or *, min, max, and, or)")
         operation, operand = found
         return replace(statement, expression=operand, combine=operation)
+
 
 def _bound_twice(expr: Expression, inames: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Each iname and operation of a reduction in *expr* over one of *inames*, or within one over the same iname."""

@@ -10,8 +10,7 @@ import numpy.typing as npt
 import loopkit as lk
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.target import WARP
-from loopkit.library.defaults import items_a_thread, known_dtype, measured, vector_of_rows
-from loopkit.library.tiles import Tile, best_plan
+from loopkit.library.defaults import Tile, best_plan, items_a_thread, known_dtype, measured, vector_of_rows
 from loopkit.transform.step import require_positive
 
 #: Threads of a warp along the rows and the columns of its tile: these read least shared memory.
@@ -40,7 +39,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     and *b*, padded to full tiles, so that all strips are loaded in vectors and without conditions.
 
     :arg shape: ``n``, ``m`` and ``l``, if they are known. Vectors that divide the rows then load the strips, and for
-        float32 :func:`~loopkit.library.tiles.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
+        float32 :func:`~loopkit.library.defaults.best_plan` chooses *tile*, *warp*, *depth* and *whole*.
     :arg multiprocessors: of the GPU, for that choice.
     :arg tile: rows and columns of a block's tile of *c*, and the steps of *k* that are copied at once.
     :arg warp: rows and columns of a warp's part of the tile; default: 64 products per thread for elements of four

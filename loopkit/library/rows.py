@@ -98,17 +98,18 @@ def threads_for(row: Row, columns: int, dtype: np.dtype) -> int:
     more bytes each. A row of at least 32 vectors gets at least a warp. Each thread has at least one vector of some row,
     so that a block has whole warps.
     """
-    divided = columns % items_a_thread(dtype) == 0
+    items = items_a_thread(dtype)
+    divided = columns % items == 0
     case = "loads" if divided else "loads_of_weighted" if row.weights else "loads_of_single"
     loads, most, most_bytes = measured("by_rows", **{case: None}, most_threads=None, most_bytes=None)
-    wanted = -(-columns // (loads*items_a_thread(dtype)))
+    wanted = -(-columns // (loads*items))
     above = 1 << (wanted - 1).bit_length()
     few = wanted < above if divided else 4*wanted < 3*above
     nearest = above//2 if few else above
-    vectors = -(-columns // items_a_thread(dtype))
+    vectors = -(-columns // items)
     most = most if columns*dtype.itemsize <= most*most_bytes else MOST_THREADS
     threads: int = min(max(nearest, min(1 << (vectors - 1).bit_length(), WARP)), most)
-    while _back(columns, dtype, threads).vectors(1) < threads:
+    while _vectors(columns, items, _alignment(columns, items, dtype, threads), 1) < threads:
         threads //= 2
     return threads
 
@@ -130,10 +131,11 @@ def _read_again(row: Row, threads: int) -> lk.LoopKernel:
 
 def _kept(row: Row, dtype: np.dtype, columns: int, threads: int) -> lk.LoopKernel:
     """Thread t keeps the vectors ``threads*u + t`` of the row; ``v`` counts the elements of a vector."""
-    back = _back(columns, dtype, threads)
-    column, items = back.column(threads), back.items
+    items = items_a_thread(dtype)
+    multiple = _alignment(columns, items, dtype, threads)
+    column = _column(columns, items, multiple, threads)
     x = {"x": "kept[u, t, v]", "e": "term[u, t, v]", "j": column, "over": "[u, t, v]"}
-    own = (back.vectors(threads), threads, items)
+    own = (_vectors(columns, items, multiple, threads), threads, items)
     n, m = p.Variable("n"), p.Variable("m")
     domain = f"{{[i, u, t, v]: 0<=i<n and 0<=t<{threads} and 0<=v<{items} and 0<=u and 0<={column}<m}}"
     knl = lk.make_kernel(domain, f"""
@@ -165,29 +167,19 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int) -> lk.LoopKerne
     return lk.set_options(knl, min_blocks="max")
 
 
-@dataclass(frozen=True)
-class Back:
-    """The start of a row's threads: a multiple of *multiple* elements of memory, at or before the start of the row."""
-
-    columns: int
-    items: int
-    multiple: int
-
-    def vectors(self, threads: int) -> int:
-        """The number of vectors per thread."""
-        return -(-longest_row(self.columns, self.multiple) // (self.items*threads))
-
-    def column(self, threads: int) -> str:
-        """The column of element v of vector u of thread t; if vectors divide the rows, the shift counts vectors."""
-        if self.columns % self.items:
-            back = before_row("i", self.columns, self.multiple)
-            return f"{self.items}*({threads}*u + t) {back} + v"
-        back = before_row("i", self.columns//self.items, self.multiple//self.items)
-        return f"{self.items}*({threads}*u + t {back}) + v"
+def _vectors(columns: int, items: int, multiple: int, threads: int) -> int:
+    """The vectors per thread of a row, counted from the last multiple of *multiple* elements before its start."""
+    return -(-longest_row(columns, multiple) // (items*threads))
 
 
-def _back(columns: int, dtype: np.dtype, threads: int) -> Back:
-    """The start of the cache line with the row's first element, or of its vector if a thread then has one fewer."""
-    items = items_a_thread(dtype)
-    line, vector = (Back(columns, items, multiple) for multiple in (max(LINE // dtype.itemsize, items), items))
-    return vector if line.vectors(threads) > vector.vectors(threads) else line
+def _alignment(columns: int, items: int, dtype: np.dtype, threads: int) -> int:
+    """The elements of a cache line, or of a vector if a thread then has one fewer: rows are counted from multiples."""
+    line = max(LINE // dtype.itemsize, items)
+    return items if _vectors(columns, items, line, threads) > _vectors(columns, items, items, threads) else line
+
+
+def _column(columns: int, items: int, multiple: int, threads: int) -> str:
+    """The column of element v of vector u of thread t; if vectors divide the rows, the shift counts vectors."""
+    if columns % items:
+        return f"{items}*({threads}*u + t) {before_row('i', columns, multiple)} + v"
+    return f"{items}*({threads}*u + t {before_row('i', columns//items, multiple//items)}) + v"

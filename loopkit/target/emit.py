@@ -32,14 +32,14 @@ class Hooks:
     """The text of a target for launches, and for what the threads of a block do together.
 
     :ivar region: adds lines around a region.
-    :ivar sync: adds lines to those of a synchronization's instructions.
+    :ivar sync: the lines of a synchronization, with its comments and the lines of its instructions.
     :ivar collective: gives the lines before a region with an instruction, the region with variables for its reads, and
         the text of these variables; ``None``: such regions are emitted as plain code.
     :ivar call: the lines of a launch, in the host's part of a program.
     """
 
     region: Callable[[list[str]], list[str]] = list
-    sync: Callable[[Sync, list[str]], list[str]] = lambda _node, own: own
+    sync: Callable[[Sync, list[str], list[str]], list[str]] = lambda _node, _comments, own: own
     collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
     call: Callable[[Call, LowerBounds], Iterable[str]] = lambda _node, _signs: ()
 
@@ -116,11 +116,17 @@ class Emitter:
 
     def loop(self, node: For, bounds: LowerBounds) -> Iterator[str]:
         yield from self.dialect.syntax.unroll if node.unroll else ()
-        step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
-        start, stop = self.text(node.start, bounds), self.text(node.stop, bounds)
-        stop = f"({stop})" if isinstance(node.stop, p.If) else stop         # "?:" has lower precedence than "<"
-        yield f"for ({self.index} {node.iname} = {start}; {node.iname} < {stop}; {step}) {{"
-        yield from indented(self.lines(node.body, bounds.inside(node)))
+        body = self.lines(node.body, bounds.inside(node))
+        yield from self.loop_over(node.iname, node.start, node.stop, body, bounds, node.step)
+
+    def loop_over(self, name: str, start: Expression, stop: Expression, body: Iterable[str], bounds: LowerBounds,
+                  step: int = 1) -> Iterator[str]:
+        """A loop of *name* around the lines *body*."""
+        end = self.text(stop, bounds)
+        end = f"({end})" if isinstance(stop, p.If) else end                 # "?:" has lower precedence than "<"
+        increment = f"++{name}" if step == 1 else f"{name} += {step}"
+        yield f"for ({self.index} {name} = {self.text(start, bounds)}; {name} < {end}; {increment}) {{"
+        yield from indented(body)
         yield "}"
 
     # Statements
@@ -148,7 +154,8 @@ class Emitter:
                 case Sync():
                     own = [line for i in node.instructions if (known := self.text_of(i)) and known.sync
                            for line in known.sync(i)]
-                    yield from self.hooks.sync(node, own)
+                    yield from self.hooks.sync(
+                        node, [f"// {reason}" for reason in node.serves] if self.annotate else [], own)
                 case Region():
                     yield from self._region(node, bounds)
                 case Block():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 import loopkit as lk
-from loopkit.library.tiles import best_plan
+from loopkit.library.defaults import best_plan
 from tests.nvrtc import compile_cuda
 
 pytestmark = pytest.mark.optimised

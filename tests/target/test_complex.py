@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopkit.target.c.dialect import COMPLEX_FUNCTIONS
 from loopkit.target.cuda.dialect import CUDA
 from tests.compilers import cpp_compiler
 
@@ -24,7 +23,7 @@ TYPES = {"complex64": np.float32, "complex128": np.float64}
 def library(place: Path) -> ctypes.CDLL:
     text = ["#include <math.h>", "#define __device__", "#define __forceinline__ inline",
             "#define __align__(x) alignas(x)", CUDA.preamble(" ".join(TYPES))]
-    functions = {**{name: f"{COMPLEX_FUNCTIONS[name]}(a[i])" for name in UNARY}, **BINARY}
+    functions = {**{name: f"{CUDA.function(name, np.dtype(np.complex64))}(a[i])" for name in UNARY}, **BINARY}
     text += [f'extern "C" void {name}_{z}(int n, const {z} *a, const {z} *b, {z} *out)\n{{\n'
              f"    for (int i = 0; i < n; ++i)\n        out[i] = {call};\n}}\n"
              for z in TYPES for name, call in functions.items()]

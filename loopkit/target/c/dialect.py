@@ -17,11 +17,9 @@ INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "l
              "uint64": "unsigned long long"}
 REALS = {"float32": "float", "float64": "double"}
 
-#: Functions of reals with another name in C, and functions of complex numbers.
+#: Functions of reals with another name in C.
 _REAL_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax", "round": "rint"}
 _PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
-COMPLEX_FUNCTIONS = {"conj": "conj", **{name: f"c{name}" for name in (
-    "abs", "real", "imag", "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "pow")}}
 
 
 def helper(name: str, dtype: np.dtype) -> str:
@@ -98,7 +96,8 @@ class Dialect:
         if dtype.kind == "f" and name not in self.functions.helped:
             return _REAL_NAMES.get(name, name) + ("f" if dtype.itemsize == 4 else "")
         if dtype.kind == "c":
-            return COMPLEX_FUNCTIONS[name] + ("f" if dtype.itemsize == 8 and not self.overloaded else "")
+            own = name if name == "conj" else f"c{name}"
+            return own + ("f" if dtype.itemsize == 8 and not self.overloaded else "")
         return self.functions.integer.get(helper(name, dtype), helper(name, dtype))
 
     def preamble(self, text: str) -> str:

@@ -18,7 +18,6 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Block, Region, Sync
 from loopkit.ast.walk import mentioned, rewritten
 from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate, has_openmp
-from loopkit.instructions.base import indented
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
@@ -221,12 +220,10 @@ class _HostFunction(FunctionText):
         for x, value in launch.mapping.coordinates.items():
             if x not in launch.mapping.ranges:
                 body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
-                bounds = bounds.defining(x, value)
+            bounds = bounds.defining(x, value)
         threads = "".join(f"[{launch.mapping.extents[axis]}]" for axis in self.threads)
         body += [array_declaration(a, C, threads if a.across_regions else "")
                  for a in self.function.arrays if a.across_regions or a.shared or a.thread_axes]
-        for x, value in launch.mapping.coordinates.items():
-            bounds = bounds.defining(x, value)
         outside = rewritten(self.function.body, lambda node: Block() if isinstance(node, Region) else node)
         if any(a.across_regions and a.name in mentioned(outside) for a in self.function.arrays):
             # such loops have one bound for all threads of a block: that of the first one
@@ -239,9 +236,7 @@ class _HostFunction(FunctionText):
         if self.blocks and not self.in_order:
             yield f"#pragma omp parallel for{f' collapse({len(self.blocks)})' if len(self.blocks) > 1 else ''}"
         for axis, extent in zip(reversed(self.blocks), reversed(extents), strict=True):
-            end = emitter.text(extent, bounds)
-            # a choice has lower precedence than a comparison
-            lines = self._loop(axis, f"({end})" if isinstance(extent, p.If) else end, lines)
+            lines = list(emitter.loop_over(_AXES[axis], 0, extent, lines, bounds))
         yield from lines
 
     def _thread_loops(self, lines: list[str]) -> list[str]:
@@ -254,17 +249,12 @@ class _HostFunction(FunctionText):
                  for x, value in mapping.coordinates.items() if x in mapping.ranges and x in mentioned]
         lines = [*heads, *own, *([""] if own else []), *lines]
         for axis in reversed(self.threads):
-            lines = self._loop(axis, str(self.launch.mapping.extents[axis]), lines)
+            lines = list(self.emitter.loop_over(_AXES[axis], 0, mapping.extents[axis], lines, bounds))
         return lines
 
-    def _loop(self, axis: str, end: str, lines: list[str]) -> list[str]:
-        name = _AXES[axis]
-        return [f"for ({self.emitter.index} {name} = 0; {name} < {end}; ++{name}) {{", *indented(lines), "}"]
-
-    def _sync_lines(self, sync: Sync, _own: list[str]) -> list[str]:
-        if not self.emitter.annotate or not sync.serves:
-            return []
-        return ["// barrier: the threads' loops end here", *(f"// {reason}" for reason in sync.serves)]
+    @staticmethod
+    def _sync_lines(_sync: Sync, comments: list[str], _own: list[str]) -> list[str]:
+        return ["// barrier: the threads' loops end here", *comments] if comments else []
 
 
 def _negated(condition: Expression) -> Expression:

@@ -11,7 +11,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Call, For, Scope, Sync, own_instructions
+from loopkit.ast.nodes import Array, Call, For, Scope, own_instructions
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import mentioned, nodes_in
 from loopkit.errors import LimitError, PreconditionError
@@ -220,7 +220,7 @@ class _CudaFunction(FunctionText):
         emitter = Emitter(
             self.lowered.kernel, replace(CUDA, instructions=texts), Addresses({**self.places, **places}),
             self.layout.index, {**index_types(launch.kernel, self.layout.index), **lanes.types},
-            Hooks(list, self._sync_lines, lanes.shuffle),
+            Hooks(list, lambda sync, comments, own: [*comments, *own, *_BARRIERS[sync.scope]], lanes.shuffle),
             {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES)
         body, bounds = list[str](), outer_bounds(launch)
         if function.ticketed:
@@ -234,10 +234,6 @@ class _CudaFunction(FunctionText):
         inner = list(emitter.lines(function.body, bounds))
         body += ["const LoadEvictLast load_evict_last;"] if "load_evict_last" in "".join(inner) else []
         return [*body, *([""] if body else []), *inner]
-
-    def _sync_lines(self, sync: Sync, own: list[str]) -> list[str]:
-        comments = [f"// {reason}" for reason in sync.serves] if self.lowered.kernel.options.annotate else []
-        return [*comments, *own, *_BARRIERS[sync.scope]]
 
 
 def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
