@@ -17,7 +17,7 @@ from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, 
 from loopkit.kernel.history import History
 from loopkit.kernel.statement import Dependence, Obligation, ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Chain, Path, Tree, leaves, paths, require_once
+from loopkit.kernel.tree import GivenOrder, Path, Tree, leaves, paths, require_once
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import InstanceSet, Set, universe_params
 
@@ -77,7 +77,7 @@ class KernelBody:
     tree: Tree
     reductions: Mapping[str, ReductionNode] = field(default_factory=dict)
     tags: Mapping[str, InameTag] = field(default_factory=dict)
-    given_order: tuple[Chain, ...] = ()
+    given_order: GivenOrder = frozenset()
     barriers: tuple[RequestedBarrier, ...] = ()
 
 
@@ -174,7 +174,7 @@ class LoopKernel(KernelBody, KernelData):
         taken = {*self.all_names, *also_taken, *self.statement_by_id}
         return next(x for x in chain((base,), (f"{base}_{i}" for i in count())) if x not in taken)
 
-    def with_history(self, history: History, given_order: tuple[Chain, ...]) -> LoopKernel:
+    def with_history(self, history: History, given_order: GivenOrder) -> LoopKernel:
         """The same kernel with another history: both share the results of analyses."""
         result = replace(self, derived=self.derivation, history=history, given_order=given_order)
         object.__setattr__(result, "memo", self.memo)

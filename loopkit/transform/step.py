@@ -26,7 +26,7 @@ from loopkit.kernel.history import TRANSFORMATIONS, History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, InameTag
-from loopkit.kernel.tree import given, given_anew, ordered_pairs, still_given
+from loopkit.kernel.tree import given, still_given
 from loopkit.language.names import fault, is_id, name_list
 from loopkit.poly.domains import set_text
 from loopkit.poly.limits import bounded
@@ -86,11 +86,11 @@ def recordable(argument: Any) -> Any:
 def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:
     if before.tree is after.tree and before.tags == after.tags and before.temporaries == after.temporaries:
         return
-    order = ordered_pairs(still_given(after.tree, after.tags, after.given_order))
+    order = still_given(after.tree, after.tags, after.given_order)
     if moved := moves(before, after).beside(order):
         yield str(moved)
     inames = frozenset(after.inames)
-    for x, y in sorted(ordered_pairs(before.given_order) - order):
+    for x, y in sorted(before.given_order - order):
         if {x, y} <= inames and (y, x) not in order and (x, y) not in moved.sunk:
             yield f"{x} is inside {y}, and the order {x}, {y} was given"
     yield from CostChange.between(*(ENTRY_POINTS["cost"](knl) for knl in (before, after))).lines()
@@ -247,7 +247,8 @@ def as_tag(tag: str | InameTag) -> InameTag:
 
 def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
     """*kernel* with the order of the inames of each of *chains* recorded as given by the user."""
-    return annotated(kernel, given_order=given_anew(kernel.given_order, given(kernel.tree, chains)))
+    new = given(kernel.tree, chains)
+    return annotated(kernel, given_order=new.union(pair for pair in kernel.given_order if pair[::-1] not in new))
 
 
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str]:
