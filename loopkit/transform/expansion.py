@@ -22,7 +22,7 @@ from loopkit.poly.flow import earlier_accesses
 from loopkit.poly.relations import at_sink
 from loopkit.poly.sets import lexmin_point
 from loopkit.transform.reindex import mentioned
-from loopkit.transform.step import iname_list, require_no_rule, require_temporary, temporary_list, transform
+from loopkit.transform.step import iname_list, require_no_rule, temporary_list, transform
 
 
 @transform
@@ -115,7 +115,7 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
       y[i] = t  {id=insn_0}
     end
     """
-    require_temporary(kernel, temporary)
+    temporary_list(kernel, [temporary])
     own = iname_list(kernel, inames)
     require_cells(kernel, frozenset([temporary]), "only what is no bound has axes")
     return contracted(kernel, temporary, own, f"contract({temporary!r}, {list(own)})")

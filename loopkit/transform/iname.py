@@ -34,7 +34,6 @@ from loopkit.transform.step import (
     matching_statements,
     new_name,
     outer_and_inner,
-    owners_of_all,
     require_fresh,
     require_iname,
     require_owners,
@@ -221,7 +220,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
         raise PreconditionError("join_inames needs two or more different inames.", subject=", ".join(inames))
     new = new_name(kernel, new_iname, "_".join(inames))
     chosen = matching_statements(kernel, within)
-    for s in owners_of_all(kernel, inames, chosen, "join"):
+    for s in require_owners(kernel, inames, chosen, "join"):
         loops = loops_of(kernel.paths[s.id])
         for x, inner in pairwise(inames):
             if loops.index(inner) != loops.index(x) + 1:
@@ -300,7 +299,7 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: st
     chosen = matching_statements(kernel, within)
     for x in old:
         require_whole_reductions(kernel, x, chosen)
-        require_owners(kernel, x, chosen)
+        require_owners(kernel, (x,), chosen, "duplicate")
     if not old or len(set(old)) != len(old):
         raise PreconditionError("duplicate_inames needs one or more different inames.", subject=", ".join(old))
     new = _new_names(kernel, old, new_inames, suffix)

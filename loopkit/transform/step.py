@@ -21,7 +21,6 @@ from loopkit.errors import (
 from loopkit.expr.mappers import variables
 from loopkit.kernel.annotations import checked, require_kinds
 from loopkit.kernel.cost import CostChange
-from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.history import TRANSFORMATIONS, History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -136,12 +135,6 @@ def temporary_list(kernel: LoopKernel, names: str | Iterable[str]) -> tuple[str,
     return found
 
 
-def require_temporary(kernel: LoopKernel, name: str) -> TemporaryVariable:
-    """:raises UnknownNameError: *name* is no temporary of *kernel*."""
-    require_known("temporary", [name], kernel.temporaries)
-    return kernel.temporaries[name]
-
-
 def require_no_rule(kernel: LoopKernel, names: frozenset[str]) -> None:
     """:raises PreconditionError: a substitution rule uses one of *names*."""
     for rule in kernel.substitutions.values():
@@ -158,13 +151,6 @@ def require_dtype(name: str, dtype: np.dtype | None) -> np.dtype:
     return dtype
 
 
-def require_owners(kernel: LoopKernel, iname: str, chosen: frozenset[str]) -> list[Statement]:
-    """The statements of *chosen* with *iname*; :raises PreconditionError: there are none."""
-    if not (owners := [s for s in kernel.statements if iname in s.inames and s.id in chosen]):
-        raise PreconditionError(f"None of the statements that within= names has the iname '{iname}'.", subject=iname)
-    return owners
-
-
 def require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
     """:raises PreconditionError: *iname* has a tag; *what* names the refused operation (``"split"``)."""
     require_iname(kernel, iname)
@@ -173,9 +159,15 @@ def require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
                                 subject=iname, hint=f"untag_inames(knl, '{iname}') first")
 
 
-def owners_of_all(kernel: LoopKernel, inames: tuple[str, ...], chosen: frozenset[str], act: str) -> list[Statement]:
-    """The statements of *chosen* with *inames*; :raises ScheduleError: one has only some of them (to *act*)."""
+def require_owners(kernel: LoopKernel, inames: Sequence[str], chosen: frozenset[str], act: str) -> list[Statement]:
+    """The statements of *chosen* with *inames*.
+
+    :raises PreconditionError, ScheduleError: there are none, or one has only some of the inames (to *act*).
+    """
     owners = [s for s in kernel.statements if s.id in chosen and not set(inames).isdisjoint(s.inames)]
+    if not owners:
+        raise PreconditionError(f"None of the statements that within= names has the iname "
+                                f"{' or '.join(map(repr, inames))}.", subject=inames[0])
     for s in owners:
         own = [x for x in inames if x in s.inames]
         if len(own) < len(inames):
