@@ -25,7 +25,7 @@ from loopkit.poly.domains import affine_ends, inverse, solutions, two_with_one_i
 from loopkit.poly.sets import InstanceSet, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, reindex_loops
 from loopkit.transform.step import (
-    iname_list,
+    known_list,
     matching_statements,
     require_fresh,
     require_iname,
@@ -224,7 +224,7 @@ def _skew_start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> 
     if not by:
         raise PreconditionError("skew needs the factor of at least one iname.", subject=iname,
                                 hint="skew(knl, 'i', by={'t': 1})")
-    outer = iname_list(kernel, by)
+    outer = known_list("iname", by, kernel.inames)
     return add(*(multiply(int(by[x]), p.Variable(x)) for x in outer)), outer
 
 

@@ -30,7 +30,7 @@ from loopkit.poly.domains import affine_ends
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.reindex import Reindexing, bounded_by, mentioned, not_nested, reindex, reindex_loops
 from loopkit.transform.step import (
-    iname_list,
+    known_list,
     matching_statements,
     new_name,
     outer_and_inner,
@@ -295,7 +295,7 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: st
       z[i_0] = 2*y[i_0]  {id=B}
     end
     """
-    old = iname_list(kernel, inames)
+    old = known_list("iname", inames, kernel.inames)
     chosen = matching_statements(kernel, within)
     for x in old:
         require_whole_reductions(kernel, x, chosen)
@@ -350,7 +350,7 @@ def remove_unused_inames(kernel: LoopKernel, inames: str | Iterable[str] | None 
     >>> print(lk.remove_unused_inames(knl).domains_text)
     [n] -> { [i] : 0 <= i < n }
     """
-    for x in kernel.inames if inames is None else iname_list(kernel, inames):
+    for x in kernel.inames if inames is None else known_list("iname", inames, kernel.inames):
         owners = [s for s in kernel.statements if x in s.inames]
         bounds = {bound for s in owners for bound in constant_range(kernel, s.domain, x)}
         if len(bounds) == 1 and (value := bounds.pop()) is not None and not any(x in mentioned(s) for s in owners):

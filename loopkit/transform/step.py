@@ -121,17 +121,10 @@ def require_iname(kernel: LoopKernel, iname: str) -> None:
     require_known("iname", [iname], kernel.inames)
 
 
-def iname_list(kernel: LoopKernel, inames: str | Iterable[str]) -> tuple[str, ...]:
-    """*inames*, each an iname of *kernel*."""
-    names = name_list(inames)
-    require_known("iname", names, kernel.inames)
-    return names
-
-
-def temporary_list(kernel: LoopKernel, names: str | Iterable[str]) -> tuple[str, ...]:
-    """*names*; :raises UnknownNameError: one is no temporary of *kernel*."""
+def known_list(kind: str, names: str | Iterable[str], known: Collection[str]) -> tuple[str, ...]:
+    """*names*; :raises UnknownNameError: one is not among those *known*, each the name of a *kind* (``"iname"``)."""
     found = name_list(names)
-    require_known("temporary", found, kernel.temporaries)
+    require_known(kind, found, known)
     return found
 
 
