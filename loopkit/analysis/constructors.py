@@ -42,7 +42,7 @@ class Annotations(TypedDict, total=False):
     name: str
     arguments: tuple[Argument, ...]
     temporaries: Mapping[str, TemporaryVariable]
-    given_order: GivenOrder
+    given_pairs: GivenOrder
     tags: Mapping[str, InameTag]
     barriers: tuple[RequestedBarrier, ...]
     assumptions: Set

@@ -23,7 +23,7 @@ from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
 from loopkit.kernel.tags import GroupTag
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, chains_of, leaves, rewrite
+from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import affordable, bounded, coalesced
@@ -56,7 +56,7 @@ def kernel_text(knl: LoopKernel, *, with_cost: bool = True) -> str:
                  *_section("ASSUMPTIONS", filter(None, [params_text(knl.assumptions)])),
                  *_section("DOMAINS", (d.text for d in domains)),
                  *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
-                 *_section("GIVEN ORDER", map(", ".join, chains_of(knl.given_order, knl.inames))),
+                 *_section("GIVEN ORDER", map(", ".join, knl.given_order)),
                  *_section("REDUCTIONS", map(_operation, knl.operations.values())),
                  *_section("RULES", (f"{r.name}({', '.join(r.arguments)}) := {to_text(r.expr)}"
                                      for r in knl.substitutions.values())),

@@ -159,14 +159,14 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
 
     nodes = {name: _reduced(kernel, node, steps) for name, node in kernel.reductions.items()}
     return reindexed(kernel, images, statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
-                     given_order=_order_after(kernel, steps, tree))
+                     given_pairs=_order_after(kernel, steps, tree))
 
 
 def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> GivenOrder:
     """The given orders with the new inames in place of the old ones; an old iname stays if loops over it stay."""
-    order = kernel.given_order
+    order = kernel.given_pairs
     for step in dict.fromkeys(steps.values()) if order else ():
-        moved = [step.inames(c) for c in kernel.given_order if not step.old.isdisjoint(c)]
+        moved = [step.inames(c) for c in kernel.given_pairs if not step.old.isdisjoint(c)]
         # several replaced inames take the order of the tree
         order |= ordered_pairs(moved) if step.names is not None or len(step.old) == 1 else given(tree, moved)
     return still_given(tree, kernel.tags, order)

@@ -125,7 +125,7 @@ class _Change:
         return not _accessed(self.after, s).isdisjoint(self.before.written_names)
 
     def reordering(self) -> LoopkitError | None:
-        given = self.before.given_order
+        given = self.before.given_pairs
         broken = [(x, y) for x, y in self.moved.sunk if (x, y) in given]
         if broken:
             x, y = broken[0]

@@ -56,7 +56,7 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
         record = HistoryStep(function.__name__, given, tuple(named.items()), _verdict(kernel, result),
                              time.perf_counter() - start, lambda: tuple(_effects(kernel, result)))
         return result.with_history(kernel.history.then(record),
-                                   still_given(result.tree, result.tags, result.given_order))
+                                   still_given(result.tree, result.tags, result.given_pairs))
     TRANSFORMATIONS[function.__name__] = step
     return step
 
@@ -85,11 +85,11 @@ def recordable(argument: Any) -> Any:
 def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:
     if before.tree is after.tree and before.tags == after.tags and before.temporaries == after.temporaries:
         return
-    order = still_given(after.tree, after.tags, after.given_order)
+    order = still_given(after.tree, after.tags, after.given_pairs)
     if moved := moves(before, after).beside(order):
         yield str(moved)
     inames = frozenset(after.inames)
-    for x, y in sorted(before.given_order - order):
+    for x, y in sorted(before.given_pairs - order):
         if {x, y} <= inames and (y, x) not in order and (x, y) not in moved.sunk:
             yield f"{x} is inside {y}, and the order {x}, {y} was given"
     yield from CostChange.between(*(ENTRY_POINTS["cost"](knl) for knl in (before, after))).lines()
@@ -233,7 +233,7 @@ def as_tag(tag: str | InameTag) -> InameTag:
 def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
     """*kernel* with the order of the inames of each of *chains* recorded as given by the user."""
     new = given(kernel.tree, chains)
-    return annotated(kernel, given_order=new.union(pair for pair in kernel.given_order if pair[::-1] not in new))
+    return annotated(kernel, given_pairs=new.union(pair for pair in kernel.given_pairs if pair[::-1] not in new))
 
 
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str]:
