@@ -30,7 +30,7 @@ from loopkit.kernel.statement import (
     writing_ends,
 )
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Chain, Tree, leaves
+from loopkit.kernel.tree import GivenOrder, Tree, leaves
 from loopkit.poly.affine import subtract
 from loopkit.poly.relations import carry, same_element
 from loopkit.poly.sets import Map, Set
@@ -42,7 +42,7 @@ class Annotations(TypedDict, total=False):
     name: str
     arguments: tuple[Argument, ...]
     temporaries: Mapping[str, TemporaryVariable]
-    given_order: tuple[Chain, ...]
+    given_pairs: GivenOrder
     tags: Mapping[str, InameTag]
     barriers: tuple[RequestedBarrier, ...]
     assumptions: Set

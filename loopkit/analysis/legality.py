@@ -216,7 +216,7 @@ def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsa
 
 def proven(knl: LoopKernel) -> LoopKernel:
     """*knl* with its last step marked as proven."""
-    return knl.with_history(replace(knl.history, proven=True), knl.given_order)
+    return knl.with_history(replace(knl.history, proven=True), knl.given_pairs)
 
 
 def require_reason(step: str, assume: str | None) -> None:

@@ -17,7 +17,7 @@ from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, 
 from loopkit.kernel.history import History
 from loopkit.kernel.statement import Dependence, Obligation, ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Chain, Path, Tree, leaves, paths, require_once
+from loopkit.kernel.tree import Chain, GivenOrder, Path, Tree, chains_of, leaves, paths, require_once
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import InstanceSet, Set, universe_params
 
@@ -69,7 +69,7 @@ class KernelBody:
 
     :ivar statements: in textual order, reductions as their init, update and final statements.
     :ivar tree: the reference order, as transformed so far.
-    :ivar given_order: the orders of loops that the user gave; steps without a reordering purpose keep them.
+    :ivar given_pairs: each two loops, the outer one first, whose order the user gave; see :attr:`given_order`.
     :ivar barriers: those that the user requested; lowering adds others.
     """
 
@@ -77,7 +77,7 @@ class KernelBody:
     tree: Tree
     reductions: Mapping[str, ReductionNode] = field(default_factory=dict)
     tags: Mapping[str, InameTag] = field(default_factory=dict)
-    given_order: tuple[Chain, ...] = ()
+    given_pairs: GivenOrder = frozenset()
     barriers: tuple[RequestedBarrier, ...] = ()
 
 
@@ -134,6 +134,11 @@ class LoopKernel(KernelBody, KernelData):
         return tuple(dict.fromkeys(x for s in self.statements for x in s.inames))
 
     @cached_property
+    def given_order(self) -> tuple[Chain, ...]:
+        """The orders of loops that the user gave; steps without a reordering purpose keep them."""
+        return tuple(chains_of(self.given_pairs, self.inames))
+
+    @cached_property
     def value_params(self) -> frozenset[str]:
         """The integer value arguments, which affine forms may use as parameters."""
         return frozenset(a.name for a in self.arguments if isinstance(a, ValueArg)
@@ -174,9 +179,9 @@ class LoopKernel(KernelBody, KernelData):
         taken = {*self.all_names, *also_taken, *self.statement_by_id}
         return next(x for x in chain((base,), (f"{base}_{i}" for i in count())) if x not in taken)
 
-    def with_history(self, history: History, given_order: tuple[Chain, ...]) -> LoopKernel:
+    def with_history(self, history: History, given_pairs: GivenOrder) -> LoopKernel:
         """The same kernel with another history: both share the results of analyses."""
-        result = replace(self, derived=self.derivation, history=history, given_order=given_order)
+        result = replace(self, derived=self.derivation, history=history, given_pairs=given_pairs)
         object.__setattr__(result, "memo", self.memo)
         return result
 

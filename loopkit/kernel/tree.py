@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from operator import is_
 
 from loopkit.ast.nodes import Instruction, Sync
@@ -216,53 +216,43 @@ def in_order_of(tree: Tree, statements: Iterable[Statement]) -> tuple[Statement,
 
 
 # The given order: the part of the nesting that the user chose in the text, by prioritize_loops, interchange, ...
-# The tree holds the order, and chains of inames record the part that steps without a reordering purpose keep.
+# The tree holds the order, and pairs of inames record the part that steps without a reordering purpose keep.
 
 #: Inames in the order in which their loops nest, outermost first.
 Chain = tuple[str, ...]
-#: Two inames, the outer one first.
-NestedPair = tuple[str, str]
+#: Pairs of inames, in each the outer one first.
+GivenOrder = frozenset[tuple[str, str]]
 
 
-def given(tree: Tree, chains: Iterable[Sequence[str]]) -> tuple[Chain, ...]:
+def given(tree: Tree, chains: Iterable[Sequence[str]]) -> GivenOrder:
     """The orders among the inames of each of *chains*, as their loops nest in *tree*.
 
     >>> given(nest(("j", "i", "k"), Leaf("S")), [("i", "j"), ("k", "x")])
-    (('j', 'i'),)
+    frozenset({('j', 'i')})
     """
     chains = tuple(chains)
     nests = dict.fromkeys(_nests(tree, {})) if chains else {}
-    return _chains(_pairs(tuple(x for x in loops if x in chain) for chain in chains for loops in nests))
+    return ordered_pairs(tuple(x for x in loops if x in chain) for chain in chains for loops in nests)
 
 
-def still_given(tree: Tree, tags: Mapping[str, InameTag], chains: Sequence[Chain]) -> tuple[Chain, ...]:
-    """*chains* without the pairs of loops that never nest in *tree*, or whose sequential loops nest only in reverse.
+def still_given(tree: Tree, tags: Mapping[str, InameTag], pairs: GivenOrder) -> GivenOrder:
+    """*pairs* without those whose loops never nest in *tree*, or whose sequential loops nest only in reverse.
 
-    Parallel loops have no place in the order, so they contradict no chain.
+    Parallel loops have no place in the order, so they contradict no pair.
 
-    >>> still_given(nest(("i", "k", "j"), Leaf("S")), {}, [("i", "j", "k")])
-    (('i', 'j'), ('i', 'k'))
+    >>> still_given(nest(("i", "k", "j"), Leaf("S")), {}, frozenset({("i", "k"), ("j", "k")}))
+    frozenset({('i', 'k')})
     """
-    if not chains:
-        return ()
+    if not pairs:
+        return pairs
     nests, stands = (ordered_pairs(_nests(tree, own)) for own in ({}, tags))
-    return _chains((x, y) for x, y in _pairs(chains) if not nests.isdisjoint(((x, y), (y, x)))
-                   and ((y, x) not in stands or (x, y) in stands))
+    return frozenset((x, y) for x, y in pairs if not nests.isdisjoint(((x, y), (y, x)))
+                     and ((y, x) not in stands or (x, y) in stands))
 
 
-def given_anew(old: Sequence[Chain], new: Sequence[Chain]) -> tuple[Chain, ...]:
-    """The orders *new*, and the parts of *old* that they do not reverse."""
-    pairs = ordered_pairs(new)
-    return _chains([*((x, y) for x, y in _pairs(old) if (y, x) not in pairs or (x, y) in pairs), *_pairs(new)])
-
-
-def ordered_pairs(chains: Iterable[Chain]) -> frozenset[NestedPair]:
+def ordered_pairs(chains: Iterable[Chain]) -> GivenOrder:
     """Each two inames of a chain, the outer one first."""
-    return frozenset(_pairs(chains))
-
-
-def _pairs(chains: Iterable[Chain]) -> Iterator[NestedPair]:
-    return (pair for chain in chains for pair in combinations(chain, 2))
+    return frozenset((x, y) for chain in chains for x, y in combinations(chain, 2))
 
 
 def _nests(tree: Tree, tags: Mapping[str, InameTag]) -> Iterator[Chain]:
@@ -272,19 +262,15 @@ def _nests(tree: Tree, tags: Mapping[str, InameTag]) -> Iterator[Chain]:
                     and not is_parallel(tags.get(x)) and not is_innermost(tags.get(x)))
 
 
-def _chains(pairs: Iterable[NestedPair]) -> tuple[Chain, ...]:
-    """Longest chains that order just *pairs*, those given last at the end."""
-    pairs = dict.fromkeys([*dict.fromkeys(reversed([*pairs]))][::-1])
-    inames = dict.fromkeys(x for pair in pairs for x in pair)
-    found: list[Chain] = []
-    covered: set[NestedPair] = set()
-    for pair in pairs:
-        if pair not in covered:
+def chains_of(pairs: GivenOrder, inames: Sequence[str]) -> Iterator[Chain]:
+    """Longest chains of *inames* that order just *pairs*."""
+    covered: set[Chain] = set()
+    for pair in permutations(inames, 2):
+        if pair in pairs and pair not in covered:
             chain: Chain = pair
             for x in inames:
                 at = next((i for i in range(len(chain) + 1) if all((y, x) in pairs for y in chain[:i])
                            and all((x, y) in pairs for y in chain[i:])), None)
                 chain = chain if at is None else (*chain[:at], x, *chain[at:])
-            found.append(chain)
-            covered.update(_pairs([chain]))
-    return tuple(found)
+            yield chain
+            covered.update(combinations(chain, 2))

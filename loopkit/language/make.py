@@ -119,7 +119,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     kernel = LoopKernel(
         name=name, arguments=arguments, temporaries={**known, **reductions.temporaries},
         statements=tuple(reductions.statements), tree=tree, derived=None,
-        given_order=given(tree, maker.blocks), reductions=reductions.nodes,
+        given_pairs=given(tree, maker.blocks), reductions=reductions.nodes,
         operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),

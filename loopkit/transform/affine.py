@@ -25,9 +25,8 @@ from loopkit.poly.domains import affine_ends, inverse, solutions, two_with_one_i
 from loopkit.poly.sets import InstanceSet, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, reindex_loops
 from loopkit.transform.step import (
-    iname_list,
+    known_list,
     matching_statements,
-    owners_of_all,
     require_fresh,
     require_iname,
     require_owners,
@@ -73,9 +72,9 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
       y[j, i - 29*j % 8] = 2*x[j, i - 29*j % 8]  {id=insn}
     end
     """
-    chosen = _chosen(kernel, iname, within, "skewed")
+    chosen, owners = _chosen(kernel, (iname,), within, "skewed")
     start, outer = _skew_start(kernel, iname, by)
-    for x, s in product(outer, require_owners(kernel, iname, chosen)):
+    for x, s in product(outer, owners):
         loops = loops_of(kernel.paths[s.id])
         if x == iname or x not in loops[:loops.index(iname)]:
             way = (f"interchange(knl, '{iname}', '{x}') first" if x in loops and x != iname
@@ -114,7 +113,7 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collec
     [n] -> { [i] : 0 <= i < n }
     [n] -> { [i] : 0 < i <= n }
     """
-    chosen = _chosen(kernel, iname, within, "shifted")
+    chosen, _ = _chosen(kernel, (iname,), within, "shifted")
     distance = parse_expression(by, what="the distance of a shift") if isinstance(by, str) else int(by)
     if not is_quasi_affine(distance, (), kernel.value_params):
         raise PreconditionError(f"shift needs an integer or an affine form in the parameters, not {by!r}.",
@@ -145,7 +144,7 @@ def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | N
       y[n - i - 1] = 2*x[n - i - 1]  {id=insn}
     end
     """
-    chosen = _chosen(kernel, iname, within, "reversed")
+    chosen, _ = _chosen(kernel, (iname,), within, "reversed")
     ends = affine_ends(iname_span(kernel, iname), kernel.assumptions)
     total = add(*ends) if ends is not None else 0
     result = reindex_loops(kernel, Reindexing((iname,), {iname: subtract(total, p.Variable(iname))}), chosen)
@@ -185,16 +184,9 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     for names, what in ((old, "old_inames"), (new, "new_inames")):
         if not names or len(set(names)) != len(names):
             raise PreconditionError(f"affine_map_inames needs one or more different inames as {what}.", subject=what)
-    chosen = matching_statements(kernel, within)
-    for x in old:
-        require_untagged(kernel, x, "mapped")
-        require_whole_reductions(kernel, x, chosen)
     for x in new:
         require_fresh(kernel, x)
-    owners = owners_of_all(kernel, old, chosen, "map")
-    if not owners:
-        raise PreconditionError(f"None of the statements that within= names has the inames {', '.join(old)}.",
-                                subject=old[0])
+    chosen, owners = _chosen(kernel, old, within, "mapped")
     zeros = [*_zeros(kernel, equations, (*old, *new))]
     values = _solved(kernel, owners, old, new, zeros)
     step = Reindexing(new, values, tuple(("==", left) for e in zeros if (left := add(substitute(e, values))) != 0))
@@ -203,13 +195,16 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
                          unsafe=unsafe)
 
 
-def _chosen(kernel: LoopKernel, iname: str, within: str | Collection[str] | None, what: str) -> frozenset[str]:
-    """The statements that *within* selects, at least one of them with *iname*; *what* names the refused operation."""
-    require_untagged(kernel, iname, what)
+def _chosen(kernel: LoopKernel, inames: Sequence[str], within: str | Collection[str] | None, what: str
+            ) -> tuple[frozenset[str], list[Statement]]:
+    """The statements that *within* selects, and those of them with *inames*; *what* names the refused operation."""
+    for x in inames:
+        require_untagged(kernel, x, what)
     chosen = matching_statements(kernel, within)
-    require_owners(kernel, iname, chosen)
-    require_whole_reductions(kernel, iname, chosen)
-    return chosen
+    owners = require_owners(kernel, inames, chosen, "map")
+    for x in inames:
+        require_whole_reductions(kernel, x, chosen)
+    return chosen, owners
 
 
 def _skew_start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple[Expression, Sequence[str]]:
@@ -229,7 +224,7 @@ def _skew_start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> 
     if not by:
         raise PreconditionError("skew needs the factor of at least one iname.", subject=iname,
                                 hint="skew(knl, 'i', by={'t': 1})")
-    outer = iname_list(kernel, by)
+    outer = known_list("iname", by, kernel.inames)
     return add(*(multiply(int(by[x]), p.Variable(x)) for x in outer)), outer
 
 

@@ -25,7 +25,7 @@ from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import rename_param
 from loopkit.transform.reindex import folded, substituted, substituted_rules, with_domains
-from loopkit.transform.step import matching_statements, require_dtype, require_fresh, temporary_list, transform
+from loopkit.transform.step import known_list, matching_statements, require_dtype, require_fresh, transform
 
 
 @transform
@@ -190,7 +190,7 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
     >>> lk.set_temporary_address_space(knl, "t", "shared").temporaries["t"].address_space
     <AddressSpace.SHARED: 'shared'>
     """
-    names = temporary_list(kernel, temporary_names)
+    names = known_list("temporary", temporary_names, kernel.temporaries)
     return annotated(kernel, temporaries={**kernel.temporaries, **{
         x: replace(kernel.temporaries[x], address_space=named_space(address_space, x)) for x in names}})
 
@@ -229,8 +229,7 @@ def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy:
     >>> "__stcs(&y[i], 2.0f*load_evict_last(&x[i]));" in lk.generate_code(knl, target="cuda").source
     True
     """
-    names = name_list(var_names)
-    require_known("array argument", names, kernel.array_args)
+    names = known_list("array argument", var_names, kernel.array_args)
     try:
         chosen = None if policy is None else CachePolicy(policy)
     except ValueError:

@@ -51,7 +51,7 @@ from loopkit.poly.piecewise import where_holds
 from loopkit.poly.relations import identity_on
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.reindex import with_domains
-from loopkit.transform.step import iname_list, matching_statements, require_dtype, require_positive, transform
+from loopkit.transform.step import known_list, matching_statements, require_dtype, require_positive, transform
 from loopkit.transform.subst import rules_using
 
 #: Every dtype of numbers has all integers up to this value, so that sums and products up to it are exact.
@@ -93,7 +93,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     end
     """
     sizes = {x: require_positive(length, f"the length of a tile along '{x}'") for x, length in lengths.items()}
-    iname_list(kernel, sizes)
+    known_list("iname", sizes, kernel.inames)
     chosen = _to_pad(kernel, sizes, within)
     step = f"pad_domain({dict(sizes)})"
     if not isfinite(value):

@@ -22,7 +22,7 @@ from loopkit.poly.flow import earlier_accesses
 from loopkit.poly.relations import at_sink
 from loopkit.poly.sets import lexmin_point
 from loopkit.transform.reindex import mentioned
-from loopkit.transform.step import iname_list, require_no_rule, require_temporary, temporary_list, transform
+from loopkit.transform.step import known_list, require_no_rule, transform
 
 
 @transform
@@ -45,7 +45,7 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
       y[i] = t[i]  {id=insn_0}
     end
     """
-    inames = iname_list(kernel, privatizing_inames)
+    inames = known_list("iname", privatizing_inames, kernel.inames)
     names = _privatized_names(kernel, inames, only_var_names)
     require_cells(kernel, names, "name the temporaries to privatize: only_var_names=")
     step = f"privatize({', '.join(inames)})"
@@ -79,7 +79,7 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, t
       y[i] = t[i]  {id=insn_0}
     end
     """
-    own = iname_list(kernel, inames)
+    own = known_list("iname", inames, kernel.inames)
     names = _privatized_names(kernel, own, [temporary], "expanded")
     require_cells(kernel, names, "only what is no bound can be expanded")
     space = kernel.temporaries[temporary].address_space
@@ -115,8 +115,8 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
       y[i] = t  {id=insn_0}
     end
     """
-    require_temporary(kernel, temporary)
-    own = iname_list(kernel, inames)
+    known_list("temporary", [temporary], kernel.temporaries)
+    own = known_list("iname", inames, kernel.inames)
     require_cells(kernel, frozenset([temporary]), "only what is no bound has axes")
     return contracted(kernel, temporary, own, f"contract({temporary!r}, {list(own)})")
 
@@ -130,7 +130,7 @@ def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str
 
 def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...], only: str | Iterable[str] | None,
                       what: str = "privatized") -> frozenset[str]:
-    names = kernel.temporaries if only is None else temporary_list(kernel, only)
+    names = kernel.temporaries if only is None else known_list("temporary", only, kernel.temporaries)
     users = {t: [s for s in kernel.statements if t in mentioned(s) or t in s.domain.params] for t in names}
     outside = {t: next((s.id for s in own if not set(inames) <= set(s.inames)), None) for t, own in users.items()}
     for t in names if only is not None else ():

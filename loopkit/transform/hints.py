@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, islice, pairwise
 
@@ -23,6 +22,8 @@ from loopkit.transform.order import distribute_loop, interchange
 from loopkit.transform.synchronization import make_atomic
 
 Step = Callable[[LoopKernel], LoopKernel]
+#: Steps to make before the refused one: their calls as a user writes them, and what they make of a kernel.
+Way = tuple[str, Step]
 
 #: The number of ways of one family that are tried, and of families that contribute their first success as a hint.
 MOST_TRIED, MOST_TOLD = 40, 2
@@ -32,23 +33,14 @@ BUDGET = 200_000
 _FACTORS = (1, 2, -1, 3)
 
 
-@dataclass(frozen=True)
-class Way:
-    """Steps to make before the refused one; *text*: their calls, as a user writes them."""
-
-    text: str
-    first: Step
-
-
 def _call(transformation: Callable[..., LoopKernel], *args: object, **kwargs: object) -> Way:
     text = call_text(transformation.__name__, "knl", *map(repr, args), **{k: repr(v) for k, v in kwargs.items()})
-    return Way(text, lambda kernel: transformation(kernel, *args, **kwargs))
+    return text, lambda kernel: transformation(kernel, *args, **kwargs)
 
 
 def _then(*ways: Way) -> Way:
-    *ahead, last = (way.text for way in ways)
-    return Way(f"{', '.join(ahead)} and {last}",
-               lambda kernel: reduce(lambda found, way: way.first(found), ways, kernel))
+    *ahead, last = (text for text, _ in ways)
+    return f"{', '.join(ahead)} and {last}", lambda kernel: reduce(lambda found, way: way[1](found), ways, kernel)
 
 
 def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTransformError, known: Sequence[str]
@@ -67,10 +59,10 @@ def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTrans
 
 
 def _first(ways: Iterator[Way], kernel: LoopKernel, step: Callable[[LoopKernel], object]) -> str | None:
-    for way in islice(ways, MOST_TRIED):
+    for text, first in islice(ways, MOST_TRIED):
         with suppress(LoopkitError):
-            step(way.first(kernel))
-            return way.text
+            step(first(kernel))
+            return text
     return None
 
 

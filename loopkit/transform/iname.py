@@ -30,11 +30,10 @@ from loopkit.poly.domains import affine_ends
 from loopkit.poly.sets import InstanceSet, bounded_by
 from loopkit.transform.reindex import Reindexing, mentioned, not_nested, reindex, reindex_loops
 from loopkit.transform.step import (
-    iname_list,
+    known_list,
     matching_statements,
     new_name,
     outer_and_inner,
-    owners_of_all,
     require_fresh,
     require_iname,
     require_owners,
@@ -221,7 +220,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
         raise PreconditionError("join_inames needs two or more different inames.", subject=", ".join(inames))
     new = new_name(kernel, new_iname, "_".join(inames))
     chosen = matching_statements(kernel, within)
-    for s in owners_of_all(kernel, inames, chosen, "join"):
+    for s in require_owners(kernel, inames, chosen, "join"):
         loops = loops_of(kernel.paths[s.id])
         for x, inner in pairwise(inames):
             if loops.index(inner) != loops.index(x) + 1:
@@ -296,11 +295,11 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: st
       z[i_0] = 2*y[i_0]  {id=B}
     end
     """
-    old = iname_list(kernel, inames)
+    old = known_list("iname", inames, kernel.inames)
     chosen = matching_statements(kernel, within)
     for x in old:
         require_whole_reductions(kernel, x, chosen)
-        require_owners(kernel, x, chosen)
+        require_owners(kernel, (x,), chosen, "duplicate")
     if not old or len(set(old)) != len(old):
         raise PreconditionError("duplicate_inames needs one or more different inames.", subject=", ".join(old))
     new = _new_names(kernel, old, new_inames, suffix)
@@ -351,7 +350,7 @@ def remove_unused_inames(kernel: LoopKernel, inames: str | Iterable[str] | None 
     >>> print(lk.remove_unused_inames(knl).domains_text)
     [n] -> { [i] : 0 <= i < n }
     """
-    for x in kernel.inames if inames is None else iname_list(kernel, inames):
+    for x in kernel.inames if inames is None else known_list("iname", inames, kernel.inames):
         owners = [s for s in kernel.statements if x in s.inames]
         bounds = {bound for s in owners for bound in constant_range(kernel, s.domain, x)}
         if len(bounds) == 1 and (value := bounds.pop()) is not None and not any(x in mentioned(s) for s in owners):

@@ -12,7 +12,7 @@ from loopkit.errors import PreconditionError, StorageError
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.names import name_list
-from loopkit.transform.step import require_dtype, require_positive, require_temporary, transform
+from loopkit.transform.step import known_list, require_dtype, require_positive, transform
 
 
 @transform
@@ -135,7 +135,8 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
     >>> print(lk.lower(lk.add_padding(knl, "a_fetch", 0, by=1), stop="storage"))
     shared float32 a_fetch[32][33]
     """
-    temporary = require_temporary(kernel, variable)
+    known_list("temporary", [variable], kernel.temporaries)
+    temporary = kernel.temporaries[variable]
     shape, axes = _shape(kernel, temporary, "padded")
     number = _axis_number(temporary, shape, axis)
     if number == axes[-1]:
@@ -175,7 +176,8 @@ def _temporary(kernel: LoopKernel, name: str) -> TemporaryVariable:
     if name in kernel.array_args:
         raise PreconditionError(f"'{name}' is an argument, and lies as the arrays of a call do.", subject=name,
                                 hint="stage it by add_prefetch and tag the copy, or pass arrays in that order")
-    return require_temporary(kernel, name)
+    known_list("temporary", [name], kernel.temporaries)
+    return kernel.temporaries[name]
 
 
 def _shape(kernel: LoopKernel, temporary: TemporaryVariable, done: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -33,7 +33,7 @@ _MOST_DEPTH = 100
 def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
     """The statements that *within* selects; the parts of a reduction belong to their statement."""
     texts = [within] if isinstance(within, str) else list(within)
-    found = frozenset().union(*(_Parser.of(kernel, text).whole() for text in texts))
+    found = frozenset().union(*(_selected(kernel, text) for text in texts))
     if not found:
         shown = within if isinstance(within, str) else ", ".join(texts)
         raise PreconditionError(f"within='{shown}' names no statement of kernel '{kernel.name}'.", subject=shown,
@@ -46,23 +46,21 @@ def owner(statement_id: str) -> str:
     return statement_id.split(".")[0]
 
 
+def _selected(kernel: LoopKernel, text: str) -> Ids:
+    tokens = [Token("other", word[1], word.start(1)) for word in _TOKEN.finditer(text)]
+    parser = _Parser(Source(text, "within="), tokens, kernel=kernel)
+    result = parser.expression()
+    if parser.text:
+        raise parser.refused("'and', 'or', ',' or the end")
+    return result
+
+
 @dataclass
 class _Parser(Cursor):
     """Reads one expression."""
 
     kernel: LoopKernel = field(kw_only=True)
     depth: int = 0
-
-    @classmethod
-    def of(cls, kernel: LoopKernel, text: str) -> _Parser:
-        tokens = [Token("other", word[1], word.start(1)) for word in _TOKEN.finditer(text)]
-        return cls(Source(text, "within="), tokens, kernel=kernel)
-
-    def whole(self) -> Ids:
-        result = self.expression()
-        if self.text:
-            raise self.refused("'and', 'or', ',' or the end")
-        return result
 
     def refused(self, expected: str) -> ParseError:
         message = f"within= cannot be read at '{self.text}'." if self.text else "within= ends too early."

@@ -19,7 +19,7 @@ from loopkit.transform.iname import split_iname
 from loopkit.transform.match import owner
 from loopkit.transform.reindex import Reindexing, reindex_each, require_shared_inames
 from loopkit.transform.step import (
-    iname_list,
+    known_list,
     matching_statements,
     outer_and_inner,
     require_fresh,
@@ -53,7 +53,7 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str], *, 
       y[i, j] = 2*x[i, j]  {id=insn}
     end
     """
-    order = iname_list(kernel, loop_priority)
+    order = known_list("iname", loop_priority, kernel.inames)
     if len(set(order)) != len(order):
         raise PreconditionError("An iname is there twice in the order of loops.", subject=", ".join(order))
     if len(order) > 1 and not any(len(set(order) & set(s.inames)) > 1 for s in kernel.statements):
@@ -84,7 +84,7 @@ def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | Non
       a[i, j] = a[i - 1, j] + 1  {id=insn}
     end
     """
-    iname_list(kernel, (outer, inner))
+    known_list("iname", (outer, inner), kernel.inames)
     swapped = _swapped(kernel.tree, outer, inner)
     if swapped is kernel.tree:
         swapped = _swapped(kernel.tree, inner, outer)
@@ -226,7 +226,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
       c[i] = b[i - 1]  {id=second}
     end
     """
-    names = tuple(dict.fromkeys(iname_list(kernel, inames)))
+    names = tuple(dict.fromkeys(known_list("iname", inames, kernel.inames)))
     if not names:
         raise PreconditionError("fuse_loops needs an iname.", subject="inames")
     tag = kernel.tags.get(names[0])

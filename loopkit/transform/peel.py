@@ -69,7 +69,7 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
         raise PreconditionError("peel needs a number of first or of last iterations.", subject=iname,
                                 hint=f"peel(knl, '{iname}', first=1)")
     chosen = matching_statements(kernel, within)
-    require_owners(kernel, iname, chosen)
+    require_owners(kernel, (iname,), chosen, "peel")
     parts = dict(_peeled_parts(kernel, iname, chosen, int(first), int(last)))
     result = _with_copies(kernel, iname, chosen, parts)
     for end in ("first", "last"):

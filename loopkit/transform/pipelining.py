@@ -29,7 +29,7 @@ from loopkit.transform.order import ordered
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
 from loopkit.transform.side_effects import Allowed, side_effect
-from loopkit.transform.step import require_positive, require_untagged, temporary_list, transform
+from loopkit.transform.step import known_list, require_positive, require_untagged, transform
 from loopkit.transform.tags import tagged
 
 
@@ -126,7 +126,7 @@ _Copies = Mapping[str, str]
 
 def _copies(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | None) -> _Copies:
     """The copies of the loop over *iname*, those into *temporaries* or all."""
-    names = () if temporaries is None else temporary_list(kernel, temporaries)
+    names = () if temporaries is None else known_list("temporary", temporaries, kernel.temporaries)
     loops = [loop for loop in loops_in(kernel.tree) if loop.iname == iname]
     found: list[tuple[Loop, _Copies]] = []
     for loop in loops:

@@ -15,7 +15,7 @@ from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
-from loopkit.kernel.tree import Chain, Loop, Tree, given, leaves, nest, rewrite, still_given
+from loopkit.kernel.tree import GivenOrder, Loop, Tree, given, leaves, nest, ordered_pairs, rewrite, still_given
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
 from loopkit.poly.relations import subscript_relation
@@ -156,17 +156,17 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
 
     nodes = {name: _reduced(kernel, node, steps) for name, node in kernel.reductions.items()}
     return reindexed(kernel, images, statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
-                     given_order=_order_after(kernel, steps, tree))
+                     given_pairs=_order_after(kernel, steps, tree))
 
 
-def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> tuple[Chain, ...]:
+def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> GivenOrder:
     """The given orders with the new inames in place of the old ones; an old iname stays if loops over it stay."""
-    chains = list(kernel.given_order)
-    for step in dict.fromkeys(steps.values()) if chains else ():
-        moved = [step.inames(c) for c in kernel.given_order if not step.old.isdisjoint(c)]
+    order = kernel.given_pairs
+    for step in dict.fromkeys(steps.values()) if order else ():
+        moved = [step.inames(c) for c in kernel.given_pairs if not step.old.isdisjoint(c)]
         # several replaced inames take the order of the tree
-        chains += moved if step.names is not None or len(step.old) == 1 else given(tree, moved)
-    return still_given(tree, kernel.tags, chains)
+        order |= ordered_pairs(moved) if step.names is not None or len(step.old) == 1 else given(tree, moved)
+    return still_given(tree, kernel.tags, order)
 
 
 def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reindexing]) -> ReductionNode:

@@ -14,7 +14,6 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, LocalTag, is_parallel
-from loopkit.kernel.tree import ordered_pairs
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ class _Change:
         return not _accessed(self.after, s).isdisjoint(self.before.written_names)
 
     def reordering(self) -> LoopkitError | None:
-        given = ordered_pairs(self.before.given_order)
+        given = self.before.given_pairs
         broken = [(x, y) for x, y in self.moved.sunk if (x, y) in given]
         if broken:
             x, y = broken[0]

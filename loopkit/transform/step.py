@@ -21,12 +21,11 @@ from loopkit.errors import (
 from loopkit.expr.mappers import variables
 from loopkit.kernel.annotations import checked, require_kinds
 from loopkit.kernel.cost import CostChange
-from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.history import TRANSFORMATIONS, History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import TAGS, InameTag
-from loopkit.kernel.tree import given, given_anew, ordered_pairs, still_given
+from loopkit.kernel.tree import given, still_given
 from loopkit.language.names import fault, is_id, name_list
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
@@ -57,7 +56,7 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
         record = HistoryStep(function.__name__, given, tuple(named.items()), _verdict(kernel, result),
                              time.perf_counter() - start, lambda: tuple(_effects(kernel, result)))
         return result.with_history(kernel.history.then(record),
-                                   still_given(result.tree, result.tags, result.given_order))
+                                   still_given(result.tree, result.tags, result.given_pairs))
     TRANSFORMATIONS[function.__name__] = step
     return step
 
@@ -86,11 +85,11 @@ def recordable(argument: Any) -> Any:
 def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:
     if before.tree is after.tree and before.tags == after.tags and before.temporaries == after.temporaries:
         return
-    order = ordered_pairs(still_given(after.tree, after.tags, after.given_order))
+    order = still_given(after.tree, after.tags, after.given_pairs)
     if moved := moves(before, after).beside(order):
         yield str(moved)
     inames = frozenset(after.inames)
-    for x, y in sorted(ordered_pairs(before.given_order) - order):
+    for x, y in sorted(before.given_pairs - order):
         if {x, y} <= inames and (y, x) not in order and (x, y) not in moved.sunk:
             yield f"{x} is inside {y}, and the order {x}, {y} was given"
     yield from CostChange.between(*(ENTRY_POINTS["cost"](knl) for knl in (before, after))).lines()
@@ -122,24 +121,11 @@ def require_iname(kernel: LoopKernel, iname: str) -> None:
     require_known("iname", [iname], kernel.inames)
 
 
-def iname_list(kernel: LoopKernel, inames: str | Iterable[str]) -> tuple[str, ...]:
-    """*inames*, each an iname of *kernel*."""
-    names = name_list(inames)
-    require_known("iname", names, kernel.inames)
-    return names
-
-
-def temporary_list(kernel: LoopKernel, names: str | Iterable[str]) -> tuple[str, ...]:
-    """*names*; :raises UnknownNameError: one is no temporary of *kernel*."""
+def known_list(kind: str, names: str | Iterable[str], known: Collection[str]) -> tuple[str, ...]:
+    """*names*; :raises UnknownNameError: one is not among those *known*, each the name of a *kind* (``"iname"``)."""
     found = name_list(names)
-    require_known("temporary", found, kernel.temporaries)
+    require_known(kind, found, known)
     return found
-
-
-def require_temporary(kernel: LoopKernel, name: str) -> TemporaryVariable:
-    """:raises UnknownNameError: *name* is no temporary of *kernel*."""
-    require_known("temporary", [name], kernel.temporaries)
-    return kernel.temporaries[name]
 
 
 def require_no_rule(kernel: LoopKernel, names: frozenset[str]) -> None:
@@ -158,13 +144,6 @@ def require_dtype(name: str, dtype: np.dtype | None) -> np.dtype:
     return dtype
 
 
-def require_owners(kernel: LoopKernel, iname: str, chosen: frozenset[str]) -> list[Statement]:
-    """The statements of *chosen* with *iname*; :raises PreconditionError: there are none."""
-    if not (owners := [s for s in kernel.statements if iname in s.inames and s.id in chosen]):
-        raise PreconditionError(f"None of the statements that within= names has the iname '{iname}'.", subject=iname)
-    return owners
-
-
 def require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
     """:raises PreconditionError: *iname* has a tag; *what* names the refused operation (``"split"``)."""
     require_iname(kernel, iname)
@@ -173,9 +152,15 @@ def require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
                                 subject=iname, hint=f"untag_inames(knl, '{iname}') first")
 
 
-def owners_of_all(kernel: LoopKernel, inames: tuple[str, ...], chosen: frozenset[str], act: str) -> list[Statement]:
-    """The statements of *chosen* with *inames*; :raises ScheduleError: one has only some of them (to *act*)."""
+def require_owners(kernel: LoopKernel, inames: Sequence[str], chosen: frozenset[str], act: str) -> list[Statement]:
+    """The statements of *chosen* with *inames*.
+
+    :raises PreconditionError, ScheduleError: there are none, or one has only some of the inames (to *act*).
+    """
     owners = [s for s in kernel.statements if s.id in chosen and not set(inames).isdisjoint(s.inames)]
+    if not owners:
+        raise PreconditionError(f"None of the statements that within= names has the iname "
+                                f"{' or '.join(map(repr, inames))}.", subject=inames[0])
     for s in owners:
         own = [x for x in inames if x in s.inames]
         if len(own) < len(inames):
@@ -247,7 +232,8 @@ def as_tag(tag: str | InameTag) -> InameTag:
 
 def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
     """*kernel* with the order of the inames of each of *chains* recorded as given by the user."""
-    return annotated(kernel, given_order=given_anew(kernel.given_order, given(kernel.tree, chains)))
+    new = given(kernel.tree, chains)
+    return annotated(kernel, given_pairs=new.union(pair for pair in kernel.given_pairs if pair[::-1] not in new))
 
 
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str]:

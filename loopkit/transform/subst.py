@@ -9,13 +9,13 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expand_rules, reached
 from loopkit.analysis.constructors import rewritten
-from loopkit.errors import PreconditionError, require_known
+from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import alike, called, children, map_children, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.names import name_list
-from loopkit.transform.step import matching_statements, require_fresh, transform
+from loopkit.transform.step import known_list, matching_statements, require_fresh, transform
 
 
 @transform
@@ -75,9 +75,8 @@ def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = N
       y[i] = 2*x[i]  {id=insn}
     end
     """
-    names = name_list(subst_names) if subst_names is not None else tuple(kernel.substitutions)
-    require_known("substitution rule", names, kernel.substitutions)
-    return without_rules(kernel, names, within)
+    names = kernel.substitutions if subst_names is None else subst_names
+    return without_rules(kernel, known_list("substitution rule", names, kernel.substitutions), within)
 
 
 def rules_using(kernel: LoopKernel, names: Collection[str]) -> frozenset[str]:

@@ -20,7 +20,7 @@ from loopkit.instructions.block_flag import BlockFlag
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, RequestedBarrier, Statement
 from loopkit.poly.relations import same_element
-from loopkit.transform.step import matching_statements, temporary_list, transform
+from loopkit.transform.step import known_list, matching_statements, transform
 
 
 @transform
@@ -173,7 +173,7 @@ def add_block_flags(kernel: LoopKernel, temporary_names: str | Iterable[str]) ->
     >>> len(lk.generate_code(lk.add_block_flags(knl, "part"), target="cuda").kernels)
     1
     """
-    names = temporary_list(kernel, temporary_names)
+    names = known_list("temporary", temporary_names, kernel.temporaries)
     for name in names:
         require_one_write(kernel, name)
     result = annotated(kernel, temporaries={t.name: replace(t, instruction=BlockFlag()) if t.name in names else t

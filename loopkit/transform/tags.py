@@ -11,7 +11,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, IlpTag, InameTag, LocalTag, MmaTag, UnrollTag, VecTag
 from loopkit.language.names import name_list
-from loopkit.transform.step import as_tag, iname_list, require_iname, transform
+from loopkit.transform.step import as_tag, known_list, require_iname, transform
 
 TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | str
 
@@ -51,7 +51,7 @@ def untag_inames(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str
     >>> dict(lk.untag_inames(lk.tag_inames(knl, "i:l.0"), "i").tags)
     {}
     """
-    names = iname_list(kernel, inames)
+    names = known_list("iname", inames, kernel.inames)
     result = annotated(kernel, tags={x: t for x, t in kernel.tags.items() if x not in names})
     return require_legal(result, f"untag_inames({', '.join(names)})", assume=assume, unsafe=unsafe)
 

@@ -519,7 +519,7 @@ def test_refused(name: str) -> None:
 
 def test_no_statement_of_within_has_the_inames() -> None:
     knl = lk.make_kernel("{[i, j]: 0<=i,j<n}", "y[i] = x[i] {id=A}\nz[j] = x[j] {id=B}")
-    with pytest.raises(lk.PreconditionError, match="names has the inames i"):
+    with pytest.raises(lk.PreconditionError, match="names has the iname 'i'"):
         lk.affine_map_inames(knl, "i", "k", "k = i + 1", within="B")
 
 

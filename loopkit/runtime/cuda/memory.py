@@ -252,7 +252,9 @@ class Staging:
     def _copy_in_pieces(self, array: NumpyArray, pointer: int, *, up: bool) -> None:
         """Copy the bytes of *array* to or from *pointer*; done when it returns."""
         under_way: deque[tuple[NumpyArray, NumpyArray, Any]] = deque()
-        for start, part, pinned, event in self._pieces(array):
+        for i, start in enumerate(range(0, array.size, _PIECE)):
+            part, (memory, event) = array[start:start + _PIECE], self._pinned[i % _PIECES]
+            pinned = memory[:part.size]
             if len(under_way) == _PIECES:
                 self._finish(*under_way.popleft(), up=up)
             if up:
@@ -269,12 +271,6 @@ class Staging:
         event.synchronize()
         if not up:
             self._copy(part, pinned)
-
-    def _pieces(self, array: NumpyArray) -> Iterator[tuple[int, NumpyArray, NumpyArray, Any]]:
-        """The pieces of *array*: the first byte, the piece, and its pinned memory with the event of its copy."""
-        for start in range(0, array.size, _PIECE):
-            part, (pinned, event) = array[start:start + _PIECE], self._pinned[start // _PIECE % _PIECES]
-            yield start, part, pinned[:part.size], event
 
     def _copy(self, target: NumpyArray, source: NumpyArray) -> None:
         """Copy within the host's memory, by several threads: numpy releases the interpreter lock meanwhile."""
