@@ -5,6 +5,8 @@ from loopkit.library.elementwise import add as add
 from loopkit.library.elementwise import axpy as axpy
 from loopkit.library.elementwise import copy as copy
 from loopkit.library.elementwise import transpose as transpose
+from loopkit.library.pairs import nbody as nbody
+from loopkit.library.pairs import nbody_direct as nbody_direct
 from loopkit.library.products import batched_matmul as batched_matmul
 from loopkit.library.products import matmul as matmul
 from loopkit.library.rows import layer_norm as layer_norm
@@ -20,6 +22,4 @@ from loopkit.library.stencils import stencil_3d as stencil_3d
 from loopkit.library.sums import column_sum as column_sum
 from loopkit.library.sums import full_sum as full_sum
 from loopkit.library.sums import histogram as histogram
-from loopkit.library.sums import nbody as nbody
-from loopkit.library.sums import nbody_direct as nbody_direct
 from loopkit.library.sums import row_sum as row_sum

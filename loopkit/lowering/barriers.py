@@ -40,8 +40,13 @@ def place_barriers(launch: Launch, storages: Mapping[str, Storage]) -> Launch:
     if not wants:
         return launch
     tree, _ = _with_barriers(launch, launch.tree, (), wants)
-    tree = with_groups(launch, tree, [h for h in copies if h.completion is Completion.GROUP])
+    for completion, counted in _COUNTED.items():
+        tree = counted(launch, tree, [h for h in copies if h.completion is completion])
     return replace(launch, tree=tree)
+
+
+#: By the event of accesses, the pass that adds the instructions by which waits count them.
+_COUNTED = {Completion.GROUP: with_groups}
 
 
 @dataclass(frozen=True)

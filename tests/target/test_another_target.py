@@ -17,6 +17,7 @@ import loopkit as lk
 from loopkit.kernel.target import TARGETS, Machine
 from loopkit.lowering.lowered import Lowered
 from loopkit.runtime.host import HostRunner
+from loopkit.runtime.typed import TypedKernels
 from loopkit.target.code import GeneratedCode, Layout, TextTarget
 
 
@@ -40,7 +41,8 @@ class NarrowRunner(HostRunner):
     def __init__(self, knl: lk.LoopKernel, target: Narrow, device: object, debug: bool) -> None:
         assert (device, debug) == (None, False)
         super().__init__(knl, lk.CTarget())
-        self.target: Any = target
+        self._target: Any = target
+        self.kernels = TypedKernels(knl, target.machine)
 
 
 def row_sums() -> lk.LoopKernel:
