@@ -22,7 +22,7 @@ from loopkit.instructions.base import InstructionText, if_else, indented
 from loopkit.kernel.data import CachePolicy
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, Launch
-from loopkit.target.c.dialect import INTEGERS, REALS, Dialect
+from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
 from loopkit.target.memory import Addresses, Flat, Nested
 
@@ -223,7 +223,7 @@ class Emitter:
 
 def _takes_cache_policy(dtype: np.dtype) -> bool:
     """Is an element of *dtype* a number of C itself? Only such numbers and their vectors have cache policies."""
-    return dtype.name in INTEGERS or dtype.name in REALS
+    return dtype.kind in "iuf" and not is_half(dtype)
 
 
 def outer_bounds(launch: Launch) -> LowerBounds:
