@@ -94,7 +94,7 @@ def shared_loops(knl: LoopKernel, source: str, sink: str, loops: Sequence[str]) 
 def between_iterations(knl: LoopKernel, d: Dependence, loops: Sequence[str]) -> Map | None:
     """The pairs of *d* between different iterations of *loops*; ``None``: there are none.
 
-    Of a flow, they are the values that are lost if each iteration has separate cells.
+    Separate cells for each iteration would lose the values of these pairs, if *d* is a flow dependence.
     """
     return differing(d.relation, shared_loops(knl, d.source, d.sink, loops))
 

@@ -47,8 +47,7 @@ _Set = tuple[tuple[int, ...], Flags]
 
 def _implied(knl: LoopKernel, accesses: Sequence[Access], writes: tuple[int, ...], flags: Flags
              ) -> Iterator[JointMustWrite]:
-    """*writes*, of which one happens if *flags* hold, for each read that happens only in iterations in which they do.
-    """
+    """A joint must-write for each read that happens only where *flags* hold; one of *writes* happens there."""
     writers = [knl.statement_by_id[accesses[i].statement] for i in writes]
     inames = writers[0].inames
     setters = {flag: _setter(knl, flag, writers[0]) for flag in flags}
@@ -64,7 +63,9 @@ def _implied(knl: LoopKernel, accesses: Sequence[Access], writes: tuple[int, ...
 
 def _in_bounds(knl: LoopKernel, writers: Sequence[Statement], reader: Statement, shared: Sequence[str]
                ) -> Sequence[str] | None:
-    """The fewest inames, *shared* among them, in whose values for *reader* all *writers* run; ``None``: there are none.
+    """The inames in which *writers* and *reader* have to agree, so that all writers run if the reader does.
+
+    They are *shared* and as few others as possible; ``None``: a writer may not run although the reader does.
     """
     bounds = {x for w in writers for x in data_params(knl, w.domain)}
     if not bounds:

@@ -321,9 +321,9 @@ class _DomainParser(Cursor):
                    for missing in ("", "1", "free_", "(1)", "(1,1)") for ending in endings)
 
     def _opened(self, first: int, last: int) -> list[tuple[str, str]]:
-        """What is open after the tokens from *first* up to *last*, from the outside in; the first is the condition.
+        """The brackets that the tokens from *first* up to *last* leave open, from the outside in, after the condition.
 
-        Each is ``(``, a function, or ``exists`` up to its colon, with what is in it last of ``and``, ``<``, ``,``.
+        Each is ``(``, a function, or ``exists`` up to its colon, with its last ``and``, ``<`` or ``,``.
         """
         opened, before = [("", "")], ""
         for _, text, _ in self.tokens[first:last]:

@@ -242,7 +242,7 @@ def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, ScheduleP
 def _spread(knl: LoopKernel, d: Dependence) -> tuple[str, ...]:
     """The ``l.auto`` inames of the two statements; the threads along block axes without an iname execute them.
 
-    None if each thread computes a bound of the reader for itself: then they agree.
+    There are none if the value is a bound of the reader and each thread computes it for itself.
     """
     reader = knl.statement_by_id[d.sink]
     if d.array in reader.domain.params and not any(isinstance(knl.tags.get(x), LocalTag | AutoLocalTag)

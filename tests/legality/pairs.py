@@ -250,7 +250,7 @@ LOOPS: Mapping[str, Twins] = {
     "a Gauss-Seidel line": Twins(
         nest("{[i]: 1<=i<n-1}", "u[i] = u[i-1] + u[i+1]", {"n": 9}), tag("i:g.0"), (tag("i:g.0"),),
         legal_nest=RED_BLACK),
-    "every third, read two after": Twins(
+    "every third, read two later": Twins(
         nest("{[i]: 1<=i<n}", "a[3*i] = a[3*i-6]", {"n": 3}), tag("i:g.0"), (tag("i:g.0"),),
         legal_nest=nest("{[i]: 1<=i<n}", "a[3*i] = a[3*i-2]", {"n": 2}, {"n": 9})),
     # two loops, hardware
