@@ -19,7 +19,7 @@ from loopkit.poly.affine import if_affine
 from loopkit.poly.elements import axis_extent, missed, outside, reached_within, subscript_range
 from loopkit.poly.limits import IMPORTANT, affordable, kept_by_kernel
 from loopkit.poly.piecewise import known_value
-from loopkit.poly.sets import Set, range_condition
+from loopkit.poly.sets import InstanceSet, Set, range_condition
 
 Shape = tuple[Expression | None, ...]
 
@@ -73,13 +73,19 @@ def _inferred(knl: LoopKernel, accesses: Sequence[Access], temporary: bool) -> S
         return (None,)*rank
     extents: list[Expression | None] = []
     for axis in range(rank):
-        uses = [(a.domain, a.subscripts[axis]) for a in accesses]
-        extent = axis_extent(uses, knl.assumptions)
+        uses = tuple(dict.fromkeys((a.domain, a.subscripts[axis]) for a in accesses))
+        extent = _extent(knl, uses)
         if temporary and extent is not None and not isinstance(extent, int):
             last = subscript_range(uses)[1]
             extent = last + 1 if last is not None and last < MOST_CONSTANT else extent
         extents.append(extent)
     return tuple(extents)
+
+
+# many arrays are subscripted alike
+@kept_by_kernel
+def _extent(knl: LoopKernel, uses: tuple[tuple[InstanceSet, Expression], ...]) -> Expression | None:
+    return axis_extent(uses, knl.assumptions)
 
 
 def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:
@@ -137,8 +143,9 @@ def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
         return {a.subscripts for a in by_array.get(name, ())}
 
     def holds(other: str, accesses: Sequence[Access]) -> bool:
-        shape = array_shapes(knl)[other]
-        return all(a.affine and outside(a.relation, shape, knl.assumptions) is None for a in accesses)
+        shape, inside = array_shapes(knl)[other], {(a.domain, a.subscripts) for a in by_array[other]}
+        return all(a.affine and ((a.domain, a.subscripts) in inside
+                                 or outside(a.relation, shape, knl.assumptions) is None) for a in accesses)
     return specialized(knl, arguments=tuple(
         replace(a, shape_like=like(a)) if isinstance(a, GlobalArg) else a for a in knl.arguments))
 

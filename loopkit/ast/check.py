@@ -49,7 +49,17 @@ def divergent_nodes(node: Node, divergent: frozenset[str]) -> Iterator[tuple[Syn
 
     :arg divergent: names that may differ between threads; names defined by them do so too.
     """
-    return ((inner, why) for inner, why in _divergent(node, divergent) if not isinstance(inner, Assign))
+    return ((inner, _around(cause)) for inner, cause in _divergent(node, divergent) if not isinstance(inner, Assign))
+
+
+def _around(cause: If | For | Region | None) -> str:
+    match cause:
+        case If():
+            return f"under the condition '{cause.condition}'"
+        case For():
+            return f"in the loop over '{cause.iname}'"
+        case _:
+            return "in a part that each thread runs on its own"
 
 
 def noun_of(node: Sync | Region | For) -> str:
@@ -59,43 +69,43 @@ def noun_of(node: Sync | Region | For) -> str:
     return "a warp barrier" if isinstance(node, Sync) and node.scope is Scope.WARP else "a barrier"
 
 
-def _divergent(node: Node, divergent: frozenset[str], why: str = "", *, alone: bool = False
-               ) -> Iterator[tuple[Sync | Region | For | Assign, str]]:
-    """:func:`divergent_nodes`, and the assignments whose values may differ between threads.
+def _divergent(node: Node, divergent: frozenset[str], cause: If | For | None = None, alone: Region | None = None
+               ) -> Iterator[tuple[Sync | Region | For | Assign, If | For | Region | None]]:
+    """:func:`divergent_nodes`, and the assignments whose values may differ between threads, each with the cause.
 
-    :arg why: the condition or loop around *node* that differs between threads; ``""``: none.
-    :arg alone: *node* is in a part without barriers, which each thread runs on its own.
+    :arg cause: the condition or loop around *node* that differs between threads.
+    :arg alone: the part without barriers around *node*, which each thread runs on its own.
     """
     match node:
         case Assign():
-            if why or not divergent.isdisjoint(chain.from_iterable(map(variables, expressions_of(node)))):
-                yield node, why
+            if cause or not divergent.isdisjoint(chain.from_iterable(map(variables, expressions_of(node)))):
+                yield node, cause
         case Sync():
-            if why or alone:
-                yield node, why or "in a part that each thread runs on its own"
+            if cause or alone:
+                yield node, cause or alone
         case If():
-            inside = why or (f"under the condition '{node.condition}'" if variables(node.condition) & divergent else "")
+            inside = cause or (node if variables(node.condition) & divergent else None)
             for branch in (node.then, node.otherwise):
                 if branch is not None:
-                    yield from _divergent(branch, divergent, inside, alone=alone)
+                    yield from _divergent(branch, divergent, inside, alone)
         case For():
             differs = (variables(node.start) | variables(node.stop)) & divergent
-            inside = why or (f"in the loop over '{node.iname}'" if differs else "")
+            inside = cause or (node if differs else None)
             if inside and node.instruction is not None and node.instruction.scope is not Scope.THREAD:
                 yield node, inside
             names = divergent | {node.iname} if differs else divergent - {node.iname}
-            yield from _divergent(node.body, names, inside, alone=alone)
+            yield from _divergent(node.body, names, inside, alone)
         case Region(body):
-            if node.instruction is not None and (why or alone):
-                yield node, why or "in a part that each thread runs on its own"
-            yield from _divergent(body, divergent, why, alone=True)
+            if node.instruction is not None and (cause or alone):
+                yield node, cause or alone
+            yield from _divergent(body, divergent, cause, node)
         case Block(children):
             for child in children:
                 if isinstance(child, Define):
                     differs = variables(child.value) & divergent
                     divergent = divergent | {child.name} if differs else divergent - {child.name}
                 else:
-                    yield from _divergent(child, divergent, why, alone=alone)
+                    yield from _divergent(child, divergent, cause, alone)
         case Define() | Call():
             pass
 

@@ -53,7 +53,7 @@ def map_children(expr: Expression, f: Callable[[Expression], Expression]) -> Exp
     """*expr* with *f* applied to each of its :func:`children`; *expr* itself where *f* changes none."""
     old = children(expr)
     new = tuple([f(c) for c in old])
-    return expr if all(map(operator.is_, new, old)) else with_children(expr, new)
+    return expr if not old or all(map(operator.is_, new, old)) else with_children(expr, new)
 
 
 def with_children(expr: Expression, new: tuple[Expression, ...]) -> Expression:

@@ -81,6 +81,7 @@ class _Kind(NamedTuple):
     several: str
 
 
+@functools.cache
 def _kind(annotation: Any) -> _Kind:
     """The kind that *annotation* names; any value is of a kind that this function does not list."""
     origin: Any = get_origin(annotation) or annotation

@@ -62,8 +62,10 @@ def inames_of_parts(program: ParsedProgram, temporaries: Collection[str], rules:
     :raises ParseError: the reader is in a ``for`` block that leaves two readings, or reduces over the iname.
     """
     parts = list(_parts(rules, temporaries, program.body))
-    writers = {name: [part for part in parts if isinstance(part.node, Assignment) and part.node.written == name]
-               for name in temporaries}
+    writers: dict[str, list[ProgramPart]] = {name: [] for name in temporaries}
+    for part in parts:
+        if isinstance(part.node, Assignment) and part.node.written in writers:
+            writers[part.node.written].append(part)
     gained = _largest(parts, writers, frozenset(rules.domains.parents))
     for part in parts:
         if clash := gained[part] if part.opened else gained[part] & part.reducing:

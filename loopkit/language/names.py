@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, count
 
 from loopkit.errors import NameConflictError
 from loopkit.expr.kinds import DTYPE_NAMES, FUNCTIONS
@@ -90,11 +91,15 @@ def fault(name: str, *, called: bool = False) -> str | None:
 
 def fresh(base: str, taken: set[str]) -> str:
     """*base*, or *base* with the first number appended that makes it new; *taken* gets it."""
-    name, number = base, 0
-    while name in taken:
-        name, number = f"{base}_{number}", number + 1
-    taken.add(name)
-    return name
+    return next(fresh_names(base, taken))
+
+
+def fresh_names(base: str, taken: set[str]) -> Iterator[str]:
+    """What :func:`fresh` would give, again and again."""
+    for name in chain((base,), (f"{base}_{number}" for number in count())):
+        if name not in taken:
+            taken.add(name)
+            yield name
 
 
 def is_id(name: str) -> bool:

@@ -18,7 +18,7 @@ from loopkit.expr.parsing import NameUse
 from loopkit.expr.tokens import Source, Token
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language.domains import Domains
-from loopkit.language.names import fresh
+from loopkit.language.names import fresh_names
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,8 @@ def number_statements(program: ParsedProgram) -> Ids:
             raise program.source.error(node.start, f"The id '{given}' is given to two statements.", "another id")
         if given is not None:
             taken.add(given)
-    of = {node.start: node.options.id or fresh("insn", taken) for node in every}
+    unused = fresh_names("insn", taken)
+    of = {node.start: node.options.id or next(unused) for node in every}
     return Ids(program.source, of, {name: start for start, name in of.items()})
 
 

@@ -189,7 +189,8 @@ class StatementMaker:
                               options=StatementOptions(self.ids.earlier(node), self.ids.others(node), options.tags))
         self._require_bound_once(statement, node)
         statement, body = self.reductions.hoisted(statement, place)
-        statement = replace(statement, instructions=options.instructions)
+        if options.instructions:
+            statement = replace(statement, instructions=options.instructions)
         self.reductions.statements.append(self._update(statement, node.start) if statement.commutes else statement)
         return place.inames[place.opened:], body
 
@@ -247,6 +248,8 @@ class ReductionMaker:
 
     def hoisted(self, statement: Statement, place: Evaluation) -> tuple[Statement, Tree]:
         """*statement* with accumulators for its reductions, whose statements are added, and the tree of all."""
+        if not any(map(has_reduction, (*place.predicates, statement.assignee, statement.expression))):
+            return statement, Leaf(statement.id)
         # evaluated as one expression would be, if(predicate, if(predicate, assignee == expression))
         whole: Expression = p.Comparison(statement.assignee, "==", statement.expression)
         for predicate in reversed(place.predicates):

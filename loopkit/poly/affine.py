@@ -44,7 +44,7 @@ def names_in(expr: Expression) -> set[str]:
         elif isinstance(part, p.FloorDiv | p.Remainder):
             stack += (part.denominator, part.numerator)
         elif not isinstance(part, int) or isinstance(part, bool):
-            raise NotAffineError(str(part))
+            raise NotAffineError(part)
     return names
 
 
@@ -72,14 +72,14 @@ def _aff(expr: Expression, dims: tuple[str, ...], params: tuple[str, ...]) -> is
                 return form(a).scale_down_val(value).floor() if isinstance(expr, p.FloorDiv) else form(a).mod_val(value)
         case _:
             pass
-    raise NotAffineError(str(expr))
+    raise NotAffineError(expr)
 
 
 def to_aff(expr: Expression, dims: Sequence[str], params: Collection[str] | None = None) -> isl.Aff:
     """*expr* as a function of *dims* and *params* (``None``: any others); :raises NotAffineError: it is none."""
     free = names_in(expr).difference(dims)
     if params is not None and not free <= set(params):
-        raise NotAffineError(str(expr))
+        raise NotAffineError(expr)
     return _aff(expr, tuple(dims), tuple(sorted(free)))
 
 

@@ -51,7 +51,7 @@ def piecewise(expr: Expression, dims: tuple[str, ...]) -> isl.PwAff:
             yes, no = points_where(condition, dims), points_where(condition, dims).complement()
             return piecewise(then, dims).intersect_domain(yes).union_add(piecewise(else_, dims).intersect_domain(no))
         case _:
-            raise NotAffineError(str(expr))
+            raise NotAffineError(expr)
 
 
 def is_piecewise(expr: Expression) -> bool:
@@ -67,7 +67,7 @@ def _times(a: isl.PwAff, b: isl.PwAff) -> isl.PwAff:
 
 def _divided(expr: p.FloorDiv | p.Remainder, a: isl.PwAff, b: isl.PwAff) -> isl.PwAff:
     if not b.is_cst() or not (divisor := b.min_val()).is_pos():
-        raise NotAffineError(str(expr))
+        raise NotAffineError(expr)
     match expr:
         case TruncatedQuotient():
             return a.tdiv_q(b)
@@ -95,7 +95,7 @@ def points_where(condition: Expression, dims: tuple[str, ...]) -> isl.Set:
             space = set_space((), dims)
             return isl.Set.universe(space) if condition else isl.Set.empty(space)
         case _:
-            raise NotAffineError(str(condition))
+            raise NotAffineError(condition)
 
 
 def piecewise_relation(dims: tuple[str, ...], values: Sequence[Expression]) -> isl.Map:
@@ -227,7 +227,7 @@ def _holding(domain: InstanceSet, condition: Expression, names: frozenset[str]) 
         case p.LogicalNot(child=child):
             return coalesced(domain.set.subtract(_holding(domain, child, names)))
         case _:
-            raise NotAffineError(str(condition))
+            raise NotAffineError(condition)
 
 
 @kept_results
@@ -256,7 +256,7 @@ def _by_value(domain: InstanceSet, subscript: Expression, most: int) -> list[isl
                                               most // len(values))]
             except NotAffineError:
                 continue
-    raise NotAffineError(str(subscript))
+    raise NotAffineError(subscript)
 
 
 def _factors(expr: Expression) -> Iterator[Expression]:

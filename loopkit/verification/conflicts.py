@@ -50,7 +50,7 @@ class Candidate:
     level: int
     block: frozenset[int]
     warp: frozenset[int]
-    pattern: tuple[object, ...]
+    pattern: tuple[int, ...]
     explicit: Map | None = None
 
     @property
@@ -123,7 +123,7 @@ class Conflicts:
                         for s, is_first in ((d.source, True), (d.sink, False)))
                 yield from self._levels(a, b, (-1 - i,), d.relation)
 
-    def _levels(self, a: Access, b: Access, pattern: tuple[object, ...], explicit: Map | None = None
+    def _levels(self, a: Access, b: Access, pattern: tuple[int, ...], explicit: Map | None = None
                 ) -> Iterator[Candidate]:
         loops, others = self.loops(a.statement, b.statement), self._no_barriers_for(a.array)
         for level, (block, warp) in self.levels(a.statement, b.statement).items():
@@ -131,8 +131,11 @@ class Conflicts:
 
     def _no_barriers_for(self, array: str) -> frozenset[int]:
         """Places that do not order accesses to *array*: warp instructions, unless the array is in warp registers."""
-        return frozenset() if self._in_warp_registers(array) else frozenset(
-            i for i, b in enumerate(self.ways.barriers) if b.barrier is TOGETHER)
+        return frozenset() if self._in_warp_registers(array) else self._warp_instructions
+
+    @cached_property
+    def _warp_instructions(self) -> frozenset[int]:
+        return frozenset(i for i, b in enumerate(self.ways.barriers) if b.barrier is TOGETHER)
 
     def _in_warp_registers(self, array: str) -> bool:
         storage = self.storages.get(array)
@@ -184,8 +187,7 @@ class Conflicts:
         """Pairs of instances on two threads of one block, or in two warps, that access one cell, in any order."""
         a, b = self._bound(c.source), self._bound(c.sink)
         apart = self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads
-        lead, *ends = c.pattern
-        turned = ("block", beyond_warps, (lead, *ends[1::-1], *ends[2:]))
+        turned = ("block", beyond_warps, (*c.pattern[1::-1], *c.pattern[2:]))
         if turned[2] != c.pattern and turned in self.memo:
             known: Map | None = self.memo[turned]
             return None if known is None else known.reverse()
@@ -322,13 +324,20 @@ class Conflicts:
         storage = self.storages.get(a.array)
         return a.relation if storage is None else storage.accessed_cells(a)
 
-    def _pattern(self, a: Access, b: Access) -> tuple[object, ...]:
-        """The key of the conflicting pairs of two accesses: their cells and their threads."""
-        storage = self.storages.get(a.array)
+    def _pattern(self, a: Access, b: Access) -> tuple[int, ...]:
+        """The key of the conflicting pairs of two shared accesses to one array: their cells and their threads."""
+        return self._numbers[id(a)], self._numbers[id(b)], a.statement == b.statement
+
+    @cached_property
+    def _numbers(self) -> Mapping[int, int]:
+        """A number for each shared access, by its id; those with one number have the same cells and threads."""
+        kinds: dict[object, int] = {}
+        return {id(a): kinds.setdefault(self._kind(a), len(kinds)) for own in self.shared.values() for a in own}
+
+    def _kind(self, a: Access) -> object:
+        storage, bound = self.storages.get(a.array), self._bound(a)
         lead = None if storage is None else (storage.lead, storage.lows)
-        ends = ((id(x.domain), x.affine, x.subscripts, bound.hardware, bound.auto, bound.alone_on)
-                for x in (a, b) for bound in (self._bound(x),))
-        return lead, *ends, a.statement == b.statement
+        return lead, id(a.domain), a.affine, a.subscripts, bound.hardware, bound.auto, bound.alone_on
 
 
 #: Most pairs of pieces for which the relation itself is used.

@@ -208,14 +208,14 @@ def _part_of(value: Expression, axes: Collection[str]) -> AxisPart:
     terms = value.children if isinstance(value, p.Sum) else (value,)
     place = next((t for t in terms if not variables(t).isdisjoint(axes)), None)
     if place is None:
-        raise NotAffineError(str(value))
+        raise NotAffineError(value)
     low = subtract(value, place)
     quotient, length = (place.numerator, place.denominator) if isinstance(place, p.Remainder) else (place, None)
     within, stride = (quotient.numerator, quotient.denominator) if isinstance(quotient, p.FloorDiv) else (quotient, 1)
     others = variables(low) | variables(stride) | (frozenset() if length is None else variables(length))
     if not isinstance(within, p.Variable) or within.name not in axes or not others.isdisjoint(axes) \
             or not is_piecewise(low):
-        raise NotAffineError(str(value))
+        raise NotAffineError(value)
     return AxisPart(within.name, low, stride, length)
 
 
@@ -226,7 +226,7 @@ def _conditions_along(knl: LoopKernel, part: AxisPart, iname: p.Variable) -> Set
     if part.length is None:
         return points
     if not knl.assumptions.is_subset(_condition(part.length, ">=", 1)):
-        raise NotAffineError(str(part.length))
+        raise NotAffineError(part.length)
     return points.intersect(_condition(place, "<", part.length))
 
 
