@@ -49,10 +49,10 @@ def divergent_nodes(node: Node, divergent: frozenset[str]) -> Iterator[tuple[Syn
 
     :arg divergent: names that may differ between threads; names defined by them do so too.
     """
-    return ((inner, _around(cause)) for inner, cause in _divergent(node, divergent) if not isinstance(inner, Assign))
+    return ((inner, _in_words(cause)) for inner, cause in _divergent(node, divergent) if not isinstance(inner, Assign))
 
 
-def _around(cause: If | For | Region | None) -> str:
+def _in_words(cause: If | For | Region | None) -> str:
     match cause:
         case If():
             return f"under the condition '{cause.condition}'"

@@ -103,7 +103,7 @@ class Emitter:
         return isinstance(self.addresses.arrays.get(array_of(element)), Flat)
 
     def place(self, element: p.Variable | p.Subscript, bounds: LowerBounds, dtype: np.dtype | None = None) -> str:
-        return replace(self._printer(bounds, places=True), sizes=dtype is None).text(element, dtype)
+        return self._printer(bounds, places=True, sizes=dtype is None).text(element, dtype)
 
     def value(self, expr: Expression, bounds: LowerBounds, dtype: np.dtype) -> str:
         return self._printer(bounds).text(expr, dtype)
@@ -193,12 +193,12 @@ class Emitter:
         if want is None and isinstance(expr, p.ExpressionNode) and not isinstance(expr, p.Variable) \
                 and self.index_dtype.itemsize > 4:
             want = self.index_dtype             # blockIdx.x - 3 has 32 bits, and would be positive in 64
-        return replace(self._printer(bounds), sizes=True).text(expr, want)
+        return self._printer(bounds, sizes=True).text(expr, want)
 
-    def _printer(self, bounds: LowerBounds, *, places: bool = False) -> CText:
+    def _printer(self, bounds: LowerBounds, *, places: bool = False, sizes: bool = False) -> CText:
         """:arg places: print elements as places in memory, without loading them."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
-            indices = tuple(as_index(i, lambda part: type_of(part, sizes), self.index_dtype) for i in indices)
+            indices = tuple(as_index(i, lambda part: type_of(part, size), self.index_dtype) for i in indices)
             text = self.addresses.text(name, indices, lambda e: self.text(e, bounds, self.index_dtype))
             if places:
                 return text
@@ -207,9 +207,9 @@ class Emitter:
                 loader = self.policy(name, load=True)
             return f"{loader}(&{text})" if loader else text
 
-        def sizes(name: str) -> Type:
+        def size(name: str) -> Type:
             return as_size(self._type_of(name))
-        return CText(self.dialect, self._type_of, element, bounds.nonnegative, self.axes, bounds=self.bounds)
+        return CText(self.dialect, self._type_of, element, bounds.nonnegative, self.axes, sizes, self.bounds)
 
     @cached_property
     def bounds(self) -> frozenset[str]:

@@ -160,14 +160,15 @@ class CBase:
     # Types
 
     def _type(self, expr: Expression) -> Type:
-        if id(expr) not in self._types:
+        known = self._types.get(id(expr))
+        if known is None:
             is_axis = isinstance(expr, p.Variable) and expr.name in self.axes
             found = Weak(1, INT32) if is_axis else type_of_node(expr, self._named, self._type)
             if found is None:
                 raise TypeInferenceError(f"The dtype of '{expr}' is not known.", subject=str(expr),
                                          hint="declare it with add_dtypes")
-            self._types[id(expr)] = (expr, found)          # keeps the id alive
-        return self._types[id(expr)][1]
+            known = self._types[id(expr)] = (expr, found)          # keeps the id alive
+        return known[1]
 
     def _named(self, name: str) -> Type | None:
         found = self.lookup(name)

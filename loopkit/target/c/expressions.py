@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
@@ -34,7 +33,7 @@ from loopkit.expr.dtypes import (
 )
 from loopkit.expr.intervals import Bounds, is_linear
 from loopkit.expr.kinds import FUNCTIONS, is_half, kind_of, promote
-from loopkit.expr.mappers import children
+from loopkit.expr.mappers import children, with_children
 from loopkit.expr.nodes import TypeCast, negated
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 from loopkit.target.c.conversions import (
@@ -93,18 +92,18 @@ class CText(CBase):
             case p.Subscript(aggregate=p.Variable(name=name)):
                 return self._name(name, expr.index_tuple)
             case p.Sum():
-                return self._sum(expr.children, own)
+                return self._folded(expr, own, self._added)
             case p.Product():
-                return self._product(expr.children, own)
+                return self._product(expr, own)
             case p.Quotient():
-                return self._folded(children(expr), own, lambda _: expr, lambda left, right, dtype: self._binary(
+                return self._folded(expr, own, lambda left, right, dtype: self._binary(
                     " / ", PRODUCT, left, self._operand(right, dtype), dtype, modular=False))
             case p.FloorDiv() | p.Remainder():
                 return self._division(expr, own)
             case p.Power():
                 return self._power(expr.base, expr.exponent, own)
             case p.Min() | p.Max():
-                return self._extremum("min" if isinstance(expr, p.Min) else "max", expr.children, own)
+                return self._extremum(expr, own)
             case p.Comparison():
                 return self.compared(expr)
             case p.LogicalAnd():
@@ -138,12 +137,12 @@ class CText(CBase):
         assert wanted is not None
         return self._convert(piece, resolve(wanted))
 
-    def _folded(self, operands: Sequence[Expression], own: np.dtype, made: Callable[[tuple[Any, ...]], Expression],
+    def _folded(self, expr: p.ExpressionNode, own: np.dtype,
                 step: Callable[[Piece, Expression, np.dtype], Piece]) -> Piece:
-        """*operands* combined by *step* from the left, each time in the dtype of *made* of the operands so far."""
-        dtypes = list[np.dtype]()
+        """The operands of *expr* combined by *step* from the left, each time in the dtype of those so far."""
+        operands, dtypes = children(expr), list[np.dtype]()
         for number in range(2, len(operands) + 1):
-            part = made(tuple(operands[:number]))
+            part = expr if number == len(operands) else with_children(expr, operands[:number])
             found = self._type(part)
             dtype = self._own(found, own) if found != BOOL else BOOL
             if isinstance(part, p.Sum | p.Product) and self.of_sizes(part):
@@ -154,28 +153,26 @@ class CText(CBase):
             piece = step(piece, operand, dtype)
         return piece
 
-    def _sum(self, terms: Sequence[Expression], own: np.dtype) -> Piece:
-        def added(piece: Piece, term: Expression, dtype: np.dtype) -> Piece:
-            first = term.children[0] if isinstance(term, p.Product) else term
-            is_negative = isinstance(first, int | float) and not isinstance(first, bool) and first < 0 \
-                and first != -2**31
-            operator = "-" if is_negative else "+"
-            right = self._operand(negated(term) if is_negative else term, dtype)
-            if operator == "+" and dtype.kind in "iu" and piece.c_dtype == right.c_dtype == right.dtype == dtype:
-                # i + (j + k) of one integer type is i + j + k
-                right = replace(right, precedence=PRODUCT if right.precedence == SUM else right.precedence)
-            return self._binary(f" {operator} ", SUM, piece, right, dtype)
-        return self._folded(terms, own, p.Sum, added)
+    def _added(self, piece: Piece, term: Expression, dtype: np.dtype) -> Piece:
+        first = term.children[0] if isinstance(term, p.Product) else term
+        is_negative = isinstance(first, int | float) and not isinstance(first, bool) and first < 0 and first != -2**31
+        operator = "-" if is_negative else "+"
+        right = self._operand(negated(term) if is_negative else term, dtype)
+        if operator == "+" and dtype.kind in "iu" and piece.c_dtype == right.c_dtype == right.dtype == dtype:
+            # i + (j + k) of one integer type is i + j + k
+            right = replace(right, precedence=PRODUCT if right.precedence == SUM else right.precedence)
+        return self._binary(f" {operator} ", SUM, piece, right, dtype)
 
-    def _product(self, factors: Sequence[Expression], own: np.dtype) -> Piece:
+    def _product(self, expr: p.Product, own: np.dtype) -> Piece:
+        factors = expr.children
         if len(factors) > 1 and isinstance(factors[0], int) and factors[0] == -1:
-            inner = self._operand(factors[1], own) if len(factors) == 2 else self._product(factors[1:], own)
+            inner = self._operand(factors[1], own) if len(factors) == 2 else self._product(p.Product(factors[1:]), own)
             if inner.dtype == BOOL:
                 inner = replace(inner, dtype=INT32, c_dtype=INT32)
             elif inner.dtype.kind == "u" and own.kind == "i":
                 inner = self._convert(inner, own)
             return self._negated(inner)
-        return self._folded(factors, own, p.Product, lambda piece, factor, dtype: self._binary(
+        return self._folded(expr, own, lambda piece, factor, dtype: self._binary(
             "*", PRODUCT, piece, self._operand(factor, dtype), dtype))
 
     def _negated(self, piece: Piece) -> Piece:
@@ -283,8 +280,10 @@ class CText(CBase):
         computed = promoted(own)
         return self._call(helper(f"power{exponent}", computed), [piece], own, computed)
 
-    def _extremum(self, which: str, operands: Sequence[Expression], own: np.dtype) -> Piece:
+    def _extremum(self, expr: p.Min | p.Max, own: np.dtype) -> Piece:
         """``min`` and ``max``, from the left."""
+        which = "min" if isinstance(expr, p.Min) else "max"
+
         def joined(piece: Piece, operand: Expression, dtype: np.dtype) -> Piece:
             left, right = (self._convert(x, dtype) for x in (piece, self._operand(operand, dtype)))
             if dtype != BOOL:
@@ -292,7 +291,7 @@ class CText(CBase):
             operator, precedence = (" && ", AND) if which == "min" else (" || ", OR)
             exact = self._binary(operator, precedence, self._exact(left), self._exact(right), dtype)
             return replace(exact, c_dtype=BOOL)
-        return self._folded(operands, own, p.Min, joined)
+        return self._folded(expr, own, joined)
 
     def compared(self, expr: p.Comparison) -> Piece:
         """A comparison; sizes and inames are compared as integers, like in the analyses."""
