@@ -320,13 +320,13 @@ def test_a_function_is_one_step(module: Module) -> list[str]:
             and (node.end_lineno or node.lineno) - node.lineno + 1 > MOST_LINES_OF_A_FUNCTION]
 
 
-def test_a_private_name_has_one_meaning() -> None:
-    """No two modules define private functions or classes of one name."""
+def test_a_name_has_one_meaning() -> None:
+    """No two modules define classes, or private functions, of one name."""
     found: dict[str, list[str]] = {}
     for module in MODULES.values():
-        for name in {node.name for node in module.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}:
-            if name.startswith("_"):
-                found.setdefault(name, []).append(module.name)
+        for node in (node for node in module.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)):
+            if isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+                found.setdefault(node.name, []).append(module.name)
     assert not {name: own for name, own in found.items() if len(own) > 1}
 
 

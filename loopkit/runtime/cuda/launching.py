@@ -46,7 +46,7 @@ def aside(count: int) -> int:
 
 
 @dataclass(eq=False)
-class Launch:
+class GpuLaunch:
     """One step of a call on a GPU, for messages a launch of *kernel*.
 
     :ivar enter: puts the step onto a stream with a call's operands, and returns the driver's ``CUresult``.
@@ -63,7 +63,7 @@ class Launch:
         return partial(self.enter, operands)
 
 
-class PreparedLaunch(Launch):
+class PreparedLaunch(GpuLaunch):
     """A function with its grid, and a buffer for its parameters.
 
     Constant parameters are written once. A call writes its operands, and passes the buffer to the driver.
@@ -147,7 +147,7 @@ class HostedLaunches:
     """
 
     def __init__(self, gpu: Gpu, prepared: Mapping[str, PreparedLaunch], order: Block, hosts: Sequence[str],
-                 values: Mapping[str, Any], first: Sequence[Launch]) -> None:
+                 values: Mapping[str, Any], first: Sequence[GpuLaunch]) -> None:
         self._first = first
         self._prepared = prepared
         self._order = order
@@ -163,7 +163,7 @@ class HostedLaunches:
             if not unchecked:
                 return
 
-    def __iter__(self) -> Iterator[Launch]:
+    def __iter__(self) -> Iterator[GpuLaunch]:
         yield from self._first
         yield from self._launches()
 
@@ -173,17 +173,17 @@ class HostedLaunches:
     def _grid(self, name: str, values: Mapping[str, Any]) -> tuple[int, ...]:
         return tuple(int(extent(values)) for extent in self._extents[name])
 
-    def _launches(self) -> Iterator[Launch]:
+    def _launches(self) -> Iterator[GpuLaunch]:
         for name, values in calls(self._order, self._values):
             grid = self._fixed.get(name) or self._grid(name, values)
             if min(grid) > 0:
                 prepared = self._prepared[name]
                 # outside of a loop its iname has no value and is not used
                 enter = partial(prepared.enter_on, grid, [values.get(x, 0) for x in self._hosts])
-                yield Launch(prepared.kernel, grid, enter, values)
+                yield GpuLaunch(prepared.kernel, grid, enter, values)
 
 
-Launches = Sequence[Launch] | HostedLaunches
+Launches = Sequence[GpuLaunch] | HostedLaunches
 
 
 @cache
@@ -217,7 +217,7 @@ def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> No
                          hint="split by more")
 
 
-def launch_error(gpu: Gpu, kernel: str, launch: Launch, failure: DriverError, arguments: Sequence[str], *,
+def launch_error(gpu: Gpu, kernel: str, launch: GpuLaunch, failure: DriverError, arguments: Sequence[str], *,
                  is_cause: bool) -> LaunchError:
     """The error for a launch of *kernel*; *is_cause*: every earlier one was waited for."""
     name, sticky, hint = launch.kernel.name, failure.code in STICKY, None
@@ -256,7 +256,7 @@ def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
         raise DeviceError(f"{gpu} cannot run kernel '{kernel}': {err}.", hint=hint) from None
 
 
-def describe(launch: Launch, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:
+def describe(launch: GpuLaunch, arrays: Mapping[str, ArrayView], operands: Mapping[str, Any]) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.kernel.parameters:
         if isinstance(p, ScratchPointer):

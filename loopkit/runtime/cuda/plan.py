@@ -20,8 +20,8 @@ from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import ANOTHER_CONTEXT, SUCCESS, DriverError
 from loopkit.runtime.cuda.kinds import OwnKind
 from loopkit.runtime.cuda.launching import (
+    GpuLaunch,
     HostedLaunches,
-    Launch,
     Launches,
     aside,
     describe,
@@ -202,7 +202,7 @@ class CudaPlan:
         operands = [*addresses, *pointers, *self.checked.numbers(values)]
         outputs = self.checked.results(originals, ())
 
-        def fixed() -> Iterator[tuple[Callable[[int], int], Launch]]:
+        def fixed() -> Iterator[tuple[Callable[[int], int], GpuLaunch]]:
             return ((launch.fixed(operands), launch) for launch in self.launches)
         launches = None if isinstance(self.launches, HostedLaunches) else list(fixed())
 
@@ -215,7 +215,7 @@ class CudaPlan:
             return outputs
         return BoundCall(run, self.launches, (values, originals, scratch))
 
-    def again(self, code: int, launch: Launch, operands: Sequence[Any], stream: int) -> None:
+    def again(self, code: int, launch: GpuLaunch, operands: Sequence[Any], stream: int) -> None:
         """Repeat a launch in our own context: it fails if another context, or none, is current in this thread."""
         if code in ANOTHER_CONTEXT:
             with self.gpu:
@@ -224,7 +224,7 @@ class CudaPlan:
             failure = self.gpu.driver.failure(code)
             raise self._error(failure, launch, operands, is_cause=False) from None
 
-    def _error(self, failure: DriverError, launch: Launch, operands: Sequence[Any], *, is_cause: bool
+    def _error(self, failure: DriverError, launch: GpuLaunch, operands: Sequence[Any], *, is_cause: bool
                ) -> LaunchError:
         checked = self.checked
         found = {**launch.values, **dict(zip(checked.operands, operands, strict=False))}
@@ -293,7 +293,7 @@ class CudaPlan:
         try:
             driver.synchronize(stream)
         except DriverError as failure:
-            last: deque[Launch] = deque(self.launches, maxlen=1)
+            last: deque[GpuLaunch] = deque(self.launches, maxlen=1)
             if not last:
                 raise                                  # an error of something that was launched before
             raise self._error(failure, last[0], operands, is_cause=False) from None

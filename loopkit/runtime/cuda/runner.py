@@ -23,8 +23,8 @@ from loopkit.runtime.cuda.devices import Gpu, find_gpu, stream_handle, why_not
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
 from loopkit.runtime.cuda.launching import (
     ALIGNED,
+    GpuLaunch,
     HostedLaunches,
-    Launch,
     Launches,
     PreparedLaunch,
     aside,
@@ -185,10 +185,10 @@ class CudaRunner(Runner):
             return PreparedLaunch(gpu.driver, functions[launch.name], launch, grid, places, bound.arrays, bound.values)
 
         cleared = [p.name for p in text.scratch if p.cleared]
-        first: list[Launch] = []
+        first: list[GpuLaunch] = []
         if cleared:
             place, count = places[cleared[0]], sum(aside(scratch[x]) for x in cleared)
-            first = [Launch(code.kernels[0], (1, 1, 1), lambda operands, stream: gpu.driver.clear(
+            first = [GpuLaunch(code.kernels[0], (1, 1, 1), lambda operands, stream: gpu.driver.clear(
                 operands[place], count, stream), bound.values)]
         if code.order is not None:
             every = {launch.name: prepared(launch, (1, 1, 1)) for launch in code.kernels}
