@@ -6,7 +6,6 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from loopkit.errors import (
-    ENTRY_POINTS,
     AccessWitness,
     BoundsError,
     CallError,
@@ -37,6 +36,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import TARGETS
 from loopkit.language.make import make_kernel
 from loopkit.lazy import LazyTable, imports_not_run
+from loopkit.shown import ENTRY_POINTS
 
 if TYPE_CHECKING:
     from loopkit import library
@@ -134,16 +134,17 @@ TARGETS.addresses.update({folder.name: f"loopkit.target.{folder.name}.target:{fo
                           for folder in iter_modules([f"{__path__[0]}/target"]) if folder.ispkg})
 ENTRY_POINTS.addresses.update({
     "call": "loopkit.runtime.compiled:call",
-    "code_html": "loopkit.notebook.html:code_html",
     "cost": "loopkit.lowering.pipeline:cost_of",
     "dependences": "loopkit.analysis.dependences:with_assumed",
     "hints": "loopkit.transform.hints:tried_hints",
-    "html": "loopkit.notebook.html:as_html",
+    "html": "loopkit.show.documents:html",
     "instructions": "loopkit.kernel.printing:instructions",
     "replay": "loopkit.interpreter.replay:replay_refusal",
+    "rich": "loopkit.show.documents:rich",
     "statements": "loopkit.kernel.printing:statements_text",
     "storage_hints": "loopkit.transform.hints:storage_hints",
-    "str": "loopkit.kernel.printing:kernel_text",
+    "text": "loopkit.show.documents:text",
+    "traceback": "loopkit.show.documents:traceback",
 })
 
 if not TYPE_CHECKING:              # a type checker would take any name for one of ours

@@ -7,14 +7,10 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
-from loopkit.lazy import LazyTable
-
-#: Functions of higher layers that an error or a kernel offers (replaying, calling, the HTML form).
-#: ``loopkit/__init__.py`` fills in their addresses.
-ENTRY_POINTS = LazyTable[Callable[..., Any]]()
+from loopkit.shown import ENTRY_POINTS, Shown
 
 
-class LoopkitError(Exception):
+class LoopkitError(Exception, Shown):
     """Base of every error that loopkit raises on purpose.
 
     :ivar message: one sentence that names the thing in the user's terms.
@@ -50,6 +46,14 @@ class LoopkitError(Exception):
         if self.hint is not None:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+    @property
+    def headline(self) -> str:
+        return f"{type(self).__name__}: {self.message}"
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython shows: the caller's own line and the message, without loopkit's frames."""
+        return list(ENTRY_POINTS["traceback"](self))
 
 
 class ParseError(LoopkitError):
@@ -133,8 +137,8 @@ class StorageError(PreconditionError):
     """Raised if the address space, shape or layout of a temporary cannot hold its values until their readers run."""
 
 
-@dataclass(frozen=True)
-class Witness:
+@dataclass(frozen=True, repr=False)
+class Witness(Shown):
     """The two statement instances in an :class:`IllegalTransformError` or a :class:`VerificationError`: their order or
     their value would be wrong.
 
@@ -248,8 +252,8 @@ class UndecidedError(LoopkitError):
         return (self.reason,)
 
 
-@dataclass(frozen=True)
-class AccessWitness:
+@dataclass(frozen=True, repr=False)
+class AccessWitness(Shown):
     """The access that a :class:`VerificationError` names: a statement instance reads an element without a valid value,
     or accesses an element outside its array.
 

@@ -1,7 +1,7 @@
 """The rules of the package: which layer may import which, and how long files and functions may be.
 
-    lazy > errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target
-    > verification > runtime > (notebook, library, interpreter)
+    lazy > shown > errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering
+    > target > verification > runtime > (library, interpreter) > show
 
 A package imports from those before it, never from those after it; packages in one bracket do not import each other.
 """
@@ -25,9 +25,9 @@ import loopkit as lk
 ROOT = Path(__file__).parents[1]
 
 #: From the lowest layer up; packages in one tuple are in one layer.
-LAYERS = (("lazy",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",),
-          ("language",), ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",),
-          ("notebook", "library", "interpreter"))
+LAYERS = (("lazy",), ("shown",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",),
+          ("analysis",), ("language",), ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",),
+          ("library", "interpreter"), ("show",))
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 
 #: Import names, which for these packages are their names on the package index.

@@ -18,13 +18,14 @@ from loopkit.expr.evaluate import NoValueError, evaluate
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.expr.nodes import Operation
 from loopkit.expr.parsing import parse_expression
+from loopkit.shown import Declared
 
 #: The operands that test a claim of a free order.
 _SAMPLES = (-3, -2, 0, 1, 2, 3)
 
 
-@dataclass(frozen=True, eq=False)
-class ReductionOperation(Operation):
+@dataclass(frozen=True, eq=False, repr=False)
+class ReductionOperation(Operation, Declared):
     """An operation that ``make_kernel(..., reductions=[...])`` adds to the language.
 
     Its reductions run upwards, as a loop would, unless it is *reorderable*: only then may a reduction iname be spread

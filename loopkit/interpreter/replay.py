@@ -21,6 +21,7 @@ from loopkit.runtime.arguments import require_known
 from loopkit.runtime.equivalence import index_names
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.typed import closed
+from loopkit.shown import Shown
 from loopkit.transform.data import with_dtypes
 
 _SHOWN = 10
@@ -29,8 +30,8 @@ _SHOWN = 10
 _USUAL_SIZE = 3
 
 
-@dataclass(frozen=True)
-class CellDifference:
+@dataclass(frozen=True, repr=False)
+class CellDifference(Shown):
     """An element of an argument with different values after the two orders.
 
     :ivar expected: its value after the reference order.
@@ -46,8 +47,8 @@ class CellDifference:
         return f"{cell_text(self.array, self.element)} is {self.expected!s}, and would be {self.got!s}"
 
 
-@dataclass(frozen=True)
-class Replay:
+@dataclass(frozen=True, repr=False)
+class Replay(Shown):
     """Both orders of a refused step, run on the same data; it prints.
 
     :ivar witness: the two instances that the step swaps.

@@ -1,7 +1,8 @@
 """The cost of a kernel before code generation: cells of its temporaries, launches, loops of the host."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
 from math import prod
@@ -12,6 +13,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.data import AddressSpace
+from loopkit.shown import Shown
 
 #: The address spaces by the number of threads that share a cell, the fewest first.
 SPACES = (AddressSpace.PRIVATE, AddressSpace.WARP, AddressSpace.LOCAL, AddressSpace.GLOBAL)
@@ -25,8 +27,22 @@ MEMORIES = {AddressSpace.PRIVATE: "registers", AddressSpace.WARP: "registers of 
 _SAMPLES = (1, 2, 5, 33, 100, 1000)
 
 
-@dataclass(frozen=True)
-class Cells:
+def product_text(factors: Iterable[Expression]) -> str:
+    """``4*n*(m + 1)``: the numbers multiplied, the other *factors* behind them.
+
+    >>> import pymbolic.primitives as p
+    >>> print(product_text([2, p.Variable("n"), 2]), product_text([1, p.Variable("n")]), product_text([]))
+    4*n n 1
+    """
+    known = tuple(factors)
+    constant = prod(e for e in known if isinstance(e, int))
+    texts = [to_text(e) for e in known if not isinstance(e, int)]
+    others = [f"({text})" if re.search(r"[-+/]", text) else text for text in texts]
+    return "*".join(others if others and constant == 1 else [str(constant), *others])
+
+
+@dataclass(frozen=True, repr=False)
+class Cells(Shown):
     """The cells of one temporary.
 
     :ivar shape: all extents, those of its expansion first.
@@ -39,10 +55,7 @@ class Cells:
 
     def __str__(self) -> str:
         """``64 bytes a thread``, ``4*n bytes a call``."""
-        constant = prod((e for e in self.shape if isinstance(e, int)), start=self.element_bytes or 1)
-        texts = [to_text(e) for e in self.shape if not isinstance(e, int)]
-        others = [f"({text})" if "+" in text or "-" in text else text for text in texts]
-        size = "*".join(others if others and constant == 1 else [str(constant), *others])
+        size = product_text((self.element_bytes or 1, *self.shape))
         what = "element" if self.element_bytes is None else "byte"
         return f"{size} {what}{'' if size == '1' else 's'} a {OWNERS[self.space]}"
 

@@ -10,6 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import Completion, Instruction, Swizzle
 from loopkit.errors import PreconditionError
 from loopkit.kernel.annotations import require_kinds
+from loopkit.shown import Declared
 
 
 class _Named(Enum):
@@ -56,8 +57,8 @@ class CachePolicy(_Named):
     STREAMING = "streaming"
 
 
-@dataclass(frozen=True)
-class GlobalArg:
+@dataclass(frozen=True, repr=False)
+class GlobalArg(Declared):
     """An array argument in global memory.
 
     :ivar shape: one extent for each axis, in the kernel's parameters; ``None``: inferred from the accesses.
@@ -76,8 +77,8 @@ class GlobalArg:
     cache_policy: CachePolicy | None = None
 
 
-@dataclass(frozen=True)
-class ValueArg:
+@dataclass(frozen=True, repr=False)
+class ValueArg(Declared):
     """A scalar argument passed by value: a size parameter or a number."""
 
     name: str
@@ -87,8 +88,8 @@ class ValueArg:
 Argument = GlobalArg | ValueArg
 
 
-@dataclass(frozen=True)
-class MemoryLayout:
+@dataclass(frozen=True, repr=False)
+class MemoryLayout(Declared):
     """The order of a temporary's axes in memory, and the permutation of its columns.
 
     :ivar order: the axes, the slowest first; ``()``: in the order of the subscripts.
@@ -110,8 +111,8 @@ class MemoryLayout:
         return " ".join(filter(None, (axes, str(self.swizzle or ""))))
 
 
-@dataclass(frozen=True)
-class TemporaryVariable:
+@dataclass(frozen=True, repr=False)
+class TemporaryVariable(Declared):
     """A temporary: a value carried between statements.
 
     :ivar shape: ``None``: inferred from the accesses, ``()``: a scalar.
@@ -137,8 +138,8 @@ class TemporaryVariable:
         return self.instruction is not None and self.instruction.completion is Completion.FLAG
 
 
-@dataclass(frozen=True)
-class SubstitutionRule:
+@dataclass(frozen=True, repr=False)
+class SubstitutionRule(Declared):
     """``name(arguments) := expr``."""
 
     name: str
@@ -150,8 +151,8 @@ class SubstitutionRule:
 VERIFY = ("off", "on", "full")
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, repr=False)
+class Options(Declared):
     """Choices of code generation, set by :func:`loopkit.set_options`.
 
     :ivar full_tiles: emit a version without guards for full tiles beside the generic one.

@@ -22,6 +22,7 @@ from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRu
 from loopkit.kernel.tags import InameTag
 from loopkit.lazy import LazyTable
 from loopkit.poly.sets import Set
+from loopkit.shown import Shown
 
 # The text of values, for a script with "import numpy as np" and "import loopkit as lk"
 
@@ -155,8 +156,8 @@ TRANSFORMATIONS = LazyTable[Callable[..., Any]]()
 K = TypeVar("K")
 
 
-@dataclass(frozen=True)
-class HistoryStep:
+@dataclass(frozen=True, repr=False)
+class HistoryStep(Shown):
     """One transformation: its name, its arguments and the verdict on it.
 
     :ivar verdict: ``"structural"`` (no reordering), ``"proven"``, ``"assumed"`` or ``"unsafe"``.
@@ -208,8 +209,8 @@ class HistoryStep:
         return {**dict(zip(names, self.args, strict=False)), **dict(self.kwargs)}
 
 
-@dataclass(frozen=True)
-class History(Sequence[HistoryStep]):
+@dataclass(frozen=True, repr=False)
+class History(Sequence[HistoryStep], Shown):
     """The transformations that made a kernel, in order: an immutable sequence of :class:`HistoryStep`.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
@@ -253,8 +254,9 @@ class History(Sequence[HistoryStep]):
                  for number, step in enumerate(self.steps, 1)]
         return "\n".join([*start, *steps])
 
-    def __repr__(self) -> str:
-        return f"<History: {', '.join(step.name for step in self.steps) or 'no steps'}>"
+    @property
+    def headline(self) -> str:
+        return f"of {len(self.steps)} steps: {', '.join(step.name for step in self.steps)}" if self else "of no steps"
 
     def script(self) -> str:
         """A Python script that makes the kernel again, as ``knl``.
@@ -325,8 +327,8 @@ def _imports(body: str) -> Iterator[str]:
 _Numbered = tuple[int, HistoryStep]
 
 
-@dataclass(frozen=True)
-class Change:
+@dataclass(frozen=True, repr=False)
+class Change(Shown):
     """One line of a comparison of two histories.
 
     :ivar kind: ``"kept"``, ``"changed"``, ``"removed"`` or ``"added"``.
@@ -348,8 +350,8 @@ class Change:
             yield f"     {'; '.join(_changed_arguments(self.old[1], self.new[1]))}"
 
 
-@dataclass(frozen=True)
-class HistoryDiff:
+@dataclass(frozen=True, repr=False)
+class HistoryDiff(Shown):
     """The differences between two histories; it prints, and is false if they are equal.
 
     :ivar common: how many steps the two share before the first that differs.

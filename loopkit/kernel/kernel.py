@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.errors import ENTRY_POINTS, require_known
+from loopkit.errors import require_known
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, Options, SubstitutionRule, TemporaryVariable, ValueArg
@@ -20,6 +20,7 @@ from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Chain, GivenOrder, Path, Tree, chains_of, leaves, paths, require_once
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import InstanceSet, Set, universe_params
+from loopkit.shown import ENTRY_POINTS, Shown
 
 #: Gives the dependences of a kernel, from those of the kernel before and from the kernel itself.
 Derive = Callable[[Sequence[Dependence], "LoopKernel"], Iterable[Dependence]]
@@ -82,7 +83,7 @@ class KernelBody:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LoopKernel(KernelBody, KernelData):
+class LoopKernel(KernelBody, KernelData, Shown):
     """Statements, the tree that orders them, and the data that they access.
 
     A kernel derived from another one inherits its dependences, through the constructors in
@@ -270,14 +271,9 @@ class LoopKernel(KernelBody, KernelData):
         """Run the kernel; :func:`loopkit.compile` documents the arguments and results."""
         return ENTRY_POINTS["call"](self, *args, **kwargs)
 
-    def __str__(self) -> str:
-        return str(ENTRY_POINTS["str"](self))
-
-    def __repr__(self) -> str:
-        return f"<LoopKernel {self.name!r}: {len(self.statements)} statements>"
-
-    def _repr_html_(self) -> str:
-        return str(ENTRY_POINTS["html"](self))
+    @property
+    def headline(self) -> str:
+        return f"{self.name!r}: {len(self.statements)} statement{'' if len(self.statements) == 1 else 's'}"
 
     @property
     def statements_text(self) -> str:

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.errors import ENTRY_POINTS
 from loopkit.expr.mappers import map_subscripts, substitute, variables
 from loopkit.expr.nodes import Neutral, Reduction, to_text
-from loopkit.kernel.cost import Cost
 from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
-from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
@@ -32,8 +29,8 @@ _WIDTH = 110
 _PRODUCT = re.compile(r"(?<![\w.])(\d+)([A-Za-z_])")          # isl writes 16i for 16*i
 
 
-def kernel_text(knl: LoopKernel, *, with_cost: bool = True) -> str:
-    """*knl* for people; *with_cost*: with its launches and temporaries in global memory, which lowering finds.
+def kernel_text(knl: LoopKernel) -> str:
+    """*knl* in the kernel language: what was written and transformed, without anything that lowering finds.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k]*x[k])", name="matvec")
     >>> print(kernel_text(lk.add_dtypes(knl, {"a,x": np.float32})))
@@ -48,33 +45,31 @@ def kernel_text(knl: LoopKernel, *, with_cost: bool = True) -> str:
       end
     """
     with bounded(f"printing kernel '{knl.name}'"):
-        domains, conditions = _domains(knl)
-        printer = _Printer(knl, *_folded(knl), conditions)
-        declared = [t for t in knl.temporaries.values() if t.name not in printer.values and not _declared_inline(t)]
-        parts = [_title(knl), *_section("TEMPORARIES", map(_datum, declared)),
-                 *_section("ASSUMPTIONS", filter(None, [params_text(knl.assumptions)])),
-                 *_section("DOMAINS", (d.text for d in domains)),
-                 *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
-                 *_section("GIVEN ORDER", map(", ".join, knl.given_order)),
-                 *_section("REDUCTIONS", (f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, in "
-                                          f"{'any ' if o.reorderable else ''}order" for o in knl.operations.values())),
-                 *_section("RULES", (f"{r.name}({', '.join(r.arguments)}) := {to_text(r.expr)}"
-                                     for r in knl.substitutions.values())),
-                 *_section("STATEMENTS", printer.lines(printer.shown_tree())),
-                 *_section("BARRIERS", map(str, knl.barriers)),
-                 *(_cost_sections(knl) if with_cost else ()),
-                 *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
-    return "\n".join(parts)
+        return "\n".join([_title(knl), *(line for title, lines in kernel_sections(knl).items() if lines
+                                         for line in (title, *(f"  {line}" for line in lines)))])
 
 
-def _cost_sections(knl: LoopKernel) -> Iterator[str]:
-    """Several launches, loops of the host, and temporaries in global memory, if the kernel can be lowered yet."""
-    on_grid = any(isinstance(tag, GroupTag) for tag in knl.tags.values())
-    if on_grid or knl.barriers or knl.temporaries:
-        cost: Cost = ENTRY_POINTS["cost"](knl)
-        if cost.launches is not None:
-            yield from _section("LAUNCHES", cost.launch_lines())
-            yield from _section("GLOBAL TEMPORARIES", cost.scratch_lines())
+def kernel_sections(knl: LoopKernel) -> dict[str, Sequence[str]]:
+    """The lines of each section of the printed *knl*; some sections have none."""
+    domains, conditions = _domains(knl)
+    printer = _Printer(knl, *_folded(knl), conditions)
+    declared = [t for t in knl.temporaries.values() if t.name not in printer.values and not _declared_inline(t)]
+    return {"TEMPORARIES": [*map(_datum, declared)],
+            "ASSUMPTIONS": [*filter(None, [params_text(knl.assumptions)])],
+            "DOMAINS": [d.text for d in domains],
+            "TAGS": [f"{x}: {tag}" for x, tag in knl.tags.items()],
+            "GIVEN ORDER": [*map(", ".join, knl.given_order)],
+            "REDUCTIONS": [f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, in "
+                           f"{'any ' if o.reorderable else ''}order" for o in knl.operations.values()],
+            "RULES": [f"{r.name}({', '.join(r.arguments)}) := {to_text(r.expr)}" for r in knl.substitutions.values()],
+            "STATEMENTS": [*printer.lines(printer.shown_tree())],
+            "BARRIERS": [*map(str, knl.barriers)],
+            "OBLIGATIONS": [*map(str, knl.obligations)]}
+
+
+def loop_lines(knl: LoopKernel, tree: Tree) -> Iterator[str]:
+    """*tree*, of statements of *knl*, with each part of a reduction as a statement of its own."""
+    return _Printer(knl, {}, {}, {}).lines(tree)
 
 
 def statements_text(knl: LoopKernel) -> str:
@@ -92,17 +87,10 @@ def instructions(knl: LoopKernel) -> tuple[Statement, ...]:
     return tuple(with_expressions(s, printer.written_out) for s in shown)
 
 
-def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
-    lines = list(lines)
-    if lines:
-        yield title
-        yield from (f"  {line}" for line in lines)
-
-
 # Data
 
 def _title(knl: LoopKernel) -> str:
-    start, sizes = f"KERNEL {knl.name}(", _integer_arguments(knl)
+    start, sizes = f"KERNEL {knl.name}(", integer_arguments(knl)
     items = [f"{a.name}: int" if a.name in sizes and a.dtype is None else _datum(a) for a in knl.arguments]
     # no line ends within an item
     text = ", ".join(item.replace(" ", "\0") for item in items) + ")"
@@ -110,7 +98,7 @@ def _title(knl: LoopKernel) -> str:
                          break_on_hyphens=False).replace("\0", " ")
 
 
-def _integer_arguments(knl: LoopKernel) -> frozenset[str]:
+def integer_arguments(knl: LoopKernel) -> frozenset[str]:
     """The value arguments that are integers by their use in domains and shapes."""
     names = {x for domain in {id(s.domain): s.domain for s in knl.statements}.values() for x in domain.params}
     for a in knl.data.values():

@@ -10,11 +10,13 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Completion, Instruction, completion_of
 from loopkit.expr.mappers import array_of, subscripts_of
+from loopkit.expr.nodes import to_text
 from loopkit.poly.sets import InstanceSet, Map
+from loopkit.shown import Declared, Shown
 
 
-@dataclass(frozen=True)
-class StatementOptions:
+@dataclass(frozen=True, repr=False)
+class StatementOptions(Declared):
     """The options that the user gave a statement in braces.
 
     :ivar depends_on: ids of statements ordered before it by ``dep=``.
@@ -26,8 +28,8 @@ class StatementOptions:
     tags: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Statement:
+@dataclass(frozen=True, repr=False)
+class Statement(Shown):
     """``assignee = expression`` (or ``assignee op= expression``), once for each point of *domain*.
 
     :ivar expression: free of :class:`loopkit.expr.nodes.Reduction`; may call substitution rules.
@@ -51,6 +53,12 @@ class Statement:
     @property
     def inames(self) -> tuple[str, ...]:
         return self.domain.inames
+
+    def __str__(self) -> str:
+        target, value = to_text(self.assignee), to_text(self.expression)
+        value = value if self.combine is None else f"{self.combine}({target}, {value})"
+        conditions = "".join(f", if {to_text(e)}" for e in self.predicates)
+        return f"{self.id}: {target} = {value}{conditions}, on {self.domain.text}"
 
     @property
     def commutes(self) -> bool:
@@ -80,8 +88,8 @@ def with_expressions(statement: Statement, f: Callable[[Expression], Expression]
                    predicates=tuple(map(f, statement.predicates)))
 
 
-@dataclass(frozen=True)
-class RequestedBarrier:
+@dataclass(frozen=True, repr=False)
+class RequestedBarrier(Shown):
     """A barrier that the user requested; *kind*: ``"local"`` (threads of a block) or ``"global"`` (a launch ends)."""
 
     first: str
@@ -130,8 +138,8 @@ class ReductionNode:
 
 # Instances that must run after others, and claims of the caller in place of a proof
 
-@dataclass(frozen=True)
-class Dependence:
+@dataclass(frozen=True, repr=False)
+class Dependence(Shown):
     """*sink* instances that must run after the *source* instances *relation* gives them.
 
     :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``.
@@ -163,8 +171,8 @@ def _restored(kind: str, array: str, source: str, sink: str, relation: str, *oth
     return Dependence(kind, array, source, sink, Map(relation), *others)
 
 
-@dataclass(frozen=True)
-class Obligation:
+@dataclass(frozen=True, repr=False)
+class Obligation(Shown):
     """One claim under which a step was accepted; each printed form of the kernel shows it.
 
     :ivar step: the step, as in its call.

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from loopkit.errors import PreconditionError
 from loopkit.lazy import LazyTable
+from loopkit.shown import Declared
 
 #: Threads of a warp, on every architecture.
 WARP = 32
@@ -25,7 +26,7 @@ class Machine:
 GPU = Machine()
 
 
-class Target:
+class Target(Declared):
     """A code generator and a device for its code. Subclasses are frozen dataclasses of compiler options."""
 
     #: The name in ``target="..."``, and of its folder in ``loopkit/target``.

@@ -35,6 +35,7 @@ from loopkit.poly.affine import NotAffineError, add, multiply, remainder, subtra
 from loopkit.poly.limits import bounded
 from loopkit.poly.piecewise import cells
 from loopkit.poly.sets import InstanceSet, Map, Set, bounded_by, param_range, params_of
+from loopkit.shown import Shown
 
 GRID = ("g.0", "g.1", "g.2")
 BLOCK = ("l.0", "l.1", "l.2")
@@ -59,8 +60,8 @@ class SchedulePoint:
     way: Path
 
 
-@dataclass(frozen=True)
-class Schedule:
+@dataclass(frozen=True, repr=False)
+class Schedule(Shown):
     """A kernel and its launches.
 
     :ivar order: the host's program: loops around launches, each of which is a leaf with its number.
@@ -111,8 +112,8 @@ def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
 
 # Temporaries
 
-@dataclass(frozen=True)
-class Storage:
+@dataclass(frozen=True, repr=False)
+class Storage(Shown):
     """The cells of one temporary.
 
     :ivar lead: inames whose values precede the subscripts, each counted from its minimum in *lows*.
@@ -287,8 +288,8 @@ class HardwareMapping:
         return frozenset({*self.ranges, *BLOCK})
 
 
-@dataclass(frozen=True)
-class Launch:
+@dataclass(frozen=True, repr=False)
+class Launch(Shown):
     """One launch: its tree of sequential loops, its statements, and the axes on which they run.
 
     :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
@@ -368,8 +369,8 @@ class Stage:
     check: Callable[[Lowered], None]
 
 
-@dataclass(frozen=True)
-class Lowered:
+@dataclass(frozen=True, repr=False)
+class Lowered(Shown):
     """A kernel at a stage of lowering: the results of the stages up to *last*; the fields of later stages are empty.
 
     :ivar shapes: of the arrays and temporaries of the kernel that was lowered.
@@ -394,7 +395,7 @@ class Lowered:
         with bounded(f"printing stage '{self.stage}' of kernel '{self.kernel.name}'"):
             match "kernel" if self.last is None else self.last.result:
                 case "kernel":
-                    return kernel_text(self.kernel, with_cost=False)       # its cost comes from later stages
+                    return kernel_text(self.kernel)
                 case "schedule":
                     return str(self.schedule)
                 case "storages":

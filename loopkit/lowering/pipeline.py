@@ -19,7 +19,6 @@ from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Assign, Block, Call, Program
 from loopkit.ast.walk import nodes_in, simplified, with_regions_apart, without_unused_names
 from loopkit.errors import (
-    ENTRY_POINTS,
     IllegalTransformError,
     InternalError,
     LoopkitError,
@@ -45,6 +44,7 @@ from loopkit.lowering.storage import allocate_storage, each_storage
 from loopkit.lowering.types import infer_types
 from loopkit.lowering.vectors import with_partial_vectors, with_vectors
 from loopkit.poly.limits import affordable, bounded, kept, kept_by_kernel
+from loopkit.shown import ENTRY_POINTS
 
 # What the stages do
 

@@ -17,6 +17,7 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, set_space, subtract, to_aff, to_int
 from loopkit.poly.limits import affordable, bounded, coalesced, gave_up, kept, kept_results, without_empty_pieces
+from loopkit.shown import Shown
 
 Set = isl.Set
 Map = isl.Map
@@ -27,8 +28,8 @@ Condition = tuple[str, Expression]
 T = TypeVar("T", isl.Set, isl.Map)
 
 
-@dataclass(frozen=True)
-class InstanceSet:
+@dataclass(frozen=True, repr=False)
+class InstanceSet(Shown):
     """The points ``[params] -> { [inames] }`` of *set*, an anonymous isl set."""
 
     inames: tuple[str, ...]
@@ -51,6 +52,9 @@ class InstanceSet:
     @staticmethod
     def universe(inames: Sequence[str]) -> InstanceSet:
         return InstanceSet(tuple(inames), isl.Set.universe(set_space((), tuple(inames))))
+
+    def __str__(self) -> str:
+        return self.text
 
     def named(self, points: isl.Set) -> InstanceSet:
         """*points* with this set's inames."""

@@ -19,10 +19,11 @@ from loopkit.runtime.cuda.devices import why_not
 from loopkit.runtime.cuda.resources import Resources, kernel_resources
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
 from loopkit.runtime.typed import Text
+from loopkit.shown import Shown
 from loopkit.target.code import Layout, resolve_text_target
 
 
-class CompiledKernel:
+class CompiledKernel(Shown):
     """A kernel with its compiled texts; call it with arrays and scalars by name.
 
     The arrays of each call determine the dtypes that the kernel leaves open. A text is generated and compiled at the
@@ -183,8 +184,9 @@ class CompiledKernel:
         target, device, debug, verify = self._given
         return partial(CompiledKernel, debug=debug, verify=verify), (self.kernel, target, device)
 
-    def __repr__(self) -> str:
-        return f"<CompiledKernel '{self.kernel.name}' for target '{self.target}'>"
+    @property
+    def headline(self) -> str:
+        return f"{self.kernel.name!r} for target '{self.target}'"
 
 
 @checked

@@ -27,12 +27,13 @@ from loopkit.poly.limits import bounded
 from loopkit.poly.sets import fix_params
 from loopkit.runtime import compiled
 from loopkit.runtime.views import NumpyArray
+from loopkit.shown import Shown
 
 Reference = LoopKernel | Callable[..., Any]
 
 
-@dataclass(frozen=True)
-class OutputComparison:
+@dataclass(frozen=True, repr=False)
+class OutputComparison(Shown):
     """One output of the two runs.
 
     :ivar error: the largest distance between two elements; 0 if all are equal.
@@ -47,8 +48,8 @@ class OutputComparison:
         return f"{self.name}: largest error {self.error:.3g}, allowed {self.bound:.3g}"
 
 
-@dataclass(frozen=True)
-class EquivalenceReport:
+@dataclass(frozen=True, repr=False)
+class EquivalenceReport(Shown):
     """The result of :func:`check_equivalent`; it prints one line for each output.
 
     :ivar length: the number of operations in the error bound.

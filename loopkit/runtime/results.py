@@ -8,9 +8,10 @@ from functools import lru_cache, partial
 from typing import Any, ClassVar, Self
 
 from loopkit.errors import CallError
+from loopkit.shown import Shown
 
 
-class Outputs(tuple[Any, ...]):
+class Outputs(tuple[Any, ...], Shown):
     """The written arguments of a call, in argument order, by position, by name and as attributes.
 
     >>> out = Outputs(("x", "y"), (1, 2))
@@ -52,6 +53,8 @@ class Outputs(tuple[Any, ...]):
 
     def __repr__(self) -> str:
         return f"Outputs({', '.join(f'{k}={v!r}' for k, v in zip(self._fields, self, strict=True))})"
+
+    __str__ = __repr__
 
     def __reduce__(self) -> tuple[type[Outputs], tuple[tuple[str, ...], tuple[Any, ...]]]:
         return Outputs, (self._fields, tuple(self))
@@ -103,8 +106,8 @@ class TimingRequest:
         return number
 
 
-@dataclass(frozen=True)
-class Timing:
+@dataclass(frozen=True, repr=False)
+class Timing(Shown):
     """The measured time of calls.
 
     :ivar seconds: the median.

@@ -1,9 +1,12 @@
 """Generated code, a text and the launches that the runtime executes; and the targets that have a text."""
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from os import PathLike
+from pathlib import Path
 from textwrap import wrap
 from typing import Any, ClassVar
 
@@ -14,12 +17,14 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, Function, own_instructions
 from loopkit.ast.value_ranges import largest_magnitude
 from loopkit.ast.walk import nodes_in
-from loopkit.errors import ENTRY_POINTS, NameConflictError, PreconditionError
+from loopkit.errors import NameConflictError, PreconditionError
 from loopkit.expr.mappers import conjunction
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import ElementText
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Target, resolve_target
 from loopkit.lowering.lowered import Lowered
+from loopkit.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,8 @@ class ScratchPointer(Pointer):
         return self.dtype.itemsize if self.element is None else self.element.size(self.dtype.itemsize)
 
 
-@dataclass(frozen=True)
-class GeneratedKernel:
+@dataclass(frozen=True, repr=False)
+class GeneratedKernel(Shown):
     """One generated function and its launch.
 
     :ivar grid: blocks along x, y, z, in the kernel's parameters and the host's inames; ``(1, 1, 1)`` unmapped. The
@@ -92,6 +97,11 @@ class GeneratedKernel:
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     dynamic_shared_bytes: int = 0
+
+    def __str__(self) -> str:
+        names = ", ".join(x.name for x in self.parameters)
+        return (f"{self.name}({names}): grid ({', '.join(map(to_text, self.grid))}), block {self.block}, "
+                f"{self.shared_bytes} bytes of shared memory a block")
 
     @property
     def ticketed(self) -> bool:
@@ -126,8 +136,8 @@ class Layout:
         return np.dtype(f"int{self.index_bits}")
 
 
-@dataclass(frozen=True)
-class GeneratedCode:
+@dataclass(frozen=True, repr=False)
+class GeneratedCode(Shown):
     """Generated source; ``str()`` is the text.
 
     :ivar target: ``"cuda"`` or ``"c"``.
@@ -137,6 +147,7 @@ class GeneratedCode:
     :ivar host: for ``"cuda"`` the launch sequence as C++ for readers, a function on device pointers that follows
         *source* in one file; ``""`` for ``"c"``.
     :ivar assumed: the assumptions of its vector accesses about a call; the text of ``Layout(vectors=False)`` has none.
+    :ivar kernel: the lowered kernel, of whose statements the comments in *source* speak.
     """
 
     target: str
@@ -146,12 +157,27 @@ class GeneratedCode:
     layout: Layout = field(default_factory=Layout)
     order: Block | None = None
     assumed: tuple[Assumed, ...] = ()
+    kernel: LoopKernel | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.source
 
-    def _repr_html_(self) -> str:
-        return str(ENTRY_POINTS["code_html"](self))
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write :attr:`source`, and :attr:`host` behind it, to the file *path*, in one step.
+
+        :raises OSError: the file cannot be written; a file that was there stays as it was.
+        """
+        place = Path(path)
+        new = place.with_name(f".{place.name}.{os.getpid()}.new")
+        try:
+            new.write_text("\n".join(filter(None, (self.source, self.host))), encoding="utf-8")
+            new.replace(place)
+        finally:
+            new.unlink(missing_ok=True)
+
+    @property
+    def headline(self) -> str:
+        return f"for {self.target}: {', '.join(f'{k.name}()' for k in self.kernels)}"
 
 
 def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
@@ -240,4 +266,4 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
                                 hint="give it another name")
     if largest_magnitude(lowered.program, dict.fromkeys(lowered.kernel.value_params, 1)) >= _LIMIT_32:
         layout = replace(layout, index_bits=64)
-    return target.emit(lowered, layout, head)
+    return replace(target.emit(lowered, layout, head), kernel=lowered.kernel)

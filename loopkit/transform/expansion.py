@@ -13,7 +13,7 @@ from loopkit.analysis.legality import accepted, proven, require_reason
 from loopkit.analysis.ranges import iname_range
 from loopkit.analysis.values_preserved import clobbered_values, copied_over, in_cells
 from loopkit.analysis.witnesses import BrokenPairs, Refusal, Violation, element_of, refuse_smallest
-from loopkit.errors import ENTRY_POINTS, PreconditionError, StorageError, UndecidedError, instance_text
+from loopkit.errors import PreconditionError, StorageError, UndecidedError, instance_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -21,6 +21,7 @@ from loopkit.poly.affine import subtract
 from loopkit.poly.flow import earlier_accesses
 from loopkit.poly.relations import at_sink
 from loopkit.poly.sets import lexmin_point
+from loopkit.shown import ENTRY_POINTS
 from loopkit.transform.reindex import mentioned
 from loopkit.transform.step import known_list, require_no_rule, transform
 

@@ -8,12 +8,13 @@ from functools import cached_property
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import Moves, moves
-from loopkit.errors import ENTRY_POINTS, LoopkitError, ScheduleError, StorageError
+from loopkit.errors import LoopkitError, ScheduleError, StorageError
 from loopkit.kernel.cost import MEMORIES, SPACES, Cells, Cost, CostChange
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, LocalTag, is_parallel
+from loopkit.shown import ENTRY_POINTS
 
 
 @dataclass(frozen=True)

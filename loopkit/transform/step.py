@@ -11,7 +11,6 @@ import numpy as np
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.order import moves
 from loopkit.errors import (
-    ENTRY_POINTS,
     IllegalTransformError,
     NameConflictError,
     PreconditionError,
@@ -29,6 +28,7 @@ from loopkit.kernel.tree import given, still_given
 from loopkit.language.names import fault, is_id, name_list
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
+from loopkit.shown import ENTRY_POINTS
 from loopkit.transform.match import matching
 
 P = ParamSpec("P")

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from loopkit.errors import ENTRY_POINTS, LoopkitError, values_text
+from loopkit.errors import LoopkitError, values_text
+from loopkit.shown import Shown
 
 
 class Verdict(Enum):
@@ -25,8 +26,8 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return max(verdicts, key=list(Verdict).index, default=Verdict.PROVEN)
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, repr=False)
+class Finding(Shown):
     """A statement that is not proven.
 
     :ivar witness: for a refutation: sizes, instances and element, as text.
@@ -44,6 +45,9 @@ class Finding:
         if self.witness:
             yield f"  {self.witness}"
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
 
 def refuted(error: LoopkitError) -> Finding:
     """The finding for *error*."""
@@ -55,8 +59,8 @@ def undecided(text: str) -> Finding:
     return Finding(Verdict.UNDECIDED, text)
 
 
-@dataclass(frozen=True)
-class Mismatch:
+@dataclass(frozen=True, repr=False)
+class Mismatch(Shown):
     """A finding of translation validation: a difference between a loop program and its kernel, at the smallest example.
 
     :ivar kind: ``"missing"``, ``"twice"``, ``"outside"``, ``"element"``, ``"value"``, ``"order"``, ``"barrier"``,
@@ -81,8 +85,8 @@ class Mismatch:
         return f"{self.launch}: {self.text}" + (f" ({'; '.join(parts)})" if parts else "")
 
 
-@dataclass(frozen=True)
-class Check:
+@dataclass(frozen=True, repr=False)
+class Check(Shown):
     """One question about a kernel and its answer.
 
     :ivar name: ``"order"``, ``"races"``, ``"bounds"``, ``"coverage"``, ``"barriers"``, ...
@@ -109,9 +113,12 @@ class Check:
             yield from (f"    {line}" for line in finding.lines())
         yield from (f"    {note}" for note in self.notes)
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
-@dataclass(frozen=True)
-class Report:
+
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     """The results of the checks of one kernel; ``print(report)`` shows all of them.
 
     :ivar kernel: the kernel's name.
@@ -156,6 +163,3 @@ class Report:
     def __str__(self) -> str:
         return "\n".join([f"kernel '{self.kernel}': {self.verdict}",
                           *(f"  {line}" for check in self.checks for line in check.lines())])
-
-    def _repr_html_(self) -> str:
-        return str(ENTRY_POINTS["html"](self))

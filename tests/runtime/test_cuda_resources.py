@@ -79,7 +79,8 @@ def test_report() -> None:
     assert (first.dynamic_shared, first.blocks_per_multiprocessor, first.limited_by) == (70000, 3, "shared memory")
     assert first.occupancy == 3*256 / 2048
     assert (second.threads, second.occupancy, second.limited_by) == (128, 2*128 / 2048, "registers")
-    assert str(found) == repr(found) == """\
+    assert repr(found) == "<Resources of first, a_second_one>"
+    assert str(found) == """\
 kernel        arch   threads  registers  spilled  stack  shared  blocks  occupancy  limited by
 first         sm_90      256         32        0      0   70000       3        38%  shared memory
 a_second_one  sm_90      128        255     8+12     16    1024       2        12%  registers"""

@@ -99,8 +99,8 @@ def test_it_prints_with_verdicts_and_times() -> None:
     lines = str(mapped().history).splitlines()
     assert lines[0] == str(mapped().history.made)
     assert re.fullmatch(r"knl = lk\.tag_inames\(knl, \{'i_outer': 'g\.0'\}\)  # 3: proven, \d+\.\d ms", lines[-1])
-    assert repr(mapped().history) == "<History: add_dtypes, split_iname, tag_inames>"
-    assert repr(lk.History()) == "<History: no steps>"
+    assert repr(mapped().history) == "<History of 3 steps: add_dtypes, split_iname, tag_inames>"
+    assert repr(lk.History()) == "<History of no steps>"
 
 
 def test_what_is_changed_later_is_kept_as_it_was() -> None:

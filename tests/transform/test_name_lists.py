@@ -10,6 +10,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.kernel.history import TRANSFORMATIONS
+from loopkit.kernel.printing import kernel_text
 
 BOX = "{[ii,jj]: 0<=ii<8 and 0<=jj<4}"
 
@@ -94,7 +95,7 @@ def _outcome(name: str, parameter: str, names: object) -> str:
     made, others, _ = CALLS[name, parameter]
     knl = made()
     try:
-        return str(getattr(lk, name)(knl, **{**others, parameter: names}))
+        return kernel_text(getattr(lk, name)(knl, **{**others, parameter: names}))
     except lk.LoopkitError as refusal:
         return f"{type(refusal).__name__}: {refusal}"
 

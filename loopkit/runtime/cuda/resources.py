@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from loopkit.errors import CompilerError
+from loopkit.shown import Shown
 from loopkit.target.code import GeneratedKernel
 from loopkit.target.cuda.limits import DeviceLimits
 from loopkit.target.cuda.target import CudaTarget
@@ -58,8 +59,8 @@ def _total(pattern: str, text: str) -> int:
     return sum(map(int, re.findall(pattern, text)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelResources(PtxasUsage):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class KernelResources(PtxasUsage, Shown):
     """The resources of one kernel on one architecture.
 
     :ivar dynamic_shared: bytes of shared memory that the launch adds.
@@ -76,12 +77,25 @@ class KernelResources(PtxasUsage):
     occupancy: float
     limited_by: str
 
+    def __str__(self) -> str:
+        return ", ".join(f"{head} {cell}" for head, cell in zip(_HEAD, _row(self), strict=True))
 
-class Resources(dict[str, KernelResources]):
+
+class Resources(dict[str, KernelResources], Shown):
     """The resources of the kernels of one program, by name and in the order of their launches; prints as a table."""
 
-    def __repr__(self) -> str:
-        rows = [_HEAD, *map(_row, self.values())]
+    @property
+    def headline(self) -> str:
+        return f"of {', '.join(self) or 'no kernel'}"
+
+    __repr__ = Shown.__repr__
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table: a head, and a row for each kernel."""
+        return [_HEAD, *map(_row, self.values())]
+
+    def __str__(self) -> str:
+        rows = self.rows()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join(
             cell.ljust(width) if head in ("kernel", "arch", "limited by") else cell.rjust(width)

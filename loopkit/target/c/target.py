@@ -136,7 +136,7 @@ C = Dialect(
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CTarget(TextTarget):
     """C11 for the machine's own compiler, with the options of its compilation. All compilers get the same text.
 

@@ -74,7 +74,7 @@ _DYNAMIC = "shared_memory_"
 _ALIGNMENT = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CudaTarget(TextTarget):
     """CUDA C++ for one architecture, with the options of its compilation.
 

@@ -1,1 +1,0 @@
-"""The notebook form of kernels and generated code."""

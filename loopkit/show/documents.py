@@ -1,0 +1,121 @@
+"""The document of every object that shows itself, and the forms of a document that objects offer."""
+from __future__ import annotations
+
+import linecache
+import sys
+import traceback as python_traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import LoopkitError
+from loopkit.kernel.history import History
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.lowered import Lowered
+from loopkit.runtime.compiled import CompiledKernel
+from loopkit.runtime.cuda.resources import Resources
+from loopkit.runtime.results import Outputs
+from loopkit.show.code import code_document
+from loopkit.show.document import Code, Document, Fold, Paragraph, Span, Table, table
+from loopkit.show.html import as_html
+from loopkit.show.kernels import kernel_document
+from loopkit.show.steps import VERDICT_STYLES
+from loopkit.show.text import as_rich, as_text
+from loopkit.shown import Shown
+from loopkit.target.code import GeneratedCode
+from loopkit.verification.report import Report
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def text(value: Shown) -> str:
+    """*value* as plain text: what ``print`` writes."""
+    return as_text(document(value))
+
+
+def html(value: Shown) -> str:
+    """*value* as HTML: what a notebook shows."""
+    return as_html(document(value))
+
+
+def rich(value: Shown) -> Any:
+    """*value* in colours: what the console of rich prints."""
+    return as_rich(document(value))
+
+
+def document(value: Shown) -> Document:
+    """The document of *value*: its type's own, or its text."""
+    own = next((_DOCUMENTS[cls] for cls in type(value).__mro__ if cls in _DOCUMENTS), None)
+    return Document("", (Code(tuple(str(value).splitlines())),)) if own is None else own(value)
+
+
+
+def _stage_document(lowered: Lowered) -> Document:
+    return Document(f"kernel '{lowered.kernel.name}' after the stage '{lowered.stage}'",
+                    (Code(tuple(str(lowered).splitlines())),))
+
+
+def _report_document(report: Report) -> Document:
+    body: list[Table | Paragraph | Fold] = [Table(("", "", ""), tuple(
+        (check.name, Span(str(check.verdict), VERDICT_STYLES[str(check.verdict)]), check.summary)
+        for check in report.checks))]
+    for check in report.checks:
+        lines = [line for finding in check.findings for line in finding.lines()]
+        if lines or check.notes:
+            body.append(Fold(check.name, (Paragraph((*lines, *check.notes)),)))
+    return Document(f"kernel '{report.kernel}': {report.verdict}", tuple(body))
+
+
+def _history_document(history: History) -> Document:
+    return Document("", (Code(tuple(str(history).splitlines()), "python"),))
+
+
+def _error_document(error: LoopkitError) -> Document:
+    hints = tuple(Span(f"hint: {hint}", "good") for hint in error.hints)
+    return Document(type(error).__name__, (Paragraph((Span(error.message, "bad"), *error.details(), *hints)),))
+
+
+def _outputs_document(outputs: Outputs) -> Document:
+    rows = [(name, *_array_cells(value)) for name, value in outputs.asdict().items()]
+    return Document("Outputs", table("Arrays", ("name", "kind", "dtype", "shape", "values"), rows))
+
+
+def _array_cells(value: Any) -> tuple[str, str, str, str]:
+    kind = f"{type(value).__module__.partition('.')[0]}.{type(value).__name__}"
+    values = np.array2string(value.ravel()[:8], precision=4, separator=", ", threshold=8)[1:-1] \
+        if isinstance(value, np.ndarray) else ""
+    more = ", ..." if isinstance(value, np.ndarray) and value.size > 8 else ""
+    return kind, str(getattr(value, "dtype", "")), str(getattr(value, "shape", "")), f"{values}{more}"
+
+
+def _resources_document(resources: Resources) -> Document:
+    head, *rows = resources.rows()
+    return Document(f"Resources {resources.headline}", (Table(head, tuple(rows)),))
+
+
+def _compiled_document(compiled: CompiledKernel) -> Document:
+    card = kernel_document(compiled.kernel)
+    return Document(f"{card.title} for target '{compiled.target}'", card.body)
+
+
+_DOCUMENTS: Mapping[type, Callable[[Any], Document]] = {
+    LoopKernel: kernel_document, GeneratedCode: code_document, Lowered: _stage_document, Report: _report_document,
+    History: _history_document, LoopkitError: _error_document, Outputs: _outputs_document,
+    Resources: _resources_document, CompiledKernel: _compiled_document}
+
+
+# Errors in IPython
+
+def traceback(error: LoopkitError) -> Iterator[str]:
+    """The lines that IPython shows of *error*: the caller's line and the message, without loopkit's own frames."""
+    frames = [frame for frame in python_traceback.extract_tb(error.__traceback__)
+              if not frame.filename.startswith((_PACKAGE, sys.prefix, sys.base_prefix)) and frame.lineno is not None]
+    for frame in frames[-1:]:
+        yield f"{frame.filename}, line {frame.lineno}, in {frame.name}"
+        source = linecache.getline(frame.filename, frame.lineno or 0).rstrip()
+        yield from (f"    {source.strip()}", "") if source else ("",)
+    first, *rest = str(error).splitlines()
+    yield f"{type(error).__name__}: {first}"
+    yield from rest

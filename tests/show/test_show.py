@@ -1,0 +1,268 @@
+"""Every public object shows itself in a line, as text and as HTML of the same content."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from enum import Enum
+from functools import cache
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.lowering.pipeline import STAGES
+from loopkit.runtime.results import Timing, TimingRequest
+from loopkit.show.document import Document, Fold, Paragraph, Picture, Span, Table
+from loopkit.show.html import as_html
+from loopkit.show.text import as_text
+from loopkit.shown import Declared, Shown
+from tests.cases import CASES
+from tests.golden_files import GoldenFiles
+
+BY_NAME = {case.name: case for case in CASES}
+
+#: Elements without an end tag.
+VOID = {"br", "hr", "img", "meta"}
+
+
+class Reader(HTMLParser):
+    """The words of an HTML text, without its style; fails on tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert not self.opened
+
+    @property
+    def words(self) -> list[str]:
+        return self.text.split()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in ("script", "link", "iframe")
+        assert not [value for name, value in attrs if name in ("src", "href") or name.startswith("on")]
+        if tag not in VOID:
+            self.opened.append(tag)
+        self.text += "" if tag == "span" else " "
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.opened.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.opened:
+            self.text += data
+
+
+def kernel(name: str) -> lk.LoopKernel:
+    return BY_NAME[name].make()
+
+
+def refusal() -> lk.IllegalTransformError:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "a[i+1] = a[i] + b[i]")
+    with pytest.raises(lk.IllegalTransformError) as found:
+        lk.tag_inames(knl, {"i": "g.0"})
+    return found.value
+
+
+def uncovered() -> lk.Report:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "for i\n<> t[i] = x[i] {if=i>0}\ny[i] = t[i]\nend")
+    return lk.check_coverage(lk.add_dtypes(knl, {"x": np.float32}))
+
+
+@cache
+def samples() -> dict[str, Any]:
+    """An object of each public type, and of those that one meets through it."""
+    knl = lk.split_iname(kernel("vector_add"), "i", 16)
+    again = lk.split_iname(kernel("vector_add"), "i", 32)
+    compiled = lk.compile(knl, "c")
+    out = compiled(**{name: np.ones(40, np.float32) for name in ("x", "y")})
+    error, report = refusal(), uncovered()
+    replay = error.replay(a=np.array([1., 0., 0.]), b=np.array([2., 3.]))
+    equal = lk.check_equivalent(kernel("vector_add"), knl, {"n": 20}, "c")
+    sums = lk.ReductionOperation("both", "a + b", neutral=0)
+    finding = next(f for check in report.checks for f in check.findings)
+    assert isinstance(finding.error, lk.VerificationError)
+    found = [
+        knl, knl.history, knl.history[0], again.history.diff(knl.history), knl.arguments[0], knl.arguments[-1],
+        knl.instructions[0], knl.domains[0], knl.options, compiled, out, error, error.witness, replay,
+        replay.differing[0], report, report.checks[0], finding, finding.error.witness, equal, equal.outputs[0],
+        Timing.of([1e-3, 2e-3, 3e-3], TimingRequest()), lk.generate_code(knl),
+        lk.generate_code(knl).kernels[0], lk.CudaTarget(arch="sm_90"), lk.CTarget(), sums,
+        lk.TemporaryVariable("t", np.float32, (4,), lk.AddressSpace.LOCAL), lk.GlobalArg("x", np.float32, ("n",)),
+        lk.ValueArg("n"), lk.Options(min_blocks=2), lk.SubstitutionRule("f", ("x",), 2)]
+    return {type(x).__name__: x for x in found} | {f"stage {s.name}": lk.lower(kernel("transpose"), stop=s.name)
+                                                   for s in STAGES} | {
+        "storage": lk.lower(kernel("transpose")).storages["a_fetch"], "launch": lk.lower(knl).launches[0],
+        "schedule": lk.lower(knl).scheduled}
+
+
+NAMES = list(samples())
+
+each = pytest.mark.parametrize("name", NAMES)
+
+
+def test_no_public_type_is_left_out() -> None:
+    types = [getattr(lk, name) for name in lk.__all__ if isinstance(getattr(lk, name), type)]
+    for cls in types:
+        assert issubclass(cls, (Shown, Enum)), cls
+        if not issubclass(cls, (lk.LoopkitError, Enum)):
+            assert any(isinstance(x, cls) for x in samples().values()), cls
+
+
+@each
+def test_the_short_form_is_one_line_and_no_dump(name: str) -> None:
+    value = samples()[name]
+    text = repr(value)
+    if not isinstance(value, lk.Outputs):               # whose arrays print as numpy's
+        assert "\n" not in text
+    if isinstance(value, Declared):
+        assert re.fullmatch(r"\w+\(.*\)", text)
+    elif is_dataclass(value):
+        assert re.fullmatch(rf"<{type(value).__name__} .+>", text)
+
+
+@each
+def test_text_and_html_have_the_same_words(name: str) -> None:
+    value = samples()[name]
+    words = set(Reader(value._repr_html_()).words)
+    lines = str(value).splitlines()
+    assert lines
+    assert all("dtype(" not in line and "frozenset(" not in line and "<loopkit." not in line for line in lines)
+    if isinstance(value, lk.Outputs | lk.CompiledKernel):
+        return                                      # arrays print as Python's; a compiled kernel shows its kernel
+    # titles of parts are in capitals in the text
+    known = {word.upper() for word in words}
+    assert [w for line in lines for w in line.split() if w.upper() not in known] == []
+
+
+@each
+def test_colours_change_no_word(name: str) -> None:
+    pytest.importorskip("rich")
+    value = samples()[name]
+    if type(value).__str__ is Shown.__str__:
+        assert value.__rich__().plain.split() == str(value).split()
+    assert value.__rich__().plain
+
+
+def test_a_declaration_leaves_defaults_out() -> None:
+    assert repr(lk.GlobalArg("x")) == "GlobalArg(name='x')"
+    assert repr(lk.Options()) == "Options()"
+    assert repr(lk.TemporaryVariable("t", np.dtype(np.float32), (4,), lk.AddressSpace.LOCAL)) == \
+        "TemporaryVariable(name='t', dtype=float32, shape=(4,), address_space=shared)"
+
+
+# The card of a kernel
+
+CARDS = ("vector_add", "matmul_tiled", "two_launches", "jacobi", "softmax_by_block", "scan_by_block")
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_cards(name: str, golden: GoldenFiles) -> None:
+    golden.check(f"cards/{name}.txt", kernel(name))
+
+
+@pytest.mark.deep(4)
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_case_has_a_card(name: str) -> None:
+    text = str(kernel(name))
+    assert "not known" not in text
+    assert all(x in text for x in ("ARGUMENTS", "DOMAINS", "STATEMENTS", "AS IT RUNS"))
+    for storage in lk.lower(kernel(name)).storages.values():
+        assert storage.name in text.partition("WHERE VALUES LIVE")[2]
+    Reader(kernel(name)._repr_html_())
+
+
+def test_a_kernel_that_cannot_be_lowered_says_why() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    assert "not known yet: The dtype of the argument 'x'" in str(knl)
+
+
+def test_global_scratch_is_a_warning() -> None:
+    html = kernel("two_launches")._repr_html_()
+    assert '<span class="warning">global memory</span>' in html
+    assert "<span class=\"warning\">global memory</span>" not in kernel("matmul_tiled")._repr_html_()
+
+
+def test_shared_bytes_of_the_card_are_those_of_the_code() -> None:
+    for name in ("matmul_tiled", "transpose", "softmax_by_block"):
+        (launch,) = lk.generate_code(kernel(name)).kernels
+        assert f"{launch.name}: {launch.shared_bytes} bytes of shared memory a block" in str(kernel(name))
+
+
+# Code
+
+def test_lines_of_code_name_their_statements() -> None:
+    knl = kernel("matmul_tiled")
+    code = lk.generate_code(knl)
+    html = code._repr_html_()
+    (line,) = re.findall(r'<span title="([^"]*)">[^\n]*acc_k \+=[^\n]*__fma', html)[:1] or re.findall(
+        r'<span title="([^"]*)"><span class="margin">insn', html)[:1]
+    assert line.startswith("insn")
+    assert code.source == str(code)
+
+
+def test_code_is_written_with_its_host_part(tmp_path: Any) -> None:
+    code = lk.generate_code(kernel("vector_add_mapped"))
+    place = tmp_path / "k.cu"
+    code.write(place)
+    assert place.read_text() == f"{code.source}\n{code.host}"
+    assert [p.name for p in tmp_path.iterdir()] == ["k.cu"]
+    with pytest.raises(FileNotFoundError):
+        code.write(tmp_path / "missing" / "k.cu")
+
+
+# Errors in notebooks
+
+def own_lines(error: lk.LoopkitError) -> list[str]:
+    return error._render_traceback_()
+
+
+def test_a_traceback_is_the_line_and_the_message() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "a[i+1] = a[i]")
+    with pytest.raises(lk.IllegalTransformError) as found:
+        lk.tag_inames(knl, {"i": "g.0"})
+    lines = own_lines(found.value)
+    assert lines[0].startswith(__file__)
+    assert lines[1] == '    lk.tag_inames(knl, {"i": "g.0"})'
+    assert lines[3:] == f"IllegalTransformError: {found.value}".splitlines()
+    assert not [line for line in lines if "loopkit/transform" in line]
+
+
+def test_an_error_that_was_not_raised_has_a_message() -> None:
+    assert own_lines(lk.PreconditionError("No.", hint="yes")) == ["PreconditionError: No.", "  hint: yes"]
+
+
+# Documents
+
+def pieces() -> Iterator[tuple[str, str, str]]:
+    long = " ".join(["word"]*40)
+    yield long, "\n".join([" ".join(["word"]*20), f"    {' '.join(['word']*19)}", "    word"]), f"<p>{long}</p>"
+    yield "  in", "  in", "<p>  in</p>"
+    yield "a < b & c", "a < b & c", "<p>a &lt; b &amp; c</p>"
+    yield "x"*120, "x"*120, f"<p>{'x'*120}</p>"
+    yield "", "", "<p></p>"
+
+
+@pytest.mark.parametrize(("line", "text", "html"), [*pieces()])
+def test_lines(line: str, text: str, html: str) -> None:
+    document = Document("", (Paragraph((line,)),))
+    assert as_text(document) == text
+    assert as_html(document).endswith(f"</style>{html}</div>")
+
+
+def test_hints_and_styles_are_escaped() -> None:
+    html = as_html(Document("<t>", (Paragraph((Span("<x>", "bad", 'say "<y>"'),)), Picture("<svg></svg>", 'a "b"'))))
+    assert '<span class="bad" title="say &quot;&lt;y&gt;&quot;">&lt;x&gt;</span>' in html
+    assert '<div class="title">&lt;t&gt;</div>' in html
+    Reader(html)
+
+
+def test_a_table_is_aligned_and_folded() -> None:
+    document = Document("", (Fold("Part", (Table(("a", "long"), (("xyz", "1"), ("u", Span("2", "warning")))),)),))
+    assert as_text(document) == "PART\n  a    long\n  xyz  1\n  u    2"
+    assert "<details open><summary>Part</summary>" in as_html(document)
