@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from loopkit.runtime.equivalence import check_equivalent
     from loopkit.runtime.results import Outputs
+    from loopkit.show.diff import Diff, diff
     from loopkit.target.c.target import CTarget
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda.target import CudaTarget
@@ -106,14 +107,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
-    "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg",
+    "CompilerError", "CudaTarget", "DeviceError", "Diff", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg",
     "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError",
     "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report",
     "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
     "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier",
     "add_block_flags", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assume",
     "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
-    "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
+    "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand",
     "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
     "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "pad_domain", "peel", "pipeline",
     "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument",
@@ -142,6 +143,7 @@ ENTRY_POINTS.addresses.update({
     "replay": "loopkit.interpreter.replay:replay_refusal",
     "rich": "loopkit.show.documents:rich",
     "statements": "loopkit.kernel.printing:statements_text",
+    "steps": "loopkit.show.steps:shown_steps",
     "storage_hints": "loopkit.transform.hints:storage_hints",
     "text": "loopkit.show.documents:text",
     "traceback": "loopkit.show.documents:traceback",

@@ -22,7 +22,7 @@ from loopkit.kernel.data import AddressSpace, GlobalArg, Options, SubstitutionRu
 from loopkit.kernel.tags import InameTag
 from loopkit.lazy import LazyTable
 from loopkit.poly.sets import Set
-from loopkit.shown import Shown
+from loopkit.shown import ENTRY_POINTS, Shown
 
 # The text of values, for a script with "import numpy as np" and "import loopkit as lk"
 
@@ -293,6 +293,34 @@ class History(Sequence[HistoryStep], Shown):
                 raise ReplayError(f"Step {number} of the history cannot be made on this kernel.", number=number,
                                   step=str(step), cause=err) from err
         return kernel
+
+    def show(self) -> Shown:
+        """The steps one after another, made once more: the verdict, what each changed, the kernel and its CUDA.
+
+        In a notebook, the kernel and the CUDA of each step are folded away.
+
+        >>> knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float32})
+        >>> print(lk.split_iname(knl, "i", 16).history.show())  # doctest: +ELLIPSIS
+        History of 2 steps: add_dtypes, split_iname
+        ...
+        2: SPLIT_INAME(KNL, 'I', 16)
+          structural, ...
+          DOMAINS
+            - [n] -> { [i] : 0 <= i < n }
+            + [n] -> { [i_outer, i_inner] : i_outer >= 0 and 0 <= i_inner <= 15 and i_inner < n - 16i_outer }
+          STATEMENTS
+            - for i
+            -   y[i] = 2*x[i]  {id=insn}
+            + for i_outer, i_inner
+            +   y[16*i_outer + i_inner] = 2*x[16*i_outer + i_inner]  {id=insn}
+              end
+          ...
+
+        :raises PreconditionError: the kernel was not made by ``make_kernel``.
+        :raises ReplayError: a step cannot be made once more.
+        """
+        shown_steps: Shown = ENTRY_POINTS["steps"](self)
+        return shown_steps
 
     def diff(self, other: History) -> HistoryDiff:
         """The changes from this history to *other*.

@@ -18,10 +18,11 @@ from loopkit.runtime.compiled import CompiledKernel
 from loopkit.runtime.cuda.resources import Resources
 from loopkit.runtime.results import Outputs
 from loopkit.show.code import code_document
+from loopkit.show.diff import Diff, diff_document
 from loopkit.show.document import Code, Document, Fold, Paragraph, Span, Table, table
 from loopkit.show.html import as_html
-from loopkit.show.kernels import kernel_document
-from loopkit.show.steps import VERDICT_STYLES
+from loopkit.show.kernels import VERDICT_STYLES, kernel_document
+from loopkit.show.steps import Steps, steps_document
 from loopkit.show.text import as_rich, as_text
 from loopkit.shown import Shown
 from loopkit.target.code import GeneratedCode
@@ -103,7 +104,8 @@ def _compiled_document(compiled: CompiledKernel) -> Document:
 _DOCUMENTS: Mapping[type, Callable[[Any], Document]] = {
     LoopKernel: kernel_document, GeneratedCode: code_document, Lowered: _stage_document, Report: _report_document,
     History: _history_document, LoopkitError: _error_document, Outputs: _outputs_document,
-    Resources: _resources_document, CompiledKernel: _compiled_document}
+    Resources: _resources_document, CompiledKernel: _compiled_document, Diff: diff_document,
+    Steps: steps_document}
 
 
 # Errors in IPython

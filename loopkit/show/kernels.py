@@ -1,7 +1,7 @@
 """The card of a kernel: what it computes, how it will run, and where its values live."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 
 from pymbolic.typing import Expression
@@ -11,13 +11,17 @@ from loopkit.errors import LoopkitError
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.cost import MEMORIES, OWNERS, Cost, product_text
 from loopkit.kernel.data import AddressSpace, Argument, GlobalArg
+from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import integer_arguments, kernel_sections, loop_lines
 from loopkit.lowering.lowered import Launch, Lowered, Storage
 from loopkit.lowering.pipeline import cost_of, lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, Span, Style, section, table
-from loopkit.show.steps import steps_table
+
+#: The style of each verdict on a step, a check or a finding.
+VERDICT_STYLES: Mapping[str, Style] = {"structural": "note", "proven": "good", "assumed": "warning",
+                                       "unsafe": "bad", "undecided": "warning", "refuted": "bad"}
 
 #: Titles of sections of the printed kernel, for the card.
 _TITLES = {"TEMPORARIES": "Declared temporaries", "ASSUMPTIONS": "Assumptions",
@@ -68,7 +72,7 @@ def kernel_document(knl: LoopKernel) -> Document:
             *shown["STATEMENTS"], *shown["BARRIERS"],
             Fold("As it runs", tuple(_running(knl, lowered))), *_values(knl, lowered),
             *section("Obligations", (Span(x, "warning") for x in found["OBLIGATIONS"])),
-            *steps_table(knl.history)))
+            *_steps(knl.history)))
 
 
 def _if_lowered(knl: LoopKernel) -> Lowered | LoopkitError:
@@ -186,3 +190,11 @@ def _totals(lowered: Lowered) -> Iterator[Line]:
     if scratch:
         total = " + ".join(product_text((s.dtype.itemsize, *s.shape)) for s in scratch)
         yield Span(f"global memory for temporaries: {total} bytes a {OWNERS[AddressSpace.GLOBAL]}", "warning")
+
+
+# Its steps
+
+def _steps(history: History) -> tuple[Block, ...]:
+    rows = [(str(number), str(step).removeprefix("knl = lk."), Span(step.verdict, VERDICT_STYLES[step.verdict]),
+             Span("; ".join(step.effects), "warning")) for number, step in enumerate(history, 1)]
+    return table("Steps", ("step", "call", "verdict", "also changes"), rows)

@@ -59,10 +59,11 @@ def text_lines(document: Document, width: int = WIDTH) -> Iterator[Pieces]:
     if document.title:
         yield (Span(document.title, "name"),)
     for block in document.body:
-        yield from _block_lines(block, width)
+        yield from block_lines(block, width)
 
 
-def _block_lines(block: Block, width: int) -> Iterator[Pieces]:
+def block_lines(block: Block, width: int = WIDTH) -> Iterator[Pieces]:
+    """The lines of *block* in pieces."""
     match block:
         case Paragraph(lines):
             for line in lines:
@@ -76,7 +77,7 @@ def _block_lines(block: Block, width: int) -> Iterator[Pieces]:
         case Fold():
             yield (Span(block.title.upper(), "name"),)
             for part in block.body:
-                yield from ((Span("  "), *line) for line in _block_lines(part, width - 2))
+                yield from ((Span("  "), *line) for line in block_lines(part, width - 2))
 
 
 def _fitted(line: Pieces, width: int) -> Iterator[Pieces]:
