@@ -297,18 +297,18 @@ class History(Sequence[HistoryStep], Shown):
     def show(self) -> Shown:
         """The steps one after another, made once more: the verdict, what each changed, the kernel and its CUDA.
 
-        In a notebook, the kernel and the CUDA of each step are folded away.
+        In a notebook, the kernel and the CUDA of each step are folded away; ``print`` names them only.
 
         >>> knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float32})
         >>> print(lk.split_iname(knl, "i", 16).history.show())  # doctest: +ELLIPSIS
         History of 2 steps: add_dtypes, split_iname
         ...
-        2: SPLIT_INAME(KNL, 'I', 16)
+        2: split_iname(knl, 'i', 16)
           structural, ...
-          DOMAINS
+          Domains
             - [n] -> { [i] : 0 <= i < n }
             + [n] -> { [i_outer, i_inner] : i_outer >= 0 and 0 <= i_inner <= 15 and i_inner < n - 16i_outer }
-          STATEMENTS
+          Statements
             - for i
             -   y[i] = 2*x[i]  {id=insn}
             + for i_outer, i_inner

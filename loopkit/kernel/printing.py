@@ -67,11 +67,6 @@ def kernel_sections(knl: LoopKernel) -> dict[str, Sequence[str]]:
             "OBLIGATIONS": [*map(str, knl.obligations)]}
 
 
-def loop_lines(knl: LoopKernel, tree: Tree) -> Iterator[str]:
-    """*tree*, of statements of *knl*, with each part of a reduction as a statement of its own."""
-    return _Printer(knl, {}, {}, {}).lines(tree)
-
-
 def statements_text(knl: LoopKernel) -> str:
     """The statements of *knl* alone, with their loops."""
     with bounded(f"printing kernel '{knl.name}'"):

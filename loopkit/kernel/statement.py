@@ -58,7 +58,8 @@ class Statement(Shown):
         target, value = to_text(self.assignee), to_text(self.expression)
         value = value if self.combine is None else f"{self.combine}({target}, {value})"
         conditions = "".join(f", if {to_text(e)}" for e in self.predicates)
-        return f"{self.id}: {target} = {value}{conditions}, on {self.domain.text}"
+        loops = f", for each {', '.join(self.inames)}" if self.inames else ""
+        return f"{self.id}: {target} = {value}{conditions}{loops}"
 
     @property
     def commutes(self) -> bool:

@@ -23,7 +23,9 @@ def code_document(code: GeneratedCode) -> Document:
 
 
 def _margin(lines: Sequence[str], knl: LoopKernel) -> Iterator[Span]:
-    """For each line the id of its statement, with the statement as a hint; the generated comments name the ids."""
+    """For each line the id of its statement, which the comments of the code name; the statement and its domain as a hint.
+    """
+    hints = {s.id: f"{s}\n{s.domain.text}" for s in knl.statements}
     current = ""
     for line in lines:
         comment = line.strip().removeprefix("// ")
@@ -31,4 +33,4 @@ def _margin(lines: Sequence[str], knl: LoopKernel) -> Iterator[Span]:
             current = comment
         elif _OTHER.match(line):
             current = ""
-        yield Span(current, "note", str(knl.statement_by_id[current]) if current else "")
+        yield Span(current, "note", hints[current] if current else "")

@@ -17,6 +17,9 @@ from loopkit.show.text import block_lines
 from loopkit.shown import Shown
 from loopkit.target.code import GeneratedCode
 
+#: The parts of a kernel's card on how it was made.
+_HISTORY = ("As written", "Steps")
+
 #: Equal lines around a change that are shown.
 _CONTEXT = 3
 
@@ -72,7 +75,7 @@ def diff(a: LoopKernel | GeneratedCode, b: LoopKernel | GeneratedCode, *, side_b
 
     >>> knl = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "y[i,j] = 2*x[i,j]"), {"x": np.float32})
     >>> print(lk.diff(knl, lk.interchange(knl, "i", "j")))
-    'kernel' -> 'kernel': 2 removed, 3 added
+    'kernel' -> 'kernel': 1 removed, 2 added, 1 moved here
     GIVEN ORDER
       + j, i
     STATEMENTS
@@ -81,12 +84,13 @@ def diff(a: LoopKernel | GeneratedCode, b: LoopKernel | GeneratedCode, *, side_b
           y[i, j] = 2*x[i, j]  {id=insn}
         end
     AS IT RUNS
-        LAUNCH KERNEL
-          grid (1, 1, 1), block (1, 1, 1)
-      -   for i, j
-      +   for j, i
-            y[i, j] = 2*x[i, j]  {id=insn}
-          end
+        Launch kernel
+          1 block of 1 thread
+          one thread runs all of it: no iname is on an axis of blocks or threads
+      >   for j in 0 .. m
+            for i in 0 .. n
+      <     for j in 0 .. m
+              y[i, j] = 2*x[i, j]  {id=insn}
     without differences: arguments, assumptions, domains
 
     :arg side_by_side: show the old lines beside the new ones.
@@ -95,26 +99,27 @@ def diff(a: LoopKernel | GeneratedCode, b: LoopKernel | GeneratedCode, *, side_b
     if isinstance(a, LoopKernel) is not isinstance(b, LoopKernel):
         raise PreconditionError("A kernel and a generated code have no lines to compare.", subject="diff",
                                 hint="compare two kernels, or generate_code(...) of both")
-    old, new = _parts(a), _parts(b)
-    changes = {title: tuple(_changes(old.get(title, ()), new.get(title, ()))) for title in {**new, **old}}
+    old, new = _parts_of(a), _parts_of(b)
+    changes = {title: tuple(_line_changes(old.get(title, ()), new.get(title, ()))) for title in {**new, **old}}
     parts = {title: part for title, part in changes.items() if any(change.kind != "equal" for change in part)}
-    return Diff((_name(a), _name(b)), parts, tuple(title for title in changes if title not in parts), side_by_side)
+    equal = tuple(title for title in changes if title not in parts)
+    return Diff((_title_of(a), _title_of(b)), parts, equal, side_by_side)
 
 
-def _name(value: LoopKernel | GeneratedCode) -> str:
+def _title_of(value: LoopKernel | GeneratedCode) -> str:
     return repr(value.name) if isinstance(value, LoopKernel) else value.headline
 
 
-def _parts(value: LoopKernel | GeneratedCode) -> dict[str, tuple[str, ...]]:
-    """The lines of each part of the document of *value*; the steps of a kernel are no part of what it is."""
+def _parts_of(value: LoopKernel | GeneratedCode) -> dict[str, tuple[str, ...]]:
+    """The lines of each part of the document of *value*; how a kernel was made is no part of what it is."""
     if isinstance(value, GeneratedCode):
         return {"Source": tuple(value.source.splitlines()), "Host": tuple(value.host.splitlines())}
     return {block.title: tuple("".join(span.text for span in line).rstrip()
-                               for part in block.body for line in block_lines(part))
-            for block in kernel_document(value).body if isinstance(block, Fold) and block.title != "Steps"}
+                               for part in block.body for line in block_lines(part, is_inner=True))
+            for block in kernel_document(value).body if isinstance(block, Fold) and block.title not in _HISTORY}
 
 
-def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[LineChange]:
+def _line_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[LineChange]:
     """The lines of both, in order, those that are in another place marked as moved."""
     before, after = [line.strip() for line in old], [line.strip() for line in new]
     found: list[LineChange] = []

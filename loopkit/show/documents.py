@@ -14,6 +14,7 @@ from loopkit.errors import LoopkitError
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered
+from loopkit.poly.limits import bounded
 from loopkit.runtime.compiled import CompiledKernel
 from loopkit.runtime.cuda.resources import Resources
 from loopkit.runtime.results import Outputs
@@ -49,7 +50,8 @@ def rich(value: Shown) -> Any:
 def document(value: Shown) -> Document:
     """The document of *value*: its type's own, or its text."""
     own = next((_DOCUMENTS[cls] for cls in type(value).__mro__ if cls in _DOCUMENTS), None)
-    return Document("", (Code(tuple(str(value).splitlines())),)) if own is None else own(value)
+    with bounded(f"showing a {type(value).__name__}"):
+        return Document("", (Code(tuple(str(value).splitlines())),)) if own is None else own(value)
 
 
 

@@ -1,19 +1,26 @@
 """The card of a kernel: what it computes, how it will run, and where its values live."""
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.constructors import annotated
+from loopkit.analysis.shapes import fully_written_outputs
+from loopkit.ast.nodes import Block as ProgramBlock
+from loopkit.ast.nodes import Node, Region, Sync, block_text
+from loopkit.ast.walk import as_block, map_child_nodes, nodes_in
 from loopkit.errors import LoopkitError
 from loopkit.expr.nodes import to_text
-from loopkit.kernel.cost import MEMORIES, OWNERS, Cost, product_text
+from loopkit.kernel.cost import Cost, product_text
 from loopkit.kernel.data import AddressSpace, Argument, GlobalArg
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.printing import integer_arguments, kernel_sections, loop_lines
+from loopkit.kernel.printing import integer_arguments, kernel_sections
 from loopkit.lowering.lowered import Launch, Lowered, Storage
 from loopkit.lowering.pipeline import cost_of, lowered_once
 from loopkit.poly.limits import bounded
@@ -23,6 +30,9 @@ from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, 
 VERDICT_STYLES: Mapping[str, Style] = {"structural": "note", "proven": "good", "assumed": "warning",
                                        "unsafe": "bad", "undecided": "warning", "refuted": "bad"}
 
+#: What the tags of axes mean.
+_AXES = "g.0, g.1, g.2: x, y, z of the block in the grid; l.0, l.1, l.2: x, y, z of the thread in its block"
+
 #: Titles of sections of the printed kernel, for the card.
 _TITLES = {"TEMPORARIES": "Declared temporaries", "ASSUMPTIONS": "Assumptions",
            "GIVEN ORDER": "Given order", "REDUCTIONS": "Reductions", "RULES": "Rules", "STATEMENTS": "Statements",
@@ -30,56 +40,93 @@ _TITLES = {"TEMPORARIES": "Declared temporaries", "ASSUMPTIONS": "Assumptions",
 
 
 def kernel_document(knl: LoopKernel) -> Document:
-    """The card of *knl*; what lowering finds is left out, with the reason, where *knl* cannot be lowered yet.
+    """The card of *knl*; where *knl* cannot be lowered yet, the reason is in the place of what lowering finds.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
     >>> print(lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 128, outer_tag="g.0", inner_tag="l.0"))
     KERNEL twice
+    1 launch, 128 threads a block, 0 barriers
+    AS WRITTEN
+      y[i] = 2*x[i]
     ARGUMENTS
       name  dtype    shape  strides  use
       n     int                      size
       x     float32  (n,)   (1,)     read
       y     float32  (n,)   (1,)     written
-      Strides of contiguous arrays, in elements; a call with other strides runs a text that takes them.
+      strides in elements, of contiguous arrays; other strides are arguments of another version of the
+          code
     ASSUMPTIONS
       n >= 0
     DOMAINS
       [n] -> { [i_outer, i_inner] : i_outer >= 0 and 0 <= i_inner <= 127 and i_inner < n - 128i_outer }
     TAGS
       i_outer: g.0, i_inner: l.0
+      g.0, g.1, g.2: x, y, z of the block in the grid; l.0, l.1, l.2: x, y, z of the thread in its block
     STATEMENTS
       for i_outer [g.0], i_inner [l.0]
         y[128*i_outer + i_inner] = 2*x[128*i_outer + i_inner]  {id=insn}
       end
     AS IT RUNS
-      LAUNCH TWICE
-        grid ((n + 127) // 128, 1, 1), block (128, 1, 1)
-        i_outer = g.0, i_inner = l.0
-        y[128*i_outer + i_inner] = 2*x[128*i_outer + i_inner]  {id=insn}
+      Launch twice
+        (n + 127) // 128 blocks of 128 threads
+        i_outer = g.0
+        i_inner = l.0
+        if 128*i_outer + i_inner < n
+          y[128*i_outer + i_inner] = 2*x[128*i_outer + i_inner]  {id=insn}
     STEPS
       step  call                                                          verdict
       1     add_dtypes(knl, {'x': np.float32})                            structural
       2     split_iname(knl, 'i', 128, outer_tag='g.0', inner_tag='l.0')  proven
+      proven: no dependence between instances is broken; structural: the step reorders nothing
     """
     with bounded(f"showing kernel '{knl.name}'"):
-        found = kernel_sections(knl)
-        lowered = _if_lowered(knl)
+        found, lowered = kernel_sections(knl), _if_lowered(knl)
         shown = {title: section(own, found[title], is_code=title == "STATEMENTS") for title, own in _TITLES.items()}
-        tags = section("Tags", filter(None, [", ".join(found["TAGS"])]))
+        tags = section("Tags", [", ".join(found["TAGS"]), _AXES] if found["TAGS"] else ())
+        temporaries = shown["TEMPORARIES"] if isinstance(lowered, LoopkitError) else ()
         return Document(f"KERNEL {knl.name}", (
-            *_argument_table(knl, lowered), *shown["ASSUMPTIONS"], *section("Domains", found["DOMAINS"], is_open=False),
-            *tags, *shown["GIVEN ORDER"], *shown["REDUCTIONS"], *shown["RULES"], *shown["TEMPORARIES"],
-            *shown["STATEMENTS"], *shown["BARRIERS"],
+            *_summary(lowered), *_as_written(knl.history), *_argument_table(knl, lowered), *shown["ASSUMPTIONS"],
+            *section("Domains", found["DOMAINS"], is_open=False), *tags, *shown["GIVEN ORDER"], *shown["REDUCTIONS"],
+            *shown["RULES"], *temporaries, *shown["STATEMENTS"], *shown["BARRIERS"],
             Fold("As it runs", tuple(_running(knl, lowered))), *_values(knl, lowered),
-            *section("Obligations", (Span(x, "warning") for x in found["OBLIGATIONS"])),
-            *_steps(knl.history)))
+            *section("Obligations", (Span(x, "warning") for x in found["OBLIGATIONS"])), *_step_table(knl.history)))
 
 
 def _if_lowered(knl: LoopKernel) -> Lowered | LoopkitError:
+    """*knl* through all stages, each launch in one version with all of its guards."""
+    options = replace(knl.options, full_tiles=False, textual_unroll=False)
     try:
-        return lowered_once(knl)
+        return lowered_once(knl if options == knl.options else annotated(knl, options=options))
     except LoopkitError as refusal:
         return refusal
+
+
+def _summary(lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
+    """The size of the kernel in a line."""
+    if isinstance(lowered, LoopkitError):
+        return ()
+    barriers = sum(isinstance(node, Sync) for f in lowered.program.functions for node in nodes_in(f.body))
+    scratch = any(s.space is AddressSpace.GLOBAL for s in lowered.storages.values())
+    each = [f"{_counted(launch.threads, 'thread')} a block" for launch in lowered.launches]
+    line: list[str | Span] = [f"{_counted(len(lowered.launches), 'launch')}, {', '.join(dict.fromkeys(each))}, "
+                              f"{_counted(barriers, 'barrier')}"]
+    if scratch:
+        line.append(Span(", temporaries in global memory", "warning"))
+    return (Paragraph((tuple(line),)),)
+
+
+def _counted(number: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def _as_written(history: History) -> tuple[Block, ...]:
+    """The instructions as the user wrote them, if steps changed them since."""
+    if history.made is None or not history:
+        return ()
+    _, instructions = history.made.args
+    lines = instructions if isinstance(instructions, str) else "\n".join(map(str, instructions))  # type: ignore[call-overload]
+    return section("As written", textwrap.dedent(lines).strip("\n").splitlines(), is_code=True)
 
 
 # Arguments
@@ -90,7 +137,7 @@ def _argument_table(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[B
     sizes = integer_arguments(knl)
     rows = [(a.name, str(a.dtype or ("int" if a.name in sizes else "")), *_layout(a, shapes.get(a.name)),
              _use(known, a, sizes), str(getattr(a, "cache_policy", None) or "")) for a in known.arguments]
-    notes = ["Strides of contiguous arrays, in elements; a call with other strides runs a text that takes them."]
+    notes = ["strides in elements, of contiguous arrays; other strides are arguments of another version of the code"]
     return table("Arguments", ("name", "dtype", "shape", "strides", "use", "cache policy"), rows,
                  notes if any(strides for _, _, _, strides, _, _ in rows) else ())
 
@@ -113,7 +160,8 @@ def _use(knl: LoopKernel, argument: Argument, sizes: Collection[str]) -> str:
     if not isinstance(argument, GlobalArg):
         return "size" if argument.name in sizes else "number"
     accesses = accesses_by_array(knl).get(argument.name, ())
-    return ", ".join(word for word, is_write in (("read", False), ("written", True))
+    written = "written" if argument.name in fully_written_outputs(knl) else "written in part"
+    return ", ".join(word for word, is_write in (("read", False), (written, True))
                      if any(a.is_write is is_write for a in accesses))
 
 
@@ -126,18 +174,37 @@ def _running(knl: LoopKernel, lowered: Lowered | LoopkitError) -> Iterator[Block
     cost: Cost = cost_of(knl)
     host = tuple(Span(line, "warning" if "on the host" in line else "") for line in cost.launch_lines())
     yield from (Paragraph(host),) if host else ()
-    for launch in lowered.launches:
-        order = tuple(Span(line, "note" if line.lstrip().startswith("...") else "")
-                      for line in loop_lines(launch.kernel, launch.tree))
-        yield Fold(f"Launch {launch.name}", (Paragraph(tuple(_launch_shape(launch))), Code(order)))
+    for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
+        lines = [f"{x} = {to_text(e)}" for x, e in function.coordinates.items()]
+        lines += block_text(_in_one_part(function.body)).splitlines()
+        code = tuple(Span(line, "note" if line.lstrip().startswith("#") else "") for line in lines)
+        yield Fold(f"Launch {launch.name}", (Paragraph(tuple(_launch_shape(launch))), Code(code)))
 
 
 def _launch_shape(launch: Launch) -> Iterator[Line]:
     hosts = f"for each {', '.join(launch.hosts)}: " if launch.hosts else ""
     tickets = ", blocks by tickets" if launch.ticketed else ""
-    yield f"{hosts}grid ({', '.join(map(to_text, launch.grid))}), block {launch.block}{tickets}"
-    if launch.mapping.coordinates:
-        yield ", ".join(f"{x} = {to_text(e)}" for x, e in launch.mapping.coordinates.items())
+    grid, block = (" x ".join(map(to_text, _long_extents(x))) for x in (launch.grid, launch.block))
+    yield f"{hosts}{grid} block{'' if grid == '1' else 's'} of {block} thread{'' if block == '1' else 's'}{tickets}"
+    if (*launch.grid, *launch.block) == (1,)*6:
+        yield Span("one thread runs all of it: no iname is on an axis of blocks or threads", "warning")
+
+
+def _long_extents(extents: Sequence[Expression]) -> Sequence[Expression]:
+    """*extents* without the last ones that are 1."""
+    return extents[:1] if all(e == 1 for e in extents[1:]) else (*extents[:1], *_long_extents(extents[1:]))
+
+
+def _in_one_part(block: ProgramBlock) -> ProgramBlock:
+    """*block* without the borders of regions, which are there for the host."""
+    def opened(node: Node) -> Iterator[Node]:
+        match node:
+            case Region(body) if node.instruction is None:
+                for child in body.children:
+                    yield from opened(child)
+            case _:
+                yield map_child_nodes(node, lambda child: _in_one_part(as_block(child)))
+    return ProgramBlock(tuple(new for node in block.children for new in opened(node)))
 
 
 # The memory of its temporaries
@@ -145,33 +212,40 @@ def _launch_shape(launch: Launch) -> Iterator[Line]:
 def _values(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
     if isinstance(lowered, LoopkitError):
         return ()
-    rows = [_value(knl, lowered, storage) for storage in lowered.storages.values()]
-    return table("Where values live", ("temporary", "memory", "because", "a thread", "a block", "a call"), rows,
-                 _totals(lowered))
+    rows: dict[tuple[object, ...], tuple[Span, ...]] = {}
+    for storage in lowered.storages.values():
+        name = f"{storage.dtype} {storage.name}{''.join(f'[{to_text(e)}]' for e in storage.in_memory)}"
+        place = _memory_of(knl, lowered, storage)
+        # scalars of one kind share a row
+        key = (storage.dtype, place) if storage.space is AddressSpace.PRIVATE and not storage.shape else (name,)
+        names = f"{rows[key][0].text}, {storage.name}" if key in rows else name
+        rows[key] = (Span(names, place[0].style), *place)
+    return table("Where values live", ("temporary", "memory", "because", "bytes a thread", "bytes a block", "bytes a call"),
+                 rows.values(), _totals(lowered))
 
 
-def _value(knl: LoopKernel, lowered: Lowered, storage: Storage) -> tuple[Line, ...]:
-    users = [x for x in lowered.launches
-             if any(a.statement in x.statements for a in accesses_by_array(lowered.kernel).get(storage.name, ()))]
-    element, threads = storage.dtype.itemsize, users[0].threads if users else 1
-    own = (element, *storage.shape)
-    sizes = {AddressSpace.PRIVATE: (own, (*own, threads), ()), AddressSpace.WARP: ((element,), own, ()),
-             AddressSpace.SHARED: ((), own, ()), AddressSpace.GLOBAL: ((), (), own)}[storage.space]
+def _memory_of(knl: LoopKernel, lowered: Lowered, storage: Storage) -> tuple[Span, ...]:
+    """Its memory, the reason, and the bytes of each thread, block and call."""
+    size = product_text((storage.dtype.itemsize, *storage.shape))
+    memory, sizes = {
+        AddressSpace.PRIVATE: ("registers", (size, "", "")),
+        AddressSpace.WARP: ("registers, exchanged within a warp", (str(storage.dtype.itemsize), "", "")),
+        AddressSpace.SHARED: ("shared memory", ("", size, "")),
+        AddressSpace.GLOBAL: ("global memory", ("", "", size))}[storage.space]
     style: Style = "warning" if storage.space is AddressSpace.GLOBAL else ""
-    texts = (f"{storage.dtype} {storage.name}{''.join(f'[{to_text(e)}]' for e in storage.in_memory)}",
-             MEMORIES[storage.space], _reason(knl, storage, users),
-             *(f"{product_text(factors)} bytes" if factors else "" for factors in sizes))
-    return tuple(Span(text, style) for text in texts)
+    return tuple(Span(text, style) for text in (memory, _reason(knl, lowered, storage), *sizes))
 
 
-def _reason(knl: LoopKernel, storage: Storage, users: Sequence[Launch]) -> str:
-    given = knl.temporaries.get(storage.name)
+def _reason(knl: LoopKernel, lowered: Lowered, storage: Storage) -> str:
+    given, accesses = knl.temporaries.get(storage.name), accesses_by_array(lowered.kernel).get(storage.name, ())
+    writers, readers = ([x.name for x in lowered.launches if any(
+        a.statement in x.statements and a.is_write is is_write for a in accesses)] for is_write in (True, False))
     if given is not None and given.address_space is not None:
         reason = f"declared {given.address_space}"
-    elif storage.space is AddressSpace.GLOBAL and len(users) > 1:
-        reason = f"the launches {', '.join(x.name for x in users)} use it"
+    elif storage.space is AddressSpace.GLOBAL and len({*writers, *readers}) > 1:
+        reason = f"written by {' and '.join(writers)}, read by {' and '.join(readers)}"
     else:
-        reason = {AddressSpace.PRIVATE: "each thread reads its own values alone",
+        reason = {AddressSpace.PRIVATE: "private to each thread",
                   AddressSpace.WARP: "the threads of a warp combine their values",
                   AddressSpace.SHARED: "threads of a block read each other's values",
                   AddressSpace.GLOBAL: "blocks, or iterations of the host's loops, read each other's values",
@@ -186,15 +260,12 @@ def _totals(lowered: Lowered) -> Iterator[Line]:
         for what, arrays in (("shared memory a block", shared), ("register arrays a thread", private)):
             if arrays:
                 yield f"{function.name}: {sum(prod(a.shape)*a.dtype.itemsize for a in arrays)} bytes of {what}"
-    scratch = [s for s in lowered.storages.values() if s.space is AddressSpace.GLOBAL]
-    if scratch:
-        total = " + ".join(product_text((s.dtype.itemsize, *s.shape)) for s in scratch)
-        yield Span(f"global memory for temporaries: {total} bytes a {OWNERS[AddressSpace.GLOBAL]}", "warning")
 
 
 # Its steps
 
-def _steps(history: History) -> tuple[Block, ...]:
+def _step_table(history: History) -> tuple[Block, ...]:
     rows = [(str(number), str(step).removeprefix("knl = lk."), Span(step.verdict, VERDICT_STYLES[step.verdict]),
              Span("; ".join(step.effects), "warning")) for number, step in enumerate(history, 1)]
-    return table("Steps", ("step", "call", "verdict", "also changes"), rows)
+    return table("Steps", ("step", "call", "verdict", "also changes"), rows, [
+        "proven: no dependence between instances is broken; structural: the step reorders nothing"])

@@ -58,10 +58,10 @@ def _step_blocks(step: HistoryStep, before: LoopKernel, after: LoopKernel) -> It
     changes = diff_document(diff(before, after)).body
     yield from changes or (Paragraph((Span("nothing that is printed differs", "note"),)),)
     yield Fold("Kernel", kernel_document(after).body, is_open=False)
-    yield Fold("CUDA", _cuda(after), is_open=False)
+    yield Fold("CUDA", _cuda_blocks(after), is_open=False)
 
 
-def _cuda(knl: LoopKernel) -> tuple[Block, ...]:
+def _cuda_blocks(knl: LoopKernel) -> tuple[Block, ...]:
     try:
         return code_document(generate_code(knl, target="cuda")).body
     except LoopkitError as refusal:

@@ -34,6 +34,8 @@ Pieces = tuple[Span, ...]
 def as_text(document: Document, width: int = WIDTH) -> str:
     """*document* as plain text, with lines of at most *width* columns except for code and tables.
 
+    A part that HTML folds away is written too, except for one inside another part, which is named only.
+
     >>> from loopkit.show.document import Document, section
     >>> print(as_text(Document("kernel 'k'", section("Domains", ["{ [i] : 0 <= i < n }"]))))
     kernel 'k'
@@ -62,7 +64,7 @@ def text_lines(document: Document, width: int = WIDTH) -> Iterator[Pieces]:
         yield from block_lines(block, width)
 
 
-def block_lines(block: Block, width: int = WIDTH) -> Iterator[Pieces]:
+def block_lines(block: Block, width: int = WIDTH, *, is_inner: bool = False) -> Iterator[Pieces]:
     """The lines of *block* in pieces."""
     match block:
         case Paragraph(lines):
@@ -75,9 +77,13 @@ def block_lines(block: Block, width: int = WIDTH) -> Iterator[Pieces]:
         case Picture():
             yield from ((Span(line),) for line in block.text.splitlines())
         case Fold():
-            yield (Span(block.title.upper(), "name"),)
+            is_section = not is_inner and block.title.replace(" ", "").isalpha()
+            yield (Span(block.title.upper() if is_section else block.title, "name"),)
+            if is_inner and not block.is_open:
+                yield (Span("  ...", "note"),)
+                return
             for part in block.body:
-                yield from ((Span("  "), *line) for line in block_lines(part, width - 2))
+                yield from ((Span("  "), *line) for line in block_lines(part, width - 2, is_inner=True))
 
 
 def _fitted(line: Pieces, width: int) -> Iterator[Pieces]:
