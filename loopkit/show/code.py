@@ -23,8 +23,7 @@ def code_document(code: GeneratedCode) -> Document:
 
 
 def _margin(lines: Sequence[str], knl: LoopKernel) -> Iterator[Span]:
-    """For each line the id of its statement, which the comments of the code name; the statement and its domain as a hint.
-    """
+    """For each line the id of its statement, which comments name; as a hint the statement and its domain."""
     hints = {s.id: f"{s}\n{s.domain.text}" for s in knl.statements}
     current = ""
     for line in lines:

@@ -220,8 +220,8 @@ def _values(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[Block, ..
         key = (storage.dtype, place) if storage.space is AddressSpace.PRIVATE and not storage.shape else (name,)
         names = f"{rows[key][0].text}, {storage.name}" if key in rows else name
         rows[key] = (Span(names, place[0].style), *place)
-    return table("Where values live", ("temporary", "memory", "because", "bytes a thread", "bytes a block", "bytes a call"),
-                 rows.values(), _totals(lowered))
+    sizes = ("bytes a thread", "bytes a block", "bytes a call")
+    return table("Where values live", ("temporary", "memory", "because", *sizes), rows.values(), _totals(lowered))
 
 
 def _memory_of(knl: LoopKernel, lowered: Lowered, storage: Storage) -> tuple[Span, ...]:
