@@ -56,6 +56,21 @@ class LoopkitError(Exception, Shown):
         return list(ENTRY_POINTS["traceback"](self))
 
 
+class LoopkitWarning(UserWarning):
+    """Base of the warnings of ``make_kernel``: what its text allows, and its author hardly meant.
+
+    ``warnings.simplefilter("ignore", lk.LoopkitWarning)`` silences all of them, and a subclass in its place one kind.
+    """
+
+
+class UnusedInameWarning(LoopkitWarning):
+    """An iname of the domains that no statement uses."""
+
+
+class MisspelledNameWarning(LoopkitWarning):
+    """A scalar argument that is declared nowhere, and resembles another name of the kernel."""
+
+
 class ParseError(LoopkitError):
     """Raised by ``make_kernel`` and by arguments that are texts: a text is not in the kernel language.
 

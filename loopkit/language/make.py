@@ -1,6 +1,7 @@
 """make_kernel: text to a :class:`~loopkit.kernel.kernel.LoopKernel`."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from loopkit.language.iterations import inames_of_parts, require_one_meaning, wi
 from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.program import ParsedProgram, assignments, number_statements, read_rules
 from loopkit.language.statements import ReductionMaker, StatementMaker
+from loopkit.language.suspicions import suspicions
 from loopkit.language.syntax import parse_program
 from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import bounded
@@ -56,6 +58,9 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
     :raises NameConflictError: a name is reserved, or has two meanings.
     :raises PreconditionError: a declaration in *kernel_data* does not fit, or a temporary is read both as one value
         and as one for each iteration.
+
+    It warns (:class:`loopkit.LoopkitWarning`) of inames that no statement uses, and of scalar arguments that are
+    declared nowhere and resemble another name.
     """
     require_kernel_name(name)
     # isl's sets print in isl's notation
@@ -76,7 +81,10 @@ def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: st
                                 operations.keys())
         if not program.body:
             raise source.error(0, "The instructions hold no statement.", "a statement")
-        return _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
+        knl = _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
+    for suspicion in suspicions(knl, read.parents, declared):
+        warnings.warn(suspicion, stacklevel=3)              # the caller of the checked function
+    return knl
 
 
 def _copied(given: Any) -> Any:

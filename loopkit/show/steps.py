@@ -1,10 +1,11 @@
 """The steps that made a kernel: as a table, and one after another with what each changed."""
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from loopkit.errors import LoopkitError, PreconditionError
+from loopkit.errors import LoopkitError, LoopkitWarning, PreconditionError
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
@@ -36,7 +37,9 @@ def shown_steps(history: History) -> Steps:
     if history.made is None:
         raise PreconditionError("The kernel was not made by make_kernel, so that no step can be shown.",
                                 subject="history", hint="print(history) lists the steps")
-    kernels: list[LoopKernel] = [make_kernel(*history.made.args, **dict(history.made.kwargs))]  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LoopkitWarning)     # its author has seen them
+        kernels: list[LoopKernel] = [make_kernel(*history.made.args, **dict(history.made.kwargs))]  # type: ignore[arg-type]
     for number in range(len(history)):
         kernels.append(history[number:number + 1].replay(kernels[-1]))
     return Steps(history, tuple(kernels))
