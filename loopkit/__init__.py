@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from loopkit.runtime.equivalence import check_equivalent
     from loopkit.runtime.results import Outputs
     from loopkit.show.diff import Diff, diff
+    from loopkit.show.explain import Explanation, explain
     from loopkit.target.c.target import CTarget
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda.target import CudaTarget
@@ -110,21 +111,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
-    "CompilerError", "CudaTarget", "DeviceError", "Diff", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg",
-    "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "LoopkitWarning",
-    "MisspelledNameWarning", "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError",
-    "ReductionOperation", "Replay", "ReplayError", "Report", "ScheduleError", "ShapeError", "StorageError",
-    "SubstitutionRule", "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError",
+    "CompilerError", "CudaTarget", "DeviceError", "Diff", "EquivalenceError", "Explanation", "Finding", "GeneratedCode",
+    "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError",
+    "LoopkitWarning", "MisspelledNameWarning", "NameConflictError", "Options", "Outputs", "ParseError",
+    "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report", "ScheduleError", "ShapeError",
+    "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError",
     "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
     "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assume", "buffer_array",
     "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
-    "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst",
-    "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "library", "lower", "make_atomic",
-    "make_kernel", "make_two_level_scan", "pad_domain", "peel", "pipeline", "precompute", "prioritize_loops",
-    "privatize", "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reverse",
-    "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space", "shift", "skew",
-    "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tensorize", "tile", "unroll",
-    "unroll_and_jam", "untag_inames", "verify",
+    "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain",
+    "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "library", "lower",
+    "make_atomic", "make_kernel", "make_two_level_scan", "pad_domain", "peel", "pipeline", "precompute",
+    "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname",
+    "replay", "reverse", "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space",
+    "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tensorize", "tile",
+    "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

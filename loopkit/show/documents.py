@@ -21,6 +21,7 @@ from loopkit.runtime.results import Outputs
 from loopkit.show.code import code_document
 from loopkit.show.diff import Diff, diff_document
 from loopkit.show.document import Code, Document, Fold, Paragraph, Span, Table, table
+from loopkit.show.explain import Explanation, explanation_document
 from loopkit.show.html import as_html
 from loopkit.show.kernels import VERDICT_STYLES, kernel_document
 from loopkit.show.steps import Steps, steps_document
@@ -107,7 +108,7 @@ _DOCUMENTS: Mapping[type, Callable[[Any], Document]] = {
     LoopKernel: kernel_document, GeneratedCode: code_document, Lowered: _stage_document, Report: _report_document,
     History: _history_document, LoopkitError: _error_document, Outputs: _outputs_document,
     Resources: _resources_document, CompiledKernel: _compiled_document, Diff: diff_document,
-    Steps: steps_document}
+    Steps: steps_document, Explanation: explanation_document}
 
 
 # Errors in IPython

@@ -80,7 +80,7 @@ def kernel_document(knl: LoopKernel) -> Document:
       proven: no dependence between instances is broken; structural: the step reorders nothing
     """
     with bounded(f"showing kernel '{knl.name}'"):
-        found, lowered = kernel_sections(knl), _if_lowered(knl)
+        found, lowered = kernel_sections(knl), if_lowered(knl)
         shown = {title: section(own, found[title], is_code=title == "STATEMENTS") for title, own in _TITLES.items()}
         tags = section("Tags", [", ".join(found["TAGS"]), _AXES] if found["TAGS"] else ())
         temporaries = shown["TEMPORARIES"] if isinstance(lowered, LoopkitError) else ()
@@ -88,11 +88,11 @@ def kernel_document(knl: LoopKernel) -> Document:
             *_summary(lowered), *_as_written(knl.history), *_argument_table(knl, lowered), *shown["ASSUMPTIONS"],
             *section("Domains", found["DOMAINS"], is_open=False), *tags, *shown["GIVEN ORDER"], *shown["REDUCTIONS"],
             *shown["RULES"], *temporaries, *shown["STATEMENTS"], *shown["BARRIERS"],
-            Fold("As it runs", tuple(_running(knl, lowered))), *_values(knl, lowered),
+            Fold("As it runs", tuple(_running(knl, lowered))), *values_table(knl, lowered),
             *section("Obligations", (Span(x, "warning") for x in found["OBLIGATIONS"])), *_step_table(knl.history)))
 
 
-def _if_lowered(knl: LoopKernel) -> Lowered | LoopkitError:
+def if_lowered(knl: LoopKernel) -> Lowered | LoopkitError:
     """*knl* through all stages, each launch in one version with all of its guards."""
     options = replace(knl.options, full_tiles=False, textual_unroll=False)
     try:
@@ -184,10 +184,15 @@ def _running(knl: LoopKernel, lowered: Lowered | LoopkitError) -> Iterator[Block
 def _launch_shape(launch: Launch) -> Iterator[Line]:
     hosts = f"for each {', '.join(launch.hosts)}: " if launch.hosts else ""
     tickets = ", blocks by tickets" if launch.ticketed else ""
-    grid, block = (" x ".join(map(to_text, _long_extents(x))) for x in (launch.grid, launch.block))
-    yield f"{hosts}{grid} block{'' if grid == '1' else 's'} of {block} thread{'' if block == '1' else 's'}{tickets}"
+    yield f"{hosts}{launch_shape(launch)}{tickets}"
     if (*launch.grid, *launch.block) == (1,)*6:
         yield Span("one thread runs all of it: no iname is on an axis of blocks or threads", "warning")
+
+
+def launch_shape(launch: Launch) -> str:
+    """``(n + 127) // 128 blocks of 128 threads``."""
+    grid, block = (" x ".join(map(to_text, _long_extents(x))) for x in (launch.grid, launch.block))
+    return f"{grid} block{'' if grid == '1' else 's'} of {block} thread{'' if block == '1' else 's'}"
 
 
 def _long_extents(extents: Sequence[Expression]) -> Sequence[Expression]:
@@ -209,7 +214,8 @@ def _in_one_part(block: ProgramBlock) -> ProgramBlock:
 
 # The memory of its temporaries
 
-def _values(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
+def values_table(knl: LoopKernel, lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
+    """The memory of each temporary, and why it is there."""
     if isinstance(lowered, LoopkitError):
         return ()
     rows: dict[tuple[object, ...], tuple[Span, ...]] = {}

@@ -70,6 +70,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "a kernel's statements": lambda: fresh().statements_text,
     "a kernel's domains": lambda: fresh().domains_text,
     "diff": lambda: lk.diff(fresh(), lk.split_iname(fresh(), "k", 4)),
+    "explain": lambda: lk.explain(fresh()),
     "the steps of a kernel": lambda: str(lk.split_iname(fresh(), "k", 4).history.show()),
     "a code as HTML": lambda: lk.generate_code(fresh(), target="c")._repr_html_(),
     "a transformation": lambda: lk.split_iname(fresh(), "k", 4),

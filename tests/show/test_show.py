@@ -95,7 +95,7 @@ def samples() -> dict[str, Any]:
         lk.generate_code(knl).kernels[0], lk.CudaTarget(arch="sm_90"), lk.CTarget(), sums,
         lk.TemporaryVariable("t", np.float32, (4,), lk.AddressSpace.LOCAL), lk.GlobalArg("x", np.float32, ("n",)),
         lk.ValueArg("n"), lk.Options(min_blocks=2), lk.SubstitutionRule("f", ("x",), 2)]
-    found += [lk.diff(knl, again), again.history.show()]
+    found += [lk.diff(knl, again), again.history.show(), lk.explain(knl)]
     return {type(x).__name__: x for x in found} | {f"stage {s.name}": lk.lower(kernel("transpose"), stop=s.name)
                                                    for s in STAGES} | {
         "storage": lk.lower(kernel("transpose")).storages["a_fetch"], "launch": lk.lower(knl).launches[0],
@@ -110,8 +110,8 @@ each = pytest.mark.parametrize("name", NAMES)
 def test_no_public_type_is_left_out() -> None:
     types = [getattr(lk, name) for name in lk.__all__ if isinstance(getattr(lk, name), type)]
     for cls in types:
-        assert issubclass(cls, (Shown, Enum)), cls
-        if not issubclass(cls, (lk.LoopkitError, Enum)):
+        assert issubclass(cls, (Shown, Enum, Warning)), cls
+        if not issubclass(cls, (lk.LoopkitError, Enum, Warning)):
             assert any(isinstance(x, cls) for x in samples().values()), cls
 
 
