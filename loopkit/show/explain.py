@@ -146,7 +146,7 @@ def _launch_remarks(launch: Launch, function: Function, lowered: Lowered) -> Ite
         yield Remark(f"A block of launch {launch.name} has {launch.threads} threads: its last warp is not full.",
                      f"lengths whose product is a multiple of {launch.machine.warp} fill all warps")
     for statement, is_write, element in _global_elements(function, lowered):
-        apart = _distance(element, function, lowered.shapes[_array_of(element)])
+        apart = _step_between(element, function, lowered.shapes[_array_of(element)])
         if apart is None:
             continue
         elements, is_known = apart
@@ -174,7 +174,7 @@ def _global_elements(function: Function, lowered: Lowered) -> Iterator[tuple[str
                     yield node.statement, expr is node.target, element
 
 
-def _distance(element: p.Subscript, function: Function, shape: Shape) -> tuple[str, bool] | None:
+def _step_between(element: p.Subscript, function: Function, shape: Shape) -> tuple[str, bool] | None:
     """The distance in elements between those of neighbouring threads along ``l.0``, and whether it is a number.
 
     ``None``: the threads access one element, or their distance depends on data.
