@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import textwrap
 import traceback as python_traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -118,9 +119,12 @@ def traceback(error: LoopkitError) -> Iterator[str]:
     frames = [frame for frame in python_traceback.extract_tb(error.__traceback__)
               if not frame.filename.startswith((_PACKAGE, sys.prefix, sys.base_prefix)) and frame.lineno is not None]
     for frame in frames[-1:]:
-        yield f"{frame.filename}, line {frame.lineno}, in {frame.name}"
-        source = linecache.getline(frame.filename, frame.lineno or 0).rstrip()
-        yield from (f"    {source.strip()}", "") if source else ("",)
-    first, *rest = str(error).splitlines()
-    yield f"{type(error).__name__}: {first}"
+        first, last = frame.lineno or 1, frame.end_lineno or frame.lineno or 1
+        is_cell = frame.filename.startswith("<ipython-input") or "ipykernel_" in frame.filename
+        yield f"{'In a cell' if is_cell else frame.filename}, line {first}"
+        lines = "".join(linecache.getline(frame.filename, number) for number in range(first, last + 1))
+        yield textwrap.indent(textwrap.dedent(lines), "    ").rstrip()
+        yield ""
+    first_line, *rest = str(error).splitlines()
+    yield f"{type(error).__name__}: {first_line}"
     yield from rest

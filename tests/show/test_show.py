@@ -1,12 +1,16 @@
 """Every public object shows itself in a line, as text and as HTML of the same content."""
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -232,6 +236,19 @@ def test_a_traceback_is_the_line_and_the_message() -> None:
     assert lines[1] == '    lk.tag_inames(knl, {"i": "g.0"})'
     assert lines[3:] == f"IllegalTransformError: {found.value}".splitlines()
     assert not [line for line in lines if "loopkit/transform" in line]
+
+
+def test_ipython_shows_the_cell_and_the_message(tmp_path: Path) -> None:
+    code = """from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell('import loopkit as lk\\nknl = lk.make_kernel("{[i]: 0<=i<n}", "a[i+1] = a[i]")')
+shell.run_cell('x = 1\\nlk.tag_inames(knl,\\n    {"i": "g.0"})')"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env={**os.environ, "IPYTHONDIR": str(tmp_path)})
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    assert lines[:3] == ["In a cell, line 2", "    lk.tag_inames(knl,", '        {"i": "g.0"})']
+    assert lines[4].startswith("IllegalTransformError: tag_inames(i: g.0) would run")
+    assert not [line for line in lines if "loopkit/" in line]
 
 
 def test_an_error_that_was_not_raised_has_a_message() -> None:
