@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from loopkit.runtime.equivalence import check_equivalent
     from loopkit.runtime.results import Outputs
+    from loopkit.show.golden import assert_golden
     from loopkit.target.c.target import CTarget
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda.target import CudaTarget
@@ -111,9 +112,9 @@ __all__ = [
     "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report",
     "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
     "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier",
-    "add_block_flags", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assume",
-    "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
-    "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
+    "add_block_flags", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule",
+    "assert_golden", "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent",
+    "check_legal", "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
     "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
     "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "pad_domain", "peel", "pipeline",
     "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument",
