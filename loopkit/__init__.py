@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from loopkit.runtime.equivalence import check_equivalent
     from loopkit.runtime.results import Outputs
     from loopkit.show.golden import assert_golden
+    from loopkit.show.review import review
     from loopkit.target.c.target import CTarget
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda.target import CudaTarget
@@ -118,7 +119,7 @@ __all__ = [
     "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
     "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "pad_domain", "peel", "pipeline",
     "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument",
-    "rename_iname", "replay", "reverse", "set_accumulator_dtype", "set_cache_policy", "set_options",
+    "rename_iname", "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy", "set_options",
     "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes",
     "tag_inames", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
