@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from loopkit.runtime.results import Outputs
     from loopkit.show.diff import Diff, diff
     from loopkit.show.explain import Explanation, explain
+    from loopkit.show.golden import assert_golden
+    from loopkit.show.review import review
     from loopkit.target.c.target import CTarget
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda.target import CudaTarget
@@ -117,15 +119,15 @@ __all__ = [
     "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report", "ScheduleError", "ShapeError",
     "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError",
     "UnusedInameWarning", "ValueArg", "Verdict", "VerificationError", "Witness", "add_barrier", "add_block_flags",
-    "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assume", "buffer_array",
-    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
-    "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "explain",
-    "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "library", "lower",
-    "make_atomic", "make_kernel", "make_two_level_scan", "pad_domain", "peel", "pipeline", "precompute",
-    "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname",
-    "replay", "reverse", "set_accumulator_dtype", "set_cache_policy", "set_options", "set_temporary_address_space",
-    "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tensorize", "tile",
-    "unroll", "unroll_and_jam", "untag_inames", "verify",
+    "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "apply_schedule", "assert_golden", "assume",
+    "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
+    "check_races", "chunk_iname", "compile", "contract", "diff", "distribute_loop", "duplicate_inames", "expand",
+    "expand_subst", "explain", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange",
+    "join_inames", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "pad_domain", "peel",
+    "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames",
+    "rename_argument", "rename_iname", "replay", "reverse", "review", "set_accumulator_dtype", "set_cache_policy",
+    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "swizzle",
+    "tag_array_axes", "tag_inames", "tensorize", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

@@ -16,11 +16,11 @@ def test_update_writes_and_check_compares(tmp_path: Path) -> None:
 
 def test_a_difference_fails_and_is_shown(tmp_path: Path) -> None:
     GoldenFiles(tmp_path, update=True).check("kernel.txt", "a\nb")
-    with pytest.raises(pytest.fail.Exception, match=r"-b\n\+c"):
+    with pytest.raises(AssertionError, match=r"-b\n\+c"):
         GoldenFiles(tmp_path).check("kernel.txt", "a\nc")
 
 
 def test_a_missing_file_fails(tmp_path: Path) -> None:
-    with pytest.raises(pytest.fail.Exception, match="no golden file"):
+    with pytest.raises(AssertionError, match="no golden file"):
         GoldenFiles(tmp_path).check("kernel.txt", "a")
     assert not list(tmp_path.iterdir())

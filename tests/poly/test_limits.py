@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import inspect
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -71,6 +72,8 @@ CALLS: dict[str, Callable[[], object]] = {
     "a kernel's domains": lambda: fresh().domains_text,
     "diff": lambda: lk.diff(fresh(), lk.split_iname(fresh(), "k", 4)),
     "explain": lambda: lk.explain(fresh()),
+    "review": lambda: lk.review(fresh(), f"{tempfile.mkdtemp()}/page.html"),
+    "assert_golden": lambda: lk.assert_golden(fresh(), f"{tempfile.mkdtemp()}/code.cu", update=True),
     "the steps of a kernel": lambda: str(lk.split_iname(fresh(), "k", 4).history.show()),
     "a code as HTML": lambda: lk.generate_code(fresh(), target="c")._repr_html_(),
     "a transformation": lambda: lk.split_iname(fresh(), "k", 4),
