@@ -239,8 +239,9 @@ class _Program:
         yield from ("", self.code.source, self.code.host, _HEAD.strip("\n"), "")
         yield "// The kernel as it was made, before its transformations, for the host."
         includes, body = _includes(self.plain.source)
-        yield from (*includes, "#define restrict __restrict__", "namespace reference {", "", body.strip("\n"), "")
-        yield from ("}  // namespace reference", "#undef restrict", "", "// Sizes and numbers of the call.")
+        yield from (*includes, "#define restrict __restrict__", "#define _Bool bool", "namespace reference {", "",
+                    body.strip("\n"), "", "}  // namespace reference", "#undef restrict", "#undef _Bool", "",
+                    "// Sizes and numbers of the call.")
         yield from self._numbers()
         yield from ("", "int main()", "{", *(f"    {line}" for line in self._main()), "}")
 
@@ -258,7 +259,7 @@ class _Program:
             real = "false" if dtype.kind in "iu" else "true"
             yield f"program::Array<{CUDA.type_name(dtype)}> {x}({self._count(x)}, {real}, {number});"
         for scratch in self._scratch():
-            count = "*".join([f"static_cast<size_t>({to_text(e)})" for e in scratch.shape]) or "1"
+            count = prod(max(evaluate(e, self.sizes), 0) for e in scratch.shape)
             yield f"std::vector<{CUDA.type_name(scratch.dtype)}> {scratch.name}({count});"
         yield ""
         for kernel in self.plain.kernels:

@@ -60,12 +60,16 @@ def review(knl: LoopKernel, path: str | PathLike[str], *, sizes: Mapping[str, in
     if page == program:
         raise PreconditionError(f"'{page}' is the file of the program of the review, not of its page.",
                                 subject=str(page), hint=f"give '{page.with_suffix('.html')}'")
+    with bounded(f"reviewing kernel '{knl.name}'"):
+        return _reviewed(knl, page, program, sizes)
+
+
+def _reviewed(knl: LoopKernel, page: Path, program: Path, sizes: Mapping[str, int] | None) -> tuple[Path, ...]:
+    """The files written."""
     require_known("size", sizes or {}, knl.value_params, where=f"kernel '{knl.name}'")
     generate_code(knl, "cuda")                          # refuses what has no code, before a file is written
     try:
-        with bounded(f"writing the program of kernel '{knl.name}'"):
-            text = standalone_program(knl, sizes)
-        note = f"{program.name} checks this kernel: nvcc {program.name}"
+        text, note = standalone_program(knl, sizes), f"{program.name} checks this kernel: nvcc {program.name}"
     except PreconditionError as err:
         text, note = "", f"There is no program for this kernel. {err}"
     title = f"Review of kernel '{knl.name}'"
