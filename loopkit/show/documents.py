@@ -21,6 +21,7 @@ from loopkit.show.code import code_document
 from loopkit.show.document import Code, Document, Fold, Paragraph, Span, Table, table
 from loopkit.show.html import as_html
 from loopkit.show.kernels import kernel_document
+from loopkit.show.plot import Plot
 from loopkit.show.steps import VERDICT_STYLES
 from loopkit.show.text import as_rich, as_text
 from loopkit.shown import Shown
@@ -100,10 +101,14 @@ def _compiled_document(compiled: CompiledKernel) -> Document:
     return Document(f"{card.title} for target '{compiled.target}'", card.body)
 
 
+def _plot_document(plot: Plot) -> Document:
+    return Document(plot.title, (plot.picture,))
+
+
 _DOCUMENTS: Mapping[type, Callable[[Any], Document]] = {
     LoopKernel: kernel_document, GeneratedCode: code_document, Lowered: _stage_document, Report: _report_document,
     History: _history_document, LoopkitError: _error_document, Outputs: _outputs_document,
-    Resources: _resources_document, CompiledKernel: _compiled_document}
+    Resources: _resources_document, CompiledKernel: _compiled_document, Plot: _plot_document}
 
 
 # Errors in IPython
