@@ -147,6 +147,7 @@ ENTRY_POINTS.addresses.update({
     "hints": "loopkit.transform.hints:tried_hints",
     "html": "loopkit.show.documents:html",
     "instructions": "loopkit.kernel.printing:instructions",
+    "plot": "loopkit.show.pictures:plot",
     "replay": "loopkit.interpreter.replay:replay_refusal",
     "rich": "loopkit.show.documents:rich",
     "statements": "loopkit.kernel.printing:statements_text",

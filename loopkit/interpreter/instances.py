@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,7 +10,7 @@ from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import axis_inames, packed_coordinate
 from loopkit.analysis.order import execution_paths
-from loopkit.errors import PreconditionError, instance_text
+from loopkit.errors import CallError, PreconditionError, instance_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence, Statement
@@ -18,7 +18,7 @@ from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_a
 from loopkit.kernel.tree import Path
 from loopkit.lowering.schedule import launches_of
 from loopkit.poly.relations import at_sink
-from loopkit.poly.sets import all_points, fix_params
+from loopkit.poly.sets import all_points, fix_params, lexmin_point, range_condition
 
 #: Most instances of a statement that are run one by one.
 MOST = 100_000
@@ -49,6 +49,24 @@ BoundValue = Callable[[Statement, Instance], int]
 
 
 # All instances
+
+def usual_sizes(knl: LoopKernel, known: Mapping[str, int], names: Iterable[str], usual: int) -> dict[str, int]:
+    """The *known* sizes and those of *names*: *usual* or a little more, if the assumptions allow it.
+
+    :raises CallError: the assumptions do not allow the known sizes.
+    """
+    allowed = fix_params(knl.assumptions, known)
+    if allowed.is_empty():
+        raise CallError("these sizes are not allowed by the kernel's assumptions.", argument=next(iter(known), ""),
+                        hint="leave them out for sizes that are")
+    others = [name for name in names if name not in known]
+    for name in others:
+        larger = allowed.intersect(range_condition(name, usual))
+        allowed = allowed if larger.is_empty() else larger
+    point = lexmin_point(allowed.from_params(), ())
+    assert point is not None
+    return {**known, **{name: point[0].get(name, usual) for name in others}}
+
 
 def instances(knl: LoopKernel, sizes: Mapping[str, int], bound_value: BoundValue) -> list[Instance]:
     """All instances of *knl*; *bound_value* gives bounds from memory; :raises PreconditionError: there are too many."""
@@ -99,12 +117,12 @@ def _writers(knl: LoopKernel, name: str, reader: Statement, sizes: Mapping[str, 
 
 def reference_order(knl: LoopKernel, found: Sequence[Instance]) -> list[Instance]:
     """The instances in the order of the kernel's tree, with ascending parallel inames."""
-    return sorted(found, key=_clock(knl, knl.paths))
+    return sorted(found, key=clock(knl, knl.paths))
 
 
 def execution_order(knl: LoopKernel, found: Sequence[Instance]) -> list[Instance]:
     """The instances in their execution order; concurrent ones in the order of the kernel's tree."""
-    tree, time = _clock(knl, knl.paths), _clock(knl, execution_paths(knl))
+    tree, time = clock(knl, knl.paths), clock(knl, execution_paths(knl))
     return sorted(found, key=lambda x: (time(x), tree(x)))
 
 
@@ -118,10 +136,10 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
     the other writes, and write after it. There is no order if *knl* allows none, e.g. between two launches, since one
     ends before the next begins.
     """
-    time, order = _clock(knl, execution_paths(knl)), execution_order(knl, found)
+    time, order = clock(knl, execution_paths(knl)), execution_order(knl, found)
     first, second = order.index(source), order.index(sink)
     if second < first:
-        tree = _clock(knl, knl.paths)
+        tree = clock(knl, knl.paths)
         parallel = any(is_parallel(knl.tags.get(iname)) for x in (source, sink) for iname in x.inames(knl))
         free = parallel and tree(source) < tree(sink)
         yield f"the second instance {'could' if free else 'would'} run before the first", order
@@ -132,7 +150,7 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
         launch = _launch_of(knl)
         if launch(source) != launch(sink):
             return
-        places = (partial(_coordinates, knl, sizes, kind) for kind in (GroupTag, LocalTag))
+        places = (partial(coordinates, knl, sizes, kind) for kind in (GroupTag, LocalTag))
         place = next((place for place in places if place(source) != place(sink)), None)
         if place is None:
             yield from _vector_order(knl, order, source, sink)
@@ -160,8 +178,8 @@ def _vector_order(knl: LoopKernel, order: Sequence[Instance], source: Instance, 
            [*order[:start], *halves, *order[start + len(vector):]])
 
 
-def _clock(knl: LoopKernel, paths: Mapping[str, Path]) -> Callable[[Instance], tuple[int, ...]]:
-    """The time of an instance along *paths*."""
+def clock(knl: LoopKernel, paths: Mapping[str, Path]) -> Callable[[Instance], tuple[int, ...]]:
+    """The time of an instance along *paths*; concurrent instances have one time."""
     places = {s.id: [(step.position, None if step.iname is None else s.inames.index(step.iname))
                      for step in paths[s.id]] for s in knl.statements}
 
@@ -180,7 +198,7 @@ def _launch_of(knl: LoopKernel) -> Callable[[Instance], tuple[int, ...]]:
     return launch
 
 
-def _coordinates(knl: LoopKernel, sizes: Mapping[str, int], kind: type[InameTag], x: Instance) -> dict[object, int]:
+def coordinates(knl: LoopKernel, sizes: Mapping[str, int], kind: type[InameTag], x: Instance) -> dict[object, int]:
     """The coordinates of an instance's block, or of its thread in the block, by the *kind* of tag."""
     inames = x.inames(knl)
     axes = axis_inames(knl, knl.statement_by_id[x.statement].inames, kind)

@@ -10,13 +10,12 @@ import numpy as np
 
 from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, cell_text, instance_text
 from loopkit.expr.kinds import epsilon, kind_of
-from loopkit.interpreter.instances import Instance, broken_orders, reference_order
+from loopkit.interpreter.instances import Instance, broken_orders, reference_order, usual_sizes
 from loopkit.interpreter.interpreter import Element, InitialData, Interpreter, LoggedAccess
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import bounded
-from loopkit.poly.sets import fix_params, lexmin_point, range_condition
 from loopkit.runtime.arguments import require_known
 from loopkit.runtime.equivalence import index_names
 from loopkit.runtime.scalars import converter
@@ -147,16 +146,7 @@ def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, A
             assert a.dtype is not None
             values[a.name] = InitialData(seed, {}, frozenset()).value(a.name, (), np.dtype(a.dtype)).item()
     known = {k: v for k, v in values.items() if k in knl.value_params}
-    allowed = fix_params(knl.assumptions, known)
-    if allowed.is_empty():
-        raise CallError("these sizes are not allowed by the kernel's assumptions.", argument=next(iter(known), ""),
-                        hint="leave them out for the witness' own")
-    for name in open_sizes:
-        usual = allowed.intersect(range_condition(name, _USUAL_SIZE))
-        allowed = allowed if usual.is_empty() else usual
-    point = lexmin_point(allowed.from_params(), ())
-    assert point is not None
-    return {**values, **{name: point[0].get(name, _USUAL_SIZE) for name in open_sizes}}
+    return {**values, **usual_sizes(knl, known, open_sizes, _USUAL_SIZE)}
 
 
 def _refused(knl: LoopKernel, witness: Witness, reference: Interpreter) -> tuple[str, Interpreter]:

@@ -271,6 +271,34 @@ class LoopKernel(KernelBody, KernelData, Shown):
         """Run the kernel; :func:`loopkit.compile` documents the arguments and results."""
         return ENTRY_POINTS["call"](self, *args, **kwargs)
 
+    def plot(self, what: str = "domain", **options: Any) -> Any:
+        """A picture of the kernel: it prints in words, a notebook draws it, ``.save("k.svg")`` writes it to a file.
+
+        ``"domain"`` draws the points of one statement, tiles, and dependences between them as arrows.
+
+        >>> knl = lk.make_kernel("{[i, j]: 1<=i<n and 0<=j<m}", "a[i, j] = 2*a[i-1, j]", name="down")
+        >>> print(knl.plot("domain", parameters={"n": 4, "m": 3}))
+        Points of insn in kernel 'down', n = 4, m = 3
+        9 points, i down, j across
+        the number of a point is its time: 0: time 0, 1: time 1, 2: time 2, ..., 8: time 8
+          j    0 1 2
+          i=1  0 1 2
+          i=2  3 4 5
+          i=3  6 7 8
+        arrows: flow dependence of a, distance (i +1) 6 times
+
+        :arg what: the picture; ``"domain"`` has the options *statement* (an id; default: the first), *inames* (what
+            is down, across and from panel to panel; ``"i_outer, i_inner"`` share a side; default: the first two, with
+            those of one split together), *fixed* (values of other inames; default: their least), *parameters* (sizes;
+            default: small ones) and *colour* (``"block"``, ``"thread"`` or ``"time"``; default: the first that
+            differs).
+        :returns: an object with the methods above and the text ``svg``.
+        :raises UnknownNameError: there is no such picture, option, statement, iname or size.
+        :raises PreconditionError: the points depend on data, are too many, or there are none.
+        :raises CallError: the assumptions do not allow the sizes.
+        """
+        return ENTRY_POINTS["plot"](self, what, **options)
+
     @property
     def headline(self) -> str:
         return f"{self.name!r}: {len(self.statements)} statement{'' if len(self.statements) == 1 else 's'}"

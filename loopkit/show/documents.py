@@ -25,6 +25,7 @@ from loopkit.show.document import Code, Document, Fold, Paragraph, Span, Table, 
 from loopkit.show.explain import Explanation, explanation_document
 from loopkit.show.html import as_html
 from loopkit.show.kernels import VERDICT_STYLES, kernel_document
+from loopkit.show.plot import Plot
 from loopkit.show.steps import Steps, steps_document
 from loopkit.show.text import as_rich, as_text
 from loopkit.shown import Shown
@@ -105,11 +106,15 @@ def _compiled_document(compiled: CompiledKernel) -> Document:
     return Document(f"{card.title} for target '{compiled.target}'", card.body)
 
 
+def _plot_document(plot: Plot) -> Document:
+    return Document(plot.title, (plot.picture,))
+
+
 _DOCUMENTS: Mapping[type, Callable[[Any], Document]] = {
     LoopKernel: kernel_document, GeneratedCode: code_document, Lowered: _stage_document, Report: _report_document,
     History: _history_document, LoopkitError: _error_document, Outputs: _outputs_document,
     Resources: _resources_document, CompiledKernel: _compiled_document, Diff: diff_document,
-    Steps: steps_document, Explanation: explanation_document}
+    Steps: steps_document, Explanation: explanation_document, Plot: _plot_document}
 
 
 # Errors in IPython

@@ -1,0 +1,21 @@
+"""The pictures that a kernel offers, by name."""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from loopkit.errors import require_known
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.show.domains import domain_picture
+from loopkit.show.plot import Plot
+
+PICTURES: Mapping[str, Callable[..., Plot]] = {"domain": domain_picture}
+
+
+def plot(knl: LoopKernel, what: str, **options: Any) -> Plot:
+    """The picture *what* of *knl*; see :meth:`loopkit.LoopKernel.plot`."""
+    require_known("picture", [what], PICTURES)
+    known = [*inspect.signature(PICTURES[what]).parameters][1:]
+    require_known("option", options, known, where=f"the picture '{what}'")
+    return PICTURES[what](knl, **options)
