@@ -62,6 +62,9 @@ class LoopkitWarning(UserWarning):
     ``warnings.simplefilter("ignore", lk.LoopkitWarning)`` silences all of them, and a subclass in its place one kind.
     """
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
 
 class UnusedInameWarning(LoopkitWarning):
     """An iname of the domains that no statement uses."""
