@@ -34,7 +34,7 @@ class LazyTable(ChainMap[str, V]):
 
 
 def imports_not_run(package: str, code: CodeType, names: Collection[str]) -> dict[str, str]:
-    """The addresses of the names that *code* of *package* imports by ``from ... import``, without the known *names*.
+    """The addresses of the names that *code* of *package* imports from it, without the known *names*.
 
     The compiled code has the imports under ``if TYPE_CHECKING`` too.
 
@@ -45,6 +45,6 @@ def imports_not_run(package: str, code: CodeType, names: Collection[str]) -> dic
     for step in dis.get_instructions(code):
         if step.opname == "IMPORT_NAME":
             module = step.argval
-        elif step.opname == "IMPORT_FROM" and step.argval not in names:
+        elif step.opname == "IMPORT_FROM" and step.argval not in names and module.startswith(package):
             found[step.argval] = f"{module}{'.' if module == package else ':'}{step.argval}"
     return found
