@@ -57,7 +57,7 @@ class LoopkitError(Exception, Shown):
 
 
 class LoopkitWarning(UserWarning):
-    """Base of the warnings of ``make_kernel``: what its text allows, and its author hardly meant.
+    """Base of the warnings of ``make_kernel`` about a kernel that is valid and probably not what its author meant.
 
     ``warnings.simplefilter("ignore", lk.LoopkitWarning)`` silences all of them, and a subclass in its place one kind.
     """

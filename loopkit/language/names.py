@@ -95,7 +95,7 @@ def fresh(base: str, taken: set[str]) -> str:
 
 
 def fresh_names(base: str, taken: set[str]) -> Iterator[str]:
-    """What :func:`fresh` would give, again and again."""
+    """New names without end: *base*, then *base* with a number appended; *taken* gets each of them."""
     for name in chain((base,), (f"{base}_{number}" for number in count())):
         if name not in taken:
             taken.add(name)

@@ -1,4 +1,4 @@
-"""What a kernel's text allows and its author hardly meant: warnings."""
+"""Warnings about a new kernel that is valid and probably not what its author meant."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
@@ -22,7 +22,7 @@ def suspicions(knl: LoopKernel, inames: Collection[str], declared: Collection[st
     for iname in sorted(set(inames) - knl.all_inames()):
         yield UnusedInameWarning(
             f"The iname '{iname}' of the domains is used by no statement of kernel '{knl.name}': nothing runs for each "
-            f"of its values. Leave it out, or write {{inames={iname}}} behind a statement.")
+            f"of its values. Leave it out, or write {{inames={iname}}} after a statement.")
     sizes = {x for s in knl.statements for x in s.domain.params}
     scalars = {a.name for a in knl.arguments if isinstance(a, ValueArg)} - sizes - set(declared)
     known = {*knl.all_names, *inames} - scalars

@@ -1,4 +1,4 @@
-"""What differs between two kernels, or two generated codes: line by line, with moved lines marked as moved."""
+"""The differences between two kernels, or between two generated codes, line by line."""
 from __future__ import annotations
 
 from collections import Counter

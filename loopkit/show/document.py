@@ -103,11 +103,11 @@ def section(title: str, lines: Iterable[Line], *, is_open: bool = True, is_code:
     return (Fold(title, (Code(found) if is_code else Paragraph(found),), is_open),) if found else ()
 
 
-def table(title: str, head: Iterable[str], rows: Iterable[tuple[Line, ...]], notes: Iterable[Line] = (), *,
-          is_open: bool = True) -> tuple[Fold, ...]:
+def table(title: str, head: Iterable[str], rows: Iterable[tuple[Line, ...]], notes: Iterable[Line] = ()
+          ) -> tuple[Fold, ...]:
     """A table under *title*, without the columns that have no entry, and *notes* below; nothing without rows."""
     known, titles = tuple(rows), tuple(head)
     kept = [i for i in range(len(titles)) if any(plain(row[i]) for row in known)]
     own = Table(tuple(titles[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in known))
     below = tuple(notes)
-    return (Fold(title, (own, *((Paragraph(below),) if below else ())), is_open),) if known else ()
+    return (Fold(title, (own, *((Paragraph(below),) if below else ()))),) if known else ()

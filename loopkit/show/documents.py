@@ -57,7 +57,6 @@ def document(value: Shown) -> Document:
         return Document("", (Code(tuple(str(value).splitlines())),)) if own is None else own(value)
 
 
-
 def _stage_document(lowered: Lowered) -> Document:
     return Document(f"kernel '{lowered.kernel.name}' after the stage '{lowered.stage}'",
                     (Code(tuple(str(lowered).splitlines())),))

@@ -97,7 +97,7 @@ def _panel_title(grid: PointGrid, panel: int) -> str:
 
 
 def _notes(grid: PointGrid, shown: Sequence[Links]) -> Iterator[str]:
-    """What the picture shows beside the points, and what it leaves out."""
+    """The lines below the picture: its tiles and dependences, and the points and arrows that it leaves out."""
     outer = [", ".join(axis[:-1]) for axis in grid.axes[:2] if len(axis) > 1]
     if outer:
         yield f"outlined: one tile for each {', '.join(outer)}"

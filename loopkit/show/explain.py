@@ -39,7 +39,7 @@ class Remark:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Shown):
-    """What a kernel does, in sentences.
+    """The sentences about a kernel, and remarks on its cost.
 
     :ivar sentences: of each launch, by its name.
     :ivar remarks: what looks expensive.
@@ -58,7 +58,7 @@ class Explanation(Shown):
 
 @checked
 def explain(knl: LoopKernel) -> Explanation:
-    """What each launch, loop, barrier and temporary of *knl* is for, and what looks expensive.
+    """Explain in sentences each launch, loop, barrier and temporary of *knl*, with remarks on what looks expensive.
 
     Costs are judged by the form of the kernel alone; nothing is measured. Sizes are taken to be large.
 
@@ -102,13 +102,13 @@ def _launch_sentences(launch: Launch, function: Function, in_versions: bool) -> 
     yield f"It runs {launch_shape(launch)}{': ' if each else ''}{', '.join(each)}."
     if launch.ticketed:
         yield "Blocks take numbers in the order in which they start, because some wait for earlier ones."
-    yield from _block_sentences(function.body, "")
+    yield from _block_sentences(function.body)
     if in_versions:
         yield "Full tiles have a version without guards."
 
 
-def _block_sentences(block: Block, where: str) -> Iterator[str]:
-    """The loops and barriers in *block*, which is *where*."""
+def _block_sentences(block: Block) -> Iterator[str]:
+    """The loops and barriers in *block*."""
     for node in nodes_in(block):
         match node:
             case For():

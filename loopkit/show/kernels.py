@@ -12,7 +12,7 @@ from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import fully_written_outputs
 from loopkit.ast.nodes import Block as ProgramBlock
-from loopkit.ast.nodes import Node, Region, Sync, block_text
+from loopkit.ast.nodes import Node, Region, Scope, Sync, block_text
 from loopkit.ast.walk import as_block, map_child_nodes, nodes_in
 from loopkit.errors import LoopkitError
 from loopkit.expr.nodes import to_text
@@ -83,11 +83,12 @@ def kernel_document(knl: LoopKernel) -> Document:
         found, lowered = kernel_sections(knl), if_lowered(knl)
         shown = {title: section(own, found[title], is_code=title == "STATEMENTS") for title, own in _TITLES.items()}
         tags = section("Tags", [", ".join(found["TAGS"]), _AXES] if found["TAGS"] else ())
+        options = section("Options", filter(None, [knl.options.headline]))
         temporaries = shown["TEMPORARIES"] if isinstance(lowered, LoopkitError) else ()
         return Document(f"KERNEL {knl.name}", (
             *_summary(lowered), *_as_written(knl.history), *_argument_table(knl, lowered), *shown["ASSUMPTIONS"],
             *section("Domains", found["DOMAINS"], is_open=False), *tags, *shown["GIVEN ORDER"], *shown["REDUCTIONS"],
-            *shown["RULES"], *temporaries, *shown["STATEMENTS"], *shown["BARRIERS"],
+            *shown["RULES"], *options, *temporaries, *shown["STATEMENTS"], *shown["BARRIERS"],
             Fold("As it runs", tuple(_running(knl, lowered))), *values_table(knl, lowered),
             *section("Obligations", (Span(x, "warning") for x in found["OBLIGATIONS"])), *_step_table(knl.history)))
 
@@ -105,7 +106,8 @@ def _summary(lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
     """The size of the kernel in a line."""
     if isinstance(lowered, LoopkitError):
         return ()
-    barriers = sum(isinstance(node, Sync) for f in lowered.program.functions for node in nodes_in(f.body))
+    barriers = sum(isinstance(node, Sync) and node.scope is not Scope.THREAD
+                   for function in lowered.program.functions for node in nodes_in(function.body))
     scratch = any(s.space is AddressSpace.GLOBAL for s in lowered.storages.values())
     each = [f"{_counted(launch.threads, 'thread')} a block" for launch in lowered.launches]
     line: list[str | Span] = [f"{_counted(len(lowered.launches), 'launch')}, {', '.join(dict.fromkeys(each))}, "

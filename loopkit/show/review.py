@@ -33,9 +33,9 @@ _PAGE = """<!doctype html>
 def review(knl: LoopKernel, path: str | PathLike[str], *, sizes: Mapping[str, int] | None = None) -> tuple[Path, ...]:
     """Write the review of *knl*: the HTML page *path*, and beside it a standalone CUDA program of the same stem.
 
-    The page shows the kernel as it was made, its card with its steps, the report of :func:`loopkit.verify`, the
-    resources on the GPU if there is a CUDA compiler, and the generated code with the launches of the host. It needs no
-    other file.
+    The page begins with the kernel as it was made and its card. It also has the report of :func:`loopkit.verify`, and
+    the generated code with the launches of the host. If there is a CUDA compiler, it shows the resources on the GPU.
+    The page needs no other file.
 
     The program (``nvcc file.cu``) fills the arrays with fixed data, runs the kernel, checks every output element
     against the plain loops of the kernel as it was made, and measures the time of a call. Its exit status is 0 if all

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from tests.cases import CASES, Case
 
 
 def warned(domains: str, text: str, data: list[object] | None = None) -> list[warnings.WarningMessage]:
@@ -56,3 +57,10 @@ def test_each_kind_can_be_silenced() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         knl.history.show()                              # its author has seen them
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_cases_are_without_suspicion(case: Case) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        case.fresh()

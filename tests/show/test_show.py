@@ -147,7 +147,6 @@ def test_text_and_html_have_the_same_words(name: str) -> None:
 
 @each
 def test_colours_change_no_word(name: str) -> None:
-    pytest.importorskip("rich")
     value = samples()[name]
     if type(value).__str__ is Shown.__str__:
         assert value.__rich__().plain.split() == str(value).split()
@@ -284,3 +283,11 @@ def test_a_table_is_aligned_and_folded() -> None:
     document = Document("", (Fold("Part", (Table(("a", "long"), (("xyz", "1"), ("u", Span("2", "warning")))),)),))
     assert as_text(document) == "PART\n  a    long\n  xyz  1\n  u    2"
     assert "<details open><summary>Part</summary>" in as_html(document)
+
+
+def test_options_are_a_difference() -> None:
+    knl = kernel("vector_add_mapped")
+    assert not lk.diff(knl, lk.set_options(knl, full_tiles=True))
+    found = lk.diff(knl, lk.set_options(knl, full_tiles=False))
+    assert found
+    assert "+ full_tiles=False" in str(found)
