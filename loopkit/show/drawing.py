@@ -31,10 +31,17 @@ def box(x: float, y: float, width: float, height: float, *, fill: str = "none", 
             f'fill-opacity="{opacity:.2f}" stroke="{stroke}"/>')
 
 
-def label(x: float, y: float, text: str, *, colour: str = TEXT, anchor: str = "start", size: int = 12) -> str:
+def label(x: float, y: float, text: str, *, colour: str = TEXT, anchor: str = "start", size: int = 12,
+          bold: bool = False) -> str:
     """A line of text with its middle at the height *y*; *anchor*: ``"start"``, ``"middle"`` or ``"end"`` is at *x*."""
-    return (f'<text x="{x:g}" y="{y + size*.35:g}" fill="{colour}" text-anchor="{anchor}" font-size="{size}" '
-            f'xml:space="preserve">{escape(text)}</text>')
+    weight = ' font-weight="600"' if bold else ""
+    return (f'<text x="{x:g}" y="{y + size*.35:g}" fill="{colour}" text-anchor="{anchor}" font-size="{size}"{weight} '
+            f'xml:space="preserve">{escape(text)}</text>') if text else ""
+
+
+def rule(x: float, y: float, to_x: float, to_y: float, *, colour: str = TEXT, thick: float = 1) -> str:
+    """A straight line."""
+    return f'<path d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}" stroke="{colour}" stroke-width="{thick:g}" fill="none"/>'
 
 
 def arrow(x: float, y: float, to_x: float, to_y: float, *, colour: str = TEXT, short: float = 0) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 from loopkit.errors import require_known
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.show.domains import domain_picture
+from loopkit.show.loops import loops_picture
 from loopkit.show.plot import Plot
 
-PICTURES: Mapping[str, Callable[..., Plot]] = {"domain": domain_picture}
+PICTURES: Mapping[str, Callable[..., Plot]] = {"domain": domain_picture, "loops": loops_picture}
 
 
 def plot(knl: LoopKernel, what: str, **options: Any) -> Plot:
