@@ -41,7 +41,7 @@ def label(x: float, y: float, text: str, *, colour: str = TEXT, anchor: str = "s
 
 def rule(x: float, y: float, to_x: float, to_y: float, *, colour: str = TEXT, thick: float = 1) -> str:
     """A straight line."""
-    return f'<path d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}" stroke="{colour}" stroke-width="{thick:g}" fill="none"/>'
+    return f'<path d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}" stroke="{colour}" fill="none" stroke-width="{thick:g}"/>'
 
 
 def arrow(x: float, y: float, to_x: float, to_y: float, *, colour: str = TEXT, short: float = 0) -> str:
@@ -49,11 +49,14 @@ def arrow(x: float, y: float, to_x: float, to_y: float, *, colour: str = TEXT, s
     length = hypot(to_x - x, to_y - y)
     dx, dy = (to_x - x)/length, (to_y - y)/length
     x, y, to_x, to_y = x + short*dx, y + short*dy, to_x - short*dx, to_y - short*dy
+    return rule(x, y, to_x - 3*dx, to_y - 3*dy, colour=colour) + head(to_x, to_y, dx, dy, colour=colour)
+
+
+def head(x: float, y: float, dx: float, dy: float, *, colour: str = TEXT) -> str:
+    """The head of an arrow that ends at a point in the direction (*dx*, *dy*), of length 1."""
     back, side = 6, 3
-    corners = [(to_x, to_y), *((to_x - back*dx + s*side*dy, to_y - back*dy - s*side*dx) for s in (1, -1))]
-    head = "L".join(f"{a:.1f} {b:.1f}" for a, b in corners)
-    return (f'<path d="M{x:.1f} {y:.1f}L{to_x - 3*dx:.1f} {to_y - 3*dy:.1f}" stroke="{colour}" fill="none"/>'
-            f'<path d="M{head}Z" fill="{colour}"/>')
+    corners = [(x, y), *((x - back*dx + s*side*dy, y - back*dy - s*side*dx) for s in (1, -1))]
+    return f'<path d="M{"L".join(f"{a:.1f} {b:.1f}" for a, b in corners)}Z" fill="{colour}"/>'
 
 
 def moved(x: float, y: float, parts: Iterable[str]) -> str:
