@@ -107,8 +107,8 @@ def _distance_texts(knl: LoopKernel, d: Dependence) -> Iterator[str]:
 
 def _arc_lines(order: Sequence[str], found: Sequence[Arc]) -> Iterator[str]:
     between = sum(arc.source != arc.sink for arc in found)
-    yield f"{len(order)} statement{'' if len(order) == 1 else 's'}, {between} dependent pairs, " \
-          f"{len(found) - between} dependent on themselves; distances are 0 where none is named"
+    yield (f"{len(order)} statement{'' if len(order) == 1 else 's'}, {between} dependent pairs, "
+           f"{len(found) - between} dependent on themselves; distances are 0 where none is named")
     for arc in found:
         yield f"{arc.source} -> {arc.sink}: {'; '.join(arc.texts)}"
     apart = [x for x in order if not any(x in (arc.source, arc.sink) for arc in found)]

@@ -39,6 +39,16 @@ def label(x: float, y: float, text: str, *, colour: str = TEXT, anchor: str = "s
             f'xml:space="preserve">{escape(text)}</text>') if text else ""
 
 
+def quiet_lines(y: float, lines: Iterable[str]) -> list[str]:
+    """*lines* of less interest under each other from the height *y* on, at the left."""
+    return [label(4, y + (i + .5)*LINE, line, colour=QUIET) for i, line in enumerate(lines)]
+
+
+def widest(lines: Iterable[str]) -> float:
+    """The width of the longest of *lines*."""
+    return max(map(width_of, lines), default=0)
+
+
 def rule(x: float, y: float, to_x: float, to_y: float, *, colour: str = TEXT, thick: float = 1) -> str:
     """A straight line."""
     return f'<path d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}" stroke="{colour}" fill="none" stroke-width="{thick:g}"/>'

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from loopkit.show.drawing import FRAME, LINE, QUIET, TEXT, box, head, label, svg, width_of
+from loopkit.show.drawing import FRAME, LINE, QUIET, TEXT, box, head, label, quiet_lines, svg, widest
 
 #: Pixels between neighbours in a layer, beside the text of a node, and between layers.
 _GAP, _PAD, _BETWEEN = 28, 8, 24
@@ -76,7 +77,7 @@ def graph_drawing(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], notes:
     ahead = [e for e in edges if number[e.source] < number[e.sink]]
     back = sorted((e for e in edges if number[e.source] > number[e.sink]),
                   key=lambda e: number[e.source] - number[e.sink])
-    layout = _layout(nodes, ahead)
+    layout = _layered(nodes, ahead)
     _place_items(layout)
     right = max(item.x + item.width for layer in layout.layers for item in layer)
     bottom = max(item.y + item.height for layer in layout.layers for item in layer)
@@ -85,16 +86,16 @@ def graph_drawing(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], notes:
     lane = right + 12
     for edge in back:
         parts += _back_parts(edge, layout.nodes[edge.source], layout.nodes[edge.sink], lane)
-        lane += max(map(width_of, edge.lines)) + 24
+        lane += widest(edge.lines) + 24
     bottom += 26 if back else 8
-    parts += [label(4, bottom + (i + .5)*LINE, note, colour=QUIET) for i, note in enumerate(notes)]
-    width = max(lane if back else right + 8, *(width_of(note) + 8 for note in notes), 0)
+    parts += quiet_lines(bottom, notes)
+    width = max(lane if back else right + 8, widest(notes) + 8)
     return svg(width, bottom + len(notes)*LINE + 4, parts, words)
 
 
 # The layout
 
-def _layout(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]) -> _Layout:
+def _layered(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]) -> _Layout:
     """Nodes on even layers, each below those with an edge to it; labels of edges on odd layers."""
     level = dict.fromkeys((node.name for node in nodes), 0)
     for node in nodes:
@@ -107,11 +108,11 @@ def _layout(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]) -> _Layout:
     for edge in edges:
         first, last = level[edge.source], level[edge.sink]
         inside = [_Item(12, 0, 0, 6) for _ in range(first + 1, last)]
-        inside[0] = _Item(max(map(width_of, edge.lines)) + 14, LINE*len(edge.lines), LINE*len(edge.lines), 4)
+        inside[0] = _Item(widest(edge.lines) + 14, LINE*len(edge.lines), LINE*len(edge.lines), 4)
         for at, item in enumerate(inside, first + 1):
             layers[at].append(item)
         chain = [items[edge.source], *inside, items[edge.sink]]
-        for a, b in zip(chain, chain[1:], strict=False):
+        for a, b in pairwise(chain):
             a.below.append(b)
             b.above.append(a)
         chains.append((edge, chain))
@@ -119,8 +120,8 @@ def _layout(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]) -> _Layout:
 
 
 def _node_item(node: GraphNode) -> _Item:
-    own = max(map(width_of, node.lines)) + 2*_PAD
-    beside = max(map(width_of, node.loop)) + 40 if node.loop else 0
+    own = widest(node.lines) + 2*_PAD
+    beside = widest(node.loop) + 40 if node.loop else 0
     return _Item(own + beside, LINE*max(len(node.lines), len(node.loop)) + 6, LINE*len(node.lines) + 6, own/2)
 
 
@@ -132,13 +133,13 @@ def _place_items(layout: _Layout) -> None:
         for item in layer:
             item.y, item.own = y, item.own or height        # an edge passes the layer straight
         y += height + _BETWEEN
-        _spread(layer, [sum(item.width for item in layer[:i]) for i in range(len(layer))])
+        _set_apart(layer, [sum(item.width for item in layer[:i]) for i in range(len(layer))])
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         for layer in layout.layers if down else reversed(layout.layers):
             wanted = {id(item): _wanted(item.above if down else item.below, item) for item in layer}
             layer.sort(key=lambda item: wanted[id(item)])
-            _spread(layer, [wanted[id(item)] for item in layer])
+            _set_apart(layer, [wanted[id(item)] for item in layer])
     left = min(item.x for layer in layout.layers for item in layer)
     for layer in layout.layers:
         for item in layer:
@@ -150,7 +151,7 @@ def _wanted(joined: Sequence[_Item], item: _Item) -> float:
     return item.x if not joined else sum(other.centre for other in joined)/len(joined) - item.anchor
 
 
-def _spread(layer: Sequence[_Item], wanted: Sequence[float]) -> None:
+def _set_apart(layer: Sequence[_Item], wanted: Sequence[float]) -> None:
     """Put the items of *layer* at the *wanted* places, moved as far as they would overlap."""
     end = float("-inf")
     for item, x in zip(layer, wanted, strict=True):
@@ -171,8 +172,8 @@ def _node_parts(node: GraphNode, item: _Item) -> Iterator[str]:
         yield label(item.x + _PAD, item.y + 3 + (i + .5)*LINE, line, bold=i == 0, colour=QUIET if i else TEXT)
     if node.loop:
         x, y, up, down = item.x + width, item.y + high/2, item.y + high/2 - 8, item.y + high/2 + 8
-        yield (f'<path d="M{x:.1f} {up:.1f}C{x + 26:.1f} {up - 6:.1f} {x + 26:.1f} {down + 6:.1f} {x + 5:.1f} {down:.1f}" '
-               f'stroke="{node.colour}" stroke-width="1.5" fill="none"/>')
+        curve = f"C{x + 26:.1f} {up - 6:.1f} {x + 26:.1f} {down + 6:.1f} {x + 5:.1f} {down:.1f}"
+        yield f'<path d="M{x:.1f} {up:.1f}{curve}" stroke="{node.colour}" stroke-width="1.5" fill="none"/>'
         yield head(x, down, -1, 0, colour=node.colour)
         for i, line in enumerate(node.loop):
             yield label(x + 30, y + (i - min(1, len(node.loop) - 1)/2)*LINE, line)
@@ -185,7 +186,7 @@ def _edge_parts(edge: GraphEdge, chain: Sequence[_Item]) -> Iterator[str]:
         points += [(item.centre, item.y), (item.centre, item.bottom)]
     points.append((_port(chain[-1], chain[-1].above, chain[-2]), chain[-1].y))
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for (x, y), (to_x, to_y) in zip(points, points[1:], strict=False):
+    for (x, y), (to_x, to_y) in pairwise(points):
         end = to_y - 6 if (to_x, to_y) == points[-1] else to_y
         middle = (y + to_y)/2
         path += f"C{x:.1f} {middle:.1f} {to_x:.1f} {middle:.1f} {to_x:.1f} {end:.1f}"

@@ -14,7 +14,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Picture
-from loopkit.show.drawing import FRAME, KINDS, LINE, QUIET, TEXT, box, label, svg, width_of
+from loopkit.show.drawing import FRAME, KINDS, LINE, QUIET, TEXT, box, label, quiet_lines, svg, widest
 from loopkit.show.launches import (
     Coordinates,
     LaunchAt,
@@ -22,6 +22,7 @@ from loopkit.show.launches import (
     extents_text,
     launch_at,
     lowered_or_refused,
+    place_text,
     ranges_text,
 )
 from loopkit.show.plot import Plot
@@ -56,7 +57,7 @@ def _mapping_lines(at: LaunchAt, opened: Coordinates) -> Iterator[str]:
         own = _inames_along(at, axis)
         if own:
             yield f"{axis} from 0 to {extent - 1}: {', '.join(own)}"
-    yield f"block {_place_text(opened, at.grid)}{_values_on(at, opened, (0, 0, 0), GRID)}"
+    yield f"block {place_text(opened, at.grid)}{_values_on(at, opened, (0, 0, 0), GRID)}"
     warp = at.launch.machine.warp
     for number in range(min(at.warps, _MOST_WARP_LINES)):
         threads = [at.thread(x) for x in range(number*warp, min(number*warp + warp, prod(at.block)))]
@@ -76,12 +77,6 @@ def _inames_on(at: LaunchAt, axis: str) -> list[str]:
 def _inames_along(at: LaunchAt, *axes: str) -> list[str]:
     """The inames that depend on one of *axes*, with their values in terms of them."""
     return [f"{x} = {to_text(e)}" for x, e in at.function.coordinates.items() if variables(e) & {*axes}]
-
-
-def _place_text(place: Coordinates, extents: Coordinates) -> str:
-    """The coordinates along the axes that are in use."""
-    used = max((i for i, extent in enumerate(extents) if extent > 1), default=0) + 1
-    return f"({', '.join(map(str, place[:used]))})" if used > 1 else str(place[0])
 
 
 def _values_on(at: LaunchAt, block: Coordinates, thread: Coordinates, axes: Sequence[str]) -> str:
@@ -112,11 +107,11 @@ def _grid_drawing(at: LaunchAt, opened: Coordinates, words: str) -> str:
     """The grid, and below it the threads of one block."""
     head = [f"blocks: {', '.join(_inames_along(at, *GRID)) or 'one'}"]
     parts, (width, y) = _cells_of(_block_table(at, opened), head, 0)
-    title = f"threads of block {_place_text(opened, at.grid)}: {', '.join(_inames_along(at, *BLOCK)) or 'one'}"
+    title = f"threads of block {place_text(opened, at.grid)}: {', '.join(_inames_along(at, *BLOCK)) or 'one'}"
     more, (other, bottom) = _cells_of(_thread_table(at), [title, "a colour and an outline for each warp"], y + 12)
     notes = list(_notes_below(at))
-    parts = [*parts, *more, *(label(4, bottom + (i + .5)*LINE + 4, note, colour=QUIET) for i, note in enumerate(notes))]
-    return svg(max(width, other, *(width_of(note) + 8 for note in notes), 0), bottom + LINE*len(notes) + 8, parts, words)
+    parts = [*parts, *more, *quiet_lines(bottom + 4, notes)]
+    return svg(max(width, other, widest(notes) + 8), bottom + LINE*len(notes) + 8, parts, words)
 
 
 @dataclass(frozen=True)
@@ -130,18 +125,19 @@ class _Cells:
     cells: Mapping[tuple[int, int], tuple[int, str]]
     columns: Mapping[str, Sequence[int]]
     rows: Sequence[str]
-    size: tuple[int, int]
+    size: tuple[float, float]
     marked: tuple[int, int] | None = None
 
 
 def _block_table(at: LaunchAt, opened: Coordinates) -> _Cells:
     across, down = min(at.grid[0], _MOST_ACROSS), min(at.grid[1], _MOST_DOWN)
-    cells = {(y, x): (0, _place_text((x, y, opened[2]), at.grid)) for y in range(down) for x in range(across)}
+    cells = {(y, x): (0, place_text((x, y, opened[2]), at.grid)) for y in range(down) for x in range(across)}
     columns = {name: [at.at((x, 0, 0), (0, 0, 0))[name] for x in range(across)] for name in _inames_on(at, GRID[0])}
     rows = [", ".join(f"{name}={at.at((0, y, 0), (0, 0, 0))[name]}" for name in _inames_on(at, GRID[1]))
             for y in range(down)]
     marked = (opened[1], opened[0]) if (opened[1], opened[0]) in cells else None
-    return _Cells(cells, columns, rows, _BLOCK_CELL, marked)
+    wide = widest(text for _, text in cells.values()) + 4
+    return _Cells(cells, columns, rows, (max(_BLOCK_CELL[0], wide), _BLOCK_CELL[1]), marked)
 
 
 def _thread_rows(at: LaunchAt) -> list[tuple[int, int]]:
@@ -161,7 +157,7 @@ def _thread_table(at: LaunchAt) -> _Cells:
     rows = []
     for first, count in shown:
         values, last = (at.at((0, 0, 0), at.thread(number)) for number in (first, first + count - 1))
-        own = [f"{name}={values[name]}" for axis in BLOCK[1:] for name in _inames_on(at, axis)]
+        own = [f"{name}={values[name]}" for axis in BLOCK[:0:-1] for name in _inames_on(at, axis)]
         own += [] if fits else [f"{name}={values[name]}..{last[name]}" for name in _inames_on(at, BLOCK[0])]
         rows.append(", ".join(own))
     return _Cells(cells, columns, rows, _THREAD_CELL)
@@ -170,7 +166,7 @@ def _thread_table(at: LaunchAt) -> _Cells:
 def _cells_of(table: _Cells, titles: Sequence[str], top: float) -> tuple[list[str], tuple[float, float]]:
     """The drawing of *table* under *titles* from the height *top* on, and its right and lower ends."""
     wide, high = table.size
-    left = max(map(width_of, (*table.rows, *table.columns)), default=0) + 16
+    left = widest((*table.rows, *table.columns)) + 16
     parts = [label(4, top + (i + .5)*LINE, title, colour=QUIET if i else TEXT) for i, title in enumerate(titles)]
     top += len(titles)*LINE
     for name, values in table.columns.items():
@@ -187,7 +183,7 @@ def _cells_of(table: _Cells, titles: Sequence[str], top: float) -> tuple[list[st
         parts.append(label(x + wide/2, y + high/2, text, anchor="middle", size=10, bold=marked))
     parts.append(_outline(table, left, top))
     right = left + (max(column for _, column in table.cells) + 1)*wide + 8
-    return parts, (max(right, *(width_of(title) + 8 for title in titles)), top + len(table.rows)*high)
+    return parts, (max(right, widest(titles) + 8), top + len(table.rows)*high)
 
 
 def _outline(table: _Cells, left: float, top: float) -> str:
@@ -196,8 +192,8 @@ def _outline(table: _Cells, left: float, top: float) -> str:
     lines = []
     for (row, column), (number, _) in table.cells.items():
         x, y = left + column*wide, top + row*high
-        for dr, dc, line in ((-1, 0, f"M{x:g} {y:g}h{wide}"), (1, 0, f"M{x:g} {y + high:g}h{wide}"),
-                             (0, -1, f"M{x:g} {y:g}v{high}"), (0, 1, f"M{x + wide:g} {y:g}v{high}")):
+        for dr, dc, line in ((-1, 0, f"M{x:g} {y:g}h{wide:g}"), (1, 0, f"M{x:g} {y + high:g}h{wide:g}"),
+                             (0, -1, f"M{x:g} {y:g}v{high:g}"), (0, 1, f"M{x + wide:g} {y:g}v{high:g}")):
             if table.cells.get((row + dr, column + dc), (None,))[0] != number:
                 lines.append(line)
     return f'<path d="{"".join(lines)}" stroke="{FRAME}" stroke-width="2" fill="none"/>'

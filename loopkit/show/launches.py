@@ -14,8 +14,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
 from loopkit.show.kernels import if_lowered
 
-#: Sizes that a picture tries.
-_TRIED = (8, 16, 32, 64, 128, 256, 512, 1024)
+#: Sizes that a picture of a grid tries.
+_USUAL_GRID_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 #: The coordinates of a block or a thread along x, y, z.
 Coordinates = tuple[int, int, int]
@@ -59,7 +59,8 @@ class LaunchAt:
 
     def require_block(self, block: Sequence[int]) -> Coordinates:
         """*block* as coordinates along x, y, z; :raises PreconditionError: the grid has no such block."""
-        given = (*block, 0, 0, 0)[:3]
+        x, y, z = (*block, 0, 0, 0)[:3]
+        given = x, y, z
         if len(block) > 3 or not all(0 <= at < most for at, most in zip(given, self.grid, strict=True)):
             raise PreconditionError(f"{tuple(block)} is no block of a grid of {extents_text(self.grid)} blocks.",
                                     subject="block", hint="block= has the coordinates g.0, g.1, g.2, each from 0")
@@ -75,6 +76,12 @@ def extents_text(extents: Sequence[int]) -> str:
     """``4 x 2``, without the last ones that are 1."""
     *shown, last = extents
     return extents_text(shown) if last == 1 and shown else " x ".join(map(str, extents))
+
+
+def place_text(place: Coordinates, extents: Coordinates) -> str:
+    """The coordinates along the axes that are in use."""
+    used = max((i for i, extent in enumerate(extents) if extent > 1), default=0) + 1
+    return f"({', '.join(map(str, place[:used]))})" if used > 1 else str(place[0])
 
 
 def lowered_or_refused(knl: LoopKernel) -> Lowered:
@@ -104,8 +111,9 @@ def chosen_launch(lowered: Lowered, name: str | None, what: str) -> tuple[Launch
     return launch, function
 
 
-def launch_at(lowered: Lowered, launch: Launch, function: Function, parameters: Mapping[str, int]) -> LaunchAt:
-    """*launch* at the sizes *parameters*; by default small ones at which each axis of the grid has several blocks.
+def launch_at(lowered: Lowered, launch: Launch, function: Function, parameters: Mapping[str, int],
+              usual: Sequence[int] = _USUAL_GRID_SIZES) -> LaunchAt:
+    """*launch* at the sizes *parameters*; by default the first of *usual* at which each axis has several blocks.
 
     :raises UnknownNameError: a size is not one of the kernel.
     :raises CallError: the assumptions do not allow the sizes.
@@ -114,10 +122,10 @@ def launch_at(lowered: Lowered, launch: Launch, function: Function, parameters: 
     knl = lowered.kernel
     names = sorted(x for x in knl.value_params if x not in launch.hosts)
     require_known("size", parameters, names)
-    tried = (_if_it_runs(lowered, launch, function, usual_sizes(knl, parameters, names, size)) for size in _TRIED)
+    tried = (_if_it_runs(lowered, launch, function, usual_sizes(knl, parameters, names, size)) for size in usual)
     found = [x for x in tried if x is not None]
     if not found:
-        raise PreconditionError(f"Launch '{function.name}' has no blocks at these sizes{values_text(parameters, ': {}')}.",
+        raise PreconditionError(f"Launch '{function.name}' has no blocks at these sizes.",
                                 subject=function.name, hint="pass larger sizes: parameters={...}")
     return next((x for x in found if all(x.grid[GRID.index(axis)] > 1 for axis, extent in function.extents.items()
                                          if axis in GRID and not isinstance(extent, int))), found[-1])

@@ -5,7 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Scope, Sync, block_text, own_instructions
+from loopkit.ast.nodes import (
+    Assign,
+    Block,
+    Call,
+    Define,
+    For,
+    If,
+    Region,
+    Scope,
+    Sync,
+    block_text,
+    own_instructions,
+)
 from loopkit.errors import LoopkitError
 from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import to_text
@@ -13,7 +25,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Picture
-from loopkit.show.drawing import KINDS, LINE, QUIET, box, label, rule, svg, width_of
+from loopkit.show.drawing import KINDS, LINE, QUIET, box, label, quiet_lines, rule, svg, widest, width_of
 from loopkit.show.kernels import if_lowered, launch_shape
 from loopkit.show.plot import Plot
 
@@ -163,9 +175,8 @@ def _tree_drawing(rows: Sequence[TreeRow], notes: Sequence[str], words: str) -> 
             parts.append(rule(x + 2, y, x + 14, y, colour=KINDS[1], thick=3))
         parts.append(label(x + (20 if row.kind == "barrier" else 10), y, text, bold=row.kind != "statement"))
         parts.append(label(x + (24 if row.kind == "barrier" else 14) + width_of(text), y, note, colour=QUIET))
-    parts += [label(4, (len(rows) + i + .5)*LINE, note, colour=QUIET) for i, note in enumerate(notes)]
-    width = max(width, *(width_of(note) + 8 for note in notes), 0)
-    return svg(width, (len(rows) + len(notes))*LINE + 4, parts, words)
+    parts += quiet_lines(len(rows)*LINE, notes)
+    return svg(max(width, widest(notes) + 8), (len(rows) + len(notes))*LINE + 4, parts, words)
 
 
 def _left_of(row: TreeRow) -> int:
