@@ -255,6 +255,20 @@ class IllegalTransformError(LoopkitError):
         """
         return ENTRY_POINTS["replay"](self, seed=seed, **given)
 
+    def plot(self) -> Any:
+        """A picture of the two instances of the witness: their order before the step, and after it.
+
+        It prints in words, a notebook draws it, and ``.save("order.svg")`` writes it to a file.
+
+        >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "a[i+1] = a[i] + b[i]")
+        >>> try:
+        ...     lk.tag_inames(knl, {"i": "g.0"})
+        ... except lk.IllegalTransformError as err:
+        ...     print(err.plot())
+        Order
+        """
+        return ENTRY_POINTS["plot_error"](self)
+
 
 class UndecidedError(LoopkitError):
     """Raised if the analysis cannot give an answer that a step needs, or not within its limits.
@@ -306,6 +320,14 @@ class VerificationError(LoopkitError):
 
     def details(self) -> Sequence[str]:
         return () if self.witness is None else (str(self.witness),)
+
+    def plot(self) -> Any:
+        """A picture of the two instances that one of two threads must not run at once, as of
+        :meth:`IllegalTransformError.plot`.
+
+        :raises PreconditionError: the witness is not a :class:`Witness`.
+        """
+        return ENTRY_POINTS["plot_error"](self)
 
 
 class BoundsError(VerificationError):
