@@ -19,6 +19,7 @@ from loopkit.poly.limits import bounded
 from loopkit.runtime.compiled import CompiledKernel
 from loopkit.runtime.cuda.resources import Resources
 from loopkit.runtime.results import Outputs
+from loopkit.show.cards import with_pictures
 from loopkit.show.code import code_document
 from loopkit.show.diff import Diff, diff_document
 from loopkit.show.document import Code, Document, Fold, Paragraph, Picture, Span, Table, table
@@ -46,7 +47,8 @@ def text(value: Shown) -> str:
 
 def html(value: Shown) -> str:
     """*value* as HTML: what a notebook shows."""
-    return as_html(document(value))
+    shown, knl = document(value), value.kernel if isinstance(value, CompiledKernel) else value
+    return as_html(with_pictures(shown, knl) if isinstance(knl, LoopKernel) else shown)
 
 
 def rich(value: Shown) -> Any:

@@ -10,7 +10,6 @@ from pymbolic.typing import Expression
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Sync
 from loopkit.ast.walk import expressions_of, nodes_in
-from loopkit.errors import LoopkitError
 from loopkit.expr.evaluate import NoValueError, evaluate
 from loopkit.expr.mappers import elements_of, substitute, variables
 from loopkit.expr.nodes import to_text
@@ -22,7 +21,7 @@ from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.lowering.pipeline import cost_of, lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Document, Span, section
-from loopkit.show.kernels import if_lowered, launch_shape, values_table
+from loopkit.show.kernels import generic_lowered, launch_shape, values_table
 from loopkit.shown import Shown
 
 #: The most bytes that a thread loads at once: neighbouring threads may be so far apart.
@@ -81,9 +80,7 @@ def explain(knl: LoopKernel) -> Explanation:
     :raises LoopkitError: *knl* cannot be lowered; the error is that of :func:`loopkit.lower`.
     """
     with bounded(f"explaining kernel '{knl.name}'"):
-        lowered = if_lowered(knl)
-        if isinstance(lowered, LoopkitError):
-            raise lowered
+        lowered = generic_lowered(knl)
         versions = {f.name for f in lowered_once(knl).program.functions
                     if any(isinstance(x, If) and "full tile" in x.comment for x in nodes_in(f.body))}
         pairs = tuple(zip(lowered.launches, lowered.program.functions, strict=True))

@@ -15,13 +15,13 @@ from loopkit.lowering.lowered import BLOCK, GRID
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Picture
 from loopkit.show.drawing import FRAME, KINDS, LINE, QUIET, TEXT, box, label, quiet_lines, svg, widest
+from loopkit.show.kernels import generic_lowered
 from loopkit.show.launches import (
     Coordinates,
     LaunchAt,
     chosen_launch,
     extents_text,
     launch_at,
-    lowered_or_refused,
     place_text,
     ranges_text,
 )
@@ -39,7 +39,7 @@ def grid_picture(knl: LoopKernel, *, launch: str | None = None, parameters: Mapp
                  block: Sequence[int] = (0, 0, 0)) -> Plot:
     """Blocks and threads of a launch, with the values of their inames; see :meth:`loopkit.LoopKernel.plot`."""
     with bounded(f"drawing kernel '{knl.name}'"):
-        lowered = lowered_or_refused(knl)
+        lowered = generic_lowered(knl)
         at = launch_at(lowered, *chosen_launch(lowered, launch, "a picture of its grid"), parameters or {})
         opened = at.require_block(block)
         words = "\n".join(_mapping_lines(at, opened))

@@ -23,7 +23,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import integer_arguments, kernel_sections
 from loopkit.lowering.lowered import Launch, Lowered, Storage
 from loopkit.lowering.pipeline import cost_of, lowered_once
-from loopkit.poly.limits import bounded
+from loopkit.poly.limits import bounded, kept_by_kernel
 from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, Span, Style, section, table
 
 #: The style of each verdict on a step, a check or a finding.
@@ -94,12 +94,18 @@ def kernel_document(knl: LoopKernel) -> Document:
 
 
 def if_lowered(knl: LoopKernel) -> Lowered | LoopkitError:
-    """*knl* through all stages, each launch in one version with all of its guards."""
-    options = replace(knl.options, full_tiles=False, textual_unroll=False)
+    """:func:`generic_lowered`, or the reason why *knl* cannot be lowered."""
     try:
-        return lowered_once(knl if options == knl.options else annotated(knl, options=options))
+        return generic_lowered(knl)
     except LoopkitError as refusal:
         return refusal
+
+
+@kept_by_kernel
+def generic_lowered(knl: LoopKernel) -> Lowered:
+    """*knl* through all stages, each launch in one version with all of its guards."""
+    options = replace(knl.options, full_tiles=False, textual_unroll=False)
+    return lowered_once(knl if options == knl.options else annotated(knl, options=options))
 
 
 def _summary(lowered: Lowered | LoopkitError) -> tuple[Block, ...]:
