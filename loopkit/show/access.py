@@ -92,7 +92,7 @@ def _efficiency_text(access: WarpAccess) -> str:
     lines, sectors, used = len(access.units(LINE_BYTES)), len(access.units(SECTOR_BYTES)), access.bytes_used
     moved_bytes = sectors*SECTOR_BYTES
     return (f"{_several(lines, 'line')} of {LINE_BYTES} bytes, {_several(sectors, 'sector')} of {SECTOR_BYTES} bytes: "
-            f"{used} of {moved_bytes} bytes are used, {100*used//moved_bytes} %")
+            f"{used} of {moved_bytes} bytes are used, {100*used/moved_bytes:.3g} %")
 
 
 def _conflict_text(access: WarpAccess) -> str:
@@ -125,8 +125,8 @@ def _bank_lines(access: WarpAccess) -> Iterator[str]:
     for bank, own in words.items():
         by_count.setdefault(len(own), []).append(bank)
     for most, banks in sorted(by_count.items(), reverse=True)[:_MOST_ACCESS_LINES]:
-        yield (f"  {'bank' if len(banks) == 1 else 'banks'} {ranges_text(banks)}: {_several(most, 'element')}"
-               f"{'' if len(banks) == 1 else ' each'}, in bank {banks[0]} "
+        each = "" if len(banks) == 1 else f" each, in bank {banks[0]}"
+        yield (f"  {'bank' if len(banks) == 1 else 'banks'} {ranges_text(banks)}: {_several(most, 'element')}{each}: "
                f"{_elements_text(access, words[banks[0]])}")
 
 
