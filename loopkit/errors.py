@@ -256,16 +256,16 @@ class IllegalTransformError(LoopkitError):
         return ENTRY_POINTS["replay"](self, seed=seed, **given)
 
     def plot(self) -> Any:
-        """A picture of the two instances of the witness: their order before the step, and after it.
-
-        It prints in words, a notebook draws it, and ``.save("order.svg")`` writes it to a file.
+        """A picture of the witness: when its two instances run, before the step and after it.
 
         >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "a[i+1] = a[i] + b[i]")
         >>> try:
         ...     lk.tag_inames(knl, {"i": "g.0"})
         ... except lk.IllegalTransformError as err:
         ...     print(err.plot())
-        Order
+        Order of two instances of insn, n = 2
+        before: insn[i=0] writes a[1], insn[i=1] reads a[1]
+        after, the second instance could run before the first: insn[i=1] reads a[1], insn[i=0] writes a[1]
         """
         return ENTRY_POINTS["plot_error"](self)
 
@@ -322,11 +322,7 @@ class VerificationError(LoopkitError):
         return () if self.witness is None else (str(self.witness),)
 
     def plot(self) -> Any:
-        """A picture of the two instances that one of two threads must not run at once, as of
-        :meth:`IllegalTransformError.plot`.
-
-        :raises PreconditionError: the witness is not a :class:`Witness`.
-        """
+        """A picture of the two instances of the witness; :raises PreconditionError: it does not name two."""
         return ENTRY_POINTS["plot_error"](self)
 
 

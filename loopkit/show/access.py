@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from loopkit.errors import PreconditionError, values_text
+from loopkit.errors import PreconditionError, require_known, values_text
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
@@ -49,6 +49,7 @@ def access_picture(knl: LoopKernel, *, statement: str | None = None, array: str 
         if not 0 <= warp < at.warps:
             raise PreconditionError(f"A block of launch '{launch}' has no warp {warp}.", subject="warp",
                                     hint=f"warp= is from 0 to {at.warps - 1}")
+        require_known("iname", fixed or {}, lowered.kernel.statement_by_id[name].inames, where=f"the statement '{name}'")
         found = accesses_at(at, name, accessed, place, warp, fixed or {})
         shown = found[:_MOST_ACCESSES]
         parts = [tuple(_access_lines(access)) for access in shown]
