@@ -49,7 +49,8 @@ def access_picture(knl: LoopKernel, *, statement: str | None = None, array: str 
         if not 0 <= warp < at.warps:
             raise PreconditionError(f"A block of launch '{launch}' has no warp {warp}.", subject="warp",
                                     hint=f"warp= is from 0 to {at.warps - 1}")
-        require_known("iname", fixed or {}, lowered.kernel.statement_by_id[name].inames, where=f"the statement '{name}'")
+        inames = lowered.kernel.statement_by_id[name].inames
+        require_known("iname", fixed or {}, inames, where=f"the statement '{name}'")
         found = accesses_at(at, name, accessed, place, warp, fixed or {})
         shown = found[:_MOST_ACCESSES]
         parts = [tuple(_access_lines(access)) for access in shown]

@@ -32,17 +32,17 @@ def _picture_blocks(knl: LoopKernel) -> Iterator[Block]:
         return
     names = []
     if len(list(tree_rows(lowered))) <= _MOST_CARD_ROWS:
-        yield from _titled(loops_plot(lowered))
+        yield from _picture_under_title(loops_plot(lowered))
     else:
         names.append("loops")
     order = list(leaves(knl.tree))
     if len(order) <= _MOST_CARD_STATEMENTS:
-        yield from _titled(dependences_plot(knl, order))
+        yield from _picture_under_title(dependences_plot(knl, order))
     else:
         names.append("dependences")
     others = ", ".join(f'knl.plot("{name}")' for name in (*names, "domain", "grid", "access"))
     yield Paragraph((Span(f"more pictures: {others}", "note"),))
 
 
-def _titled(plot: Plot) -> tuple[Block, ...]:
+def _picture_under_title(plot: Plot) -> tuple[Block, ...]:
     return Paragraph((plot.title,)), plot.picture

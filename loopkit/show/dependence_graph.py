@@ -91,7 +91,10 @@ def _distance_texts(knl: LoopKernel, d: Dependence) -> Iterator[str]:
     """The distance in each iname of both statements, unless it is 0."""
     a, b = (knl.statement_by_id[x].inames for x in (d.source, d.sink))
     both = [x for x in a if x in b]
-    for iname, (low, high) in zip(both, distances(d.relation, shared_dims(a, b, both)), strict=True):
+    found = distances(d.relation, shared_dims(a, b, both))
+    if found is None:
+        yield "distances unknown"
+    for iname, (low, high) in zip(both, found, strict=True) if found is not None else ():
         if low is not None and low == high:
             if low:
                 yield f"{iname} {low:+d}"

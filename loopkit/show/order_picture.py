@@ -66,15 +66,15 @@ def error_plot(error: IllegalTransformError | VerificationError) -> Plot:
         raise PreconditionError("This error does not name two instances, so that no order can be drawn.",
                                 subject="plot", hint="print(err) shows all that is known")
     if isinstance(error, VerificationError):
-        rows: tuple[OrderRow, ...] = (OrderRow("one thread", (_ends(witness)[0],)),
-                                      OrderRow("another thread", (_ends(witness)[1],)))
+        rows: tuple[OrderRow, ...] = (OrderRow("one thread", (_end_steps(witness)[0],)),
+                                      OrderRow("another thread", (_end_steps(witness)[1],)))
     else:
         # lowering finds some conflicts in one kernel, without a step
         titles = ("before", "after") if error.before is not error.after else ("reference order", "possible order")
         bare = _bare_rows(witness, titles)
         if error.before is not None:
             with bounded(f"drawing an error of kernel '{error.before.name}'"):
-                rows = affordable(lambda: _rows(error, witness, titles) or bare, otherwise=bare)
+                rows = affordable(lambda: _both_rows(error, witness, titles) or bare, otherwise=bare)
         else:
             rows = bare
     words = "\n".join(row.text for row in rows)
@@ -86,14 +86,14 @@ def error_plot(error: IllegalTransformError | VerificationError) -> Plot:
 
 # The orders
 
-def _ends(witness: Witness) -> tuple[OrderStep, OrderStep]:
+def _end_steps(witness: Witness) -> tuple[OrderStep, OrderStep]:
     """The two instances with their actions."""
-    first, second = (OrderStep((instance_text(*at), *_action(witness, role)), role)
+    first, second = (OrderStep((instance_text(*at), *_end_action(witness, role)), role)
                      for role, at in ((1, witness.source), (2, witness.sink)))
     return first, second
 
 
-def _action(witness: Witness, role: int) -> tuple[str, ...]:
+def _end_action(witness: Witness, role: int) -> tuple[str, ...]:
     cell = cell_text(witness.array, witness.element)
     if witness.kind == "explicit":
         return ()
@@ -103,30 +103,30 @@ def _action(witness: Witness, role: int) -> tuple[str, ...]:
 
 def _bare_rows(witness: Witness, titles: tuple[str, str]) -> tuple[OrderRow, ...]:
     """The two instances alone, where the others are not known."""
-    first, second = _ends(witness)
+    first, second = _end_steps(witness)
     between = OrderStep(())
     return OrderRow(titles[0], (first, between, second)), OrderRow(titles[1], (second, between, first))
 
 
-def _rows(error: IllegalTransformError, witness: Witness, titles: tuple[str, str]) -> tuple[OrderRow, ...] | None:
+def _both_rows(error: IllegalTransformError, witness: Witness, titles: tuple[str, str]) -> tuple[OrderRow, ...] | None:
     """The order before the step, and one that it would allow; ``None``: they are not known."""
     before, after = error.before, error.after
     sizes = usual_sizes(after or before, {x: v for x, v in witness.parameters.items() if x in before.value_params},
                         sorted(before.value_params), _USUAL_OPEN_SIZE)
-    found = _all_instances(before, sizes)
-    source, sink = (_instance_of(before, at) for at in (witness.source, witness.sink))
+    found = _every_instance(before, sizes)
+    source, sink = (_known_instance(before, at) for at in (witness.source, witness.sink))
     first, second = _bare_rows(witness, titles)
     if found is not None and source in found and sink in found and _same_instances(before, after, witness):
-        first = OrderRow(titles[0], _steps(before, reference_order(before, found), witness, (source, sink)))
+        first = OrderRow(titles[0], _near_steps(before, reference_order(before, found), witness, (source, sink)))
     if after is None:
         return first, second
-    found = _all_instances(after, sizes)
-    source, sink = (_instance_of(after, at) for at in (witness.source, witness.sink))
+    found = _every_instance(after, sizes)
+    source, sink = (_known_instance(after, at) for at in (witness.source, witness.sink))
     if found is None or source is None or sink is None or source not in found or sink not in found:
         return None
     title, order = next(broken_orders(after, found, sizes, source, sink),
                         ("the value would be lost", reference_order(after, found)))
-    return first, OrderRow(f"{titles[1]}, {title}", _steps(after, order, witness, (source, sink)))
+    return first, OrderRow(f"{titles[1]}, {title}", _near_steps(after, order, witness, (source, sink)))
 
 
 def _same_instances(before: LoopKernel, after: LoopKernel | None, witness: Witness) -> bool:
@@ -136,7 +136,7 @@ def _same_instances(before: LoopKernel, after: LoopKernel | None, witness: Witne
     return all(b is not None and (a.assignee, a.expression) == (b.assignee, b.expression) for a, b in pairs)
 
 
-def _all_instances(knl: LoopKernel, sizes: dict[str, int]) -> list[Instance] | None:
+def _every_instance(knl: LoopKernel, sizes: dict[str, int]) -> list[Instance] | None:
     """All instances of *knl*; ``None``: they are too many, or depend on data."""
     found: list[Instance] = []
     for s in knl.statements:
@@ -147,7 +147,7 @@ def _all_instances(knl: LoopKernel, sizes: dict[str, int]) -> list[Instance] | N
     return found
 
 
-def _instance_of(knl: LoopKernel, at: tuple[str, object]) -> Instance | None:
+def _known_instance(knl: LoopKernel, at: tuple[str, object]) -> Instance | None:
     statement, values = at
     s = knl.statement_by_id.get(statement)
     if s is None or not isinstance(values, dict) or values.keys() != set(s.inames):
@@ -155,10 +155,10 @@ def _instance_of(knl: LoopKernel, at: tuple[str, object]) -> Instance | None:
     return Instance(statement, tuple(values[x] for x in s.inames))
 
 
-def _steps(knl: LoopKernel, order: Sequence[object], witness: Witness, ends: Sequence[Instance | None]
+def _near_steps(knl: LoopKernel, order: Sequence[object], witness: Witness, ends: Sequence[Instance | None]
            ) -> tuple[OrderStep, ...]:
     """The steps of *order* near the two *ends*, with its first and its last one."""
-    every = [_step(knl, x, witness, ends) for x in order]
+    every = [_order_step(knl, x, witness, ends) for x in order]
     marked = [i for i, step in enumerate(every) if step.role]
     near = sorted({0, len(every) - 1, *(j for i in marked for j in (i - 1, i, i + 1) if 0 <= j < len(every))})
     shown: list[OrderStep] = []
@@ -171,12 +171,12 @@ def _steps(knl: LoopKernel, order: Sequence[object], witness: Witness, ends: Seq
     return tuple(shown)
 
 
-def _step(knl: LoopKernel, x: object, witness: Witness, ends: Sequence[Instance | None]) -> OrderStep:
+def _order_step(knl: LoopKernel, x: object, witness: Witness, ends: Sequence[Instance | None]) -> OrderStep:
     """An instance, or one half of it: of a vector that reads all of its elements before it writes them."""
     instance, half = x if isinstance(x, tuple) else (x, None)
     assert isinstance(instance, Instance)
     role = ends.index(instance) + 1 if instance in ends else 0
-    action = _action(witness, role) if role else ()
+    action = _end_action(witness, role) if role else ()
     if half is None:
         return OrderStep((instance.text(knl), *action), role)
     verb = "writes" if half else "reads"
