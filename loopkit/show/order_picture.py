@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from loopkit.analysis.accesses import data_params
 from loopkit.errors import (
@@ -25,6 +26,9 @@ from loopkit.show.plot import Plot
 
 #: The most instances of a kernel whose orders are found, and the value of a size that the witness leaves open.
 _MOST_ORDERED, _USUAL_OPEN_SIZE = 2000, 3
+
+#: The characters of a line in a box, unless an iname alone is longer.
+_LONGEST_LINE = 24
 
 #: Colours of the instance that must run first and of the other one.
 _FIRST, _SECOND = KINDS[0], KINDS[5]
@@ -192,11 +196,11 @@ def _order_drawing(rows: Sequence[OrderRow], words: str) -> str:
     y, right = 0.0, 0.0
     for row in rows:
         parts.append(label(4, y + LINE/2, row.title, bold=True))
-        high = LINE*max(len(step.lines) for step in row.steps) + 6
+        high = LINE*max(len(_box_lines(step)) for step in row.steps) + 6
         top, x = y + LINE + (18 if len(row.steps) > 1 else 4), 8.0
         middles: dict[int, float] = {}
         for step in row.steps:
-            wide = widest(step.lines or (step.text,)) + 16
+            wide = widest(_box_lines(step) or (step.text,)) + 16
             parts += _step_box(step, x, top, wide, high)
             if step.role:
                 middles[step.role] = x + wide/2
@@ -222,9 +226,15 @@ def _step_box(step: OrderStep, x: float, y: float, wide: float, high: float) -> 
         return
     colour = (None, _FIRST, _SECOND)[step.role]
     yield box(x, y, wide, high, fill=colour or "none", opacity=.25, stroke=colour or FRAME)
-    for i, line in enumerate(step.lines):
-        yield label(x + wide/2, y + high/2 + (i - (len(step.lines) - 1)/2)*LINE, line, anchor="middle",
-                    bold=i == 0 and bool(step.role))
+    lines = _box_lines(step)
+    for i, line in enumerate(lines):
+        yield label(x + wide/2, y + high/2 + (i - (len(lines) - 1)/2)*LINE, line, anchor="middle",
+                    bold=line not in step.lines[1:] and bool(step.role))
+
+
+def _box_lines(step: OrderStep) -> list[str]:
+    """The lines of *step*, those of long instances broken between inames."""
+    return [part for line in step.lines for part in wrap(line, _LONGEST_LINE, break_long_words=False)]
 
 
 def _arc_between(start: float, end: float, y: float) -> Iterator[str]:
