@@ -299,7 +299,8 @@ class LoopKernel(KernelBody, KernelData, Shown):
             Of ``"dependences"``: *statements* (ids; default: all). Of ``"grid"``: *launch* (a name; default: the first
             with several threads), *parameters* and *block* (the coordinates of the one that is opened).
             Of ``"access"``: *statement* and *array* (default: the first access), *parameters* (default: large ones),
-            *block*, *warp* (its number in the block) and *fixed* (values of the loops; default: the first iteration).
+            *block* and *warp* (its number in the block; default: the first with most threads) and *fixed* (values of
+            the loops; default: the first iteration).
         :returns: an object with the methods above and the text ``svg``.
         :raises UnknownNameError: there is no such picture, option, statement, array, launch, iname or size.
         :raises PreconditionError: the points or addresses depend on data, are too many, or there are none; no iname is

@@ -298,7 +298,7 @@ def unmapped() -> lk.LoopKernel:
     (gathered, "access", {"warp": 1}, "A block of launch 'kernel' has no warp 1", "from 0 to 0"),
     (gathered, "access", {"block": (9,), "parameters": {"n": 32}}, "(9,) is no block of the grid 1", "from 0"),
     (gathered, "access", {"fixed": {"k": 3}}, "'k' is not an iname of the statement 'insn'", "i_outer, i_inner"),
-    (gathered, "access", {"fixed": {"i_inner": 40}}, "No thread of warp 0 of block (0, 0, 0) runs 'insn'", "fixed="),
+    (gathered, "access", {"fixed": {"i_inner": 40}}, "No thread of the blocks tried runs 'insn' with", "fixed="),
     (gathered, "dependences", {"statements": ["s"]}, "'s' is not a statement of the kernel", "insn")])
 def test_what_cannot_be_drawn(make: Callable[[], lk.LoopKernel], what: str, options: dict[str, Any], message: str,
                               hint: str) -> None:
@@ -309,8 +309,14 @@ def test_what_cannot_be_drawn(make: Callable[[], lk.LoopKernel], what: str, opti
 
 
 def test_a_warp_that_runs_nothing_is_named() -> None:
-    with pytest.raises(lk.PreconditionError, match=r"No thread of warp 1 of block \(0, 0, 0\) runs 'insn'"):
-        BY_NAME["jacobi_over_blocks"].make().plot("access", parameters={"n": 8}, warp=1)
+    with pytest.raises(lk.PreconditionError, match=r"No thread of warp 1 and block \(0,\) runs 'insn' at n = 8"):
+        BY_NAME["jacobi_over_blocks"].make().plot("access", parameters={"n": 8}, block=[0], warp=1)
+
+
+def test_a_full_warp_is_found() -> None:
+    """The first threads of the first block are beyond the array."""
+    assert "a in a_fetch_rule: warp 0 of block (1, 1, 1)" in str(BY_NAME["stencil_3d"].make().plot("access"))
+    assert "u in insn: warp 1 of block 0" in str(BY_NAME["jacobi_over_blocks"].make().plot("access"))
 
 
 @pytest.mark.deep(every=5)
