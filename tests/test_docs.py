@@ -13,6 +13,7 @@ import pytest
 import loopkit as lk
 from loopkit import errors
 from tests.doc_examples import Page
+from tests.test_house import LAYERS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -64,6 +65,13 @@ def test_every_error_is_documented() -> None:
 def test_every_page_is_in_a_table_of_contents() -> None:
     listed = [name for page in PAGES for table in _TABLE.findall(page.text) for name in table.split()]
     assert sorted(listed) == sorted({_place(page) for page in PAGES} - {"index"})
+
+
+def test_the_architecture_lists_the_layers() -> None:
+    layers = [name for layer in LAYERS for name in layer]
+    assert re.findall(r"^``(\w+)``  ", (DOCS / "architecture.rst").read_text(encoding="utf-8"), re.MULTILINE) == layers
+    drawn = re.findall(r'class="name"[^>]*>(\w+)<', (DOCS / "_static" / "house.svg").read_text(encoding="utf-8"))
+    assert drawn == [name for layer in reversed(LAYERS) for name in layer]
 
 
 def test_the_demo_runs(capsys: pytest.CaptureFixture[str]) -> None:
