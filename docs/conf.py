@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import doctest
 import importlib.metadata
+import shutil
+from pathlib import Path
 from typing import Any
 
 project = "loopkit"
@@ -10,8 +12,10 @@ author = "the loopkit authors"
 copyright = f"2026, {author}"  # noqa: A001  # Sphinx's name
 release = importlib.metadata.version("loopkit")
 
-extensions = ["sphinx.ext.autodoc"]
+extensions = ["sphinx.ext.autodoc", "myst_nb"]
 exclude_patterns = ["_build"]
+# notebooks hold their outputs, and the tests run them
+nb_execution_mode = "off"
 
 html_theme = "furo"
 html_title = f"loopkit {release}"
@@ -25,6 +29,7 @@ add_module_names = False
 
 
 def setup(app: Any) -> None:
+    copy_notebooks()
     app.connect("autodoc-process-signature", without_constructor)
     app.connect("source-read", with_drawings)
 
@@ -44,6 +49,13 @@ def with_drawings(_app: Any, page: str, source: list[str]) -> None:
         box = f'<div style="overflow-x:auto;margin-bottom:1em">{svg}</div>'.replace("\n", "&#10;")
         lines[end:end] = ["", ".. raw:: html", "", f"   {box}", ""]
     source[0] = "\n".join(lines)
+
+
+def copy_notebooks() -> None:
+    """Sphinx reads the notebooks from docs/notebooks, which git ignores."""
+    here = Path(__file__).parent
+    shutil.rmtree(here / "notebooks", ignore_errors=True)
+    shutil.copytree(here.parent / "notebooks", here / "notebooks", ignore=shutil.ignore_patterns(".*"))
 
 
 def without_constructor(_app: Any, what: str, name: str, *_: object) -> tuple[str, None] | None:
