@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.errors import IllegalTransformError, LoopkitError, VerificationError, Witness
+from loopkit.errors import IllegalTransformError, LoopkitError, VerificationError
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered
@@ -26,7 +26,7 @@ from loopkit.show.document import Code, Document, Fold, Paragraph, Picture, Span
 from loopkit.show.explain import Explanation, explanation_document
 from loopkit.show.html import as_html
 from loopkit.show.kernels import VERDICT_STYLES, kernel_document
-from loopkit.show.order_picture import error_plot
+from loopkit.show.order_picture import error_plot, ordered_witness
 from loopkit.show.plot import Plot
 from loopkit.show.steps import Steps, steps_document
 from loopkit.show.text import as_rich, as_text
@@ -91,9 +91,10 @@ def _error_document(error: LoopkitError) -> Document:
 
 def _order_pictures(error: LoopkitError) -> tuple[Picture, ...]:
     """The picture of the two instances of *error*, if it names two."""
-    if isinstance(error, IllegalTransformError | VerificationError) and isinstance(error.witness, Witness):
-        return (error_plot(error).picture,)
-    return ()
+    if ordered_witness(error) is None:
+        return ()
+    assert isinstance(error, IllegalTransformError | VerificationError)
+    return (error_plot(error).picture,)
 
 
 def _outputs_document(outputs: Outputs) -> Document:

@@ -1,13 +1,14 @@
 """The picture of an error with two instances: when each of them runs, before the step and after it."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
 from loopkit.analysis.accesses import data_params
 from loopkit.errors import (
     IllegalTransformError,
+    LoopkitError,
     PreconditionError,
     VerificationError,
     Witness,
@@ -15,7 +16,7 @@ from loopkit.errors import (
     instance_text,
     values_text,
 )
-from loopkit.interpreter.instances import Instance, broken_orders, reference_order, usual_sizes
+from loopkit.interpreter.instances import Half, Instance, broken_orders, reference_order, usual_sizes
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import writing_ends
 from loopkit.poly.limits import affordable, bounded
@@ -29,6 +30,8 @@ _MOST_ORDERED, _USUAL_OPEN_SIZE = 2000, 3
 
 #: The characters of a line in a box, unless an iname alone is longer.
 _LONGEST_LINE = 24
+
+_KINDS_OF_ORDER = ("flow", "anti", "output")
 
 #: Colours of the instance that must run first and of the other one.
 _FIRST, _SECOND = KINDS[0], KINDS[5]
@@ -63,18 +66,24 @@ class OrderRow:
         return f"{self.title}: {', '.join(step.text for step in self.steps)}"
 
 
+def ordered_witness(error: LoopkitError) -> Witness | None:
+    """The witness of *error*, if the order of its two instances is wrong; the value of a copy may be wrong instead."""
+    witness = error.witness if isinstance(error, IllegalTransformError | VerificationError) else None
+    return witness if isinstance(witness, Witness) and witness.kind in (*_KINDS_OF_ORDER, "explicit") else None
+
+
 def error_plot(error: IllegalTransformError | VerificationError) -> Plot:
     """The two instances of *error* and their order; see :meth:`loopkit.IllegalTransformError.plot`."""
-    witness = error.witness
-    if not isinstance(witness, Witness):
-        raise PreconditionError("This error does not name two instances, so that no order can be drawn.",
+    witness = ordered_witness(error)
+    if witness is None:
+        raise PreconditionError("This error does not name two instances with an order, so that none can be drawn.",
                                 subject="plot", hint="print(err) shows all that is known")
     if isinstance(error, VerificationError):
         rows: tuple[OrderRow, ...] = (OrderRow("one thread", (_end_steps(witness)[0],)),
                                       OrderRow("another thread", (_end_steps(witness)[1],)))
     else:
         # lowering finds some conflicts in one kernel, without a step
-        titles = ("before", "after") if error.before is not error.after else ("reference order", "possible order")
+        titles = ("before", "after") if error.before is not error.after else ("reference order", "as it runs")
         bare = _bare_rows(witness, titles)
         if error.before is not None:
             with bounded(f"drawing an error of kernel '{error.before.name}'"):
@@ -101,15 +110,14 @@ def _end_action(witness: Witness, role: int) -> tuple[str, ...]:
     cell = cell_text(witness.array, witness.element)
     if witness.kind == "explicit":
         return ()
-    writes = writing_ends(witness.kind)[role - 1] if witness.kind in ("flow", "anti", "output") else role == 1
-    return (f"{'writes' if writes else 'reads'} {cell}",)
+    return (f"{'writes' if writing_ends(witness.kind)[role - 1] else 'reads'} {cell}",)
 
 
 def _bare_rows(witness: Witness, titles: tuple[str, str]) -> tuple[OrderRow, ...]:
     """The two instances alone, where the others are not known."""
     first, second = _end_steps(witness)
     between = OrderStep(())
-    return OrderRow(titles[0], (first, between, second)), OrderRow(titles[1], (second, between, first))
+    return OrderRow(titles[0], (first, between, second)), OrderRow(f"{titles[1]}, possibly", (second, between, first))
 
 
 def _both_rows(error: IllegalTransformError, witness: Witness, titles: tuple[str, str]) -> tuple[OrderRow, ...] | None:
@@ -128,8 +136,11 @@ def _both_rows(error: IllegalTransformError, witness: Witness, titles: tuple[str
     source, sink = (_known_instance(after, at) for at in (witness.source, witness.sink))
     if found is None or source is None or sink is None or source not in found or sink not in found:
         return None
-    title, order = next(broken_orders(after, found, sizes, source, sink),
-                        ("the value would be lost", reference_order(after, found)))
+    title, order = next(broken_orders(after, found, sizes, source, sink), ("", ()))
+    if not order:
+        if witness.array not in after.temporaries:
+            return None
+        title, order = "the value would be lost", reference_order(after, found)
     return first, OrderRow(f"{titles[1]}, {title}", _near_steps(after, order, witness, (source, sink)))
 
 
@@ -151,16 +162,17 @@ def _every_instance(knl: LoopKernel, sizes: dict[str, int]) -> list[Instance] | 
     return found
 
 
-def _known_instance(knl: LoopKernel, at: tuple[str, object]) -> Instance | None:
+def _known_instance(knl: LoopKernel, at: tuple[str, Mapping[str, int]]) -> Instance | None:
+    """The instance *at* of *knl*; ``None``: its statement is not in *knl*, or has other inames."""
     statement, values = at
     s = knl.statement_by_id.get(statement)
-    if s is None or not isinstance(values, dict) or values.keys() != set(s.inames):
+    if s is None or values.keys() != set(s.inames):
         return None
     return Instance(statement, tuple(values[x] for x in s.inames))
 
 
-def _near_steps(knl: LoopKernel, order: Sequence[object], witness: Witness, ends: Sequence[Instance | None]
-           ) -> tuple[OrderStep, ...]:
+def _near_steps(knl: LoopKernel, order: Sequence[Instance | Half], witness: Witness, ends: Sequence[Instance | None]
+                ) -> tuple[OrderStep, ...]:
     """The steps of *order* near the two *ends*, with its first and its last one."""
     every = [_order_step(knl, x, witness, ends) for x in order]
     marked = [i for i, step in enumerate(every) if step.role]
@@ -175,10 +187,9 @@ def _near_steps(knl: LoopKernel, order: Sequence[object], witness: Witness, ends
     return tuple(shown)
 
 
-def _order_step(knl: LoopKernel, x: object, witness: Witness, ends: Sequence[Instance | None]) -> OrderStep:
+def _order_step(knl: LoopKernel, x: Instance | Half, witness: Witness, ends: Sequence[Instance | None]) -> OrderStep:
     """An instance, or one half of it: of a vector that reads all of its elements before it writes them."""
-    instance, half = x if isinstance(x, tuple) else (x, None)
-    assert isinstance(instance, Instance)
+    instance, half = (x, None) if isinstance(x, Instance) else x
     role = ends.index(instance) + 1 if instance in ends else 0
     action = _end_action(witness, role) if role else ()
     if half is None:

@@ -363,7 +363,7 @@ def test_a_vector_reads_before_it_writes() -> None:
 def test_orders_too_long_are_the_two_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order_picture, "_MOST_ORDERED", 3)
     plot = refused(lambda: lk.interchange(wave(), "i", "j")).plot()
-    assert "after: insn[i=2, j=0] reads a[1, 1], ..., insn[i=1, j=1] writes a[1, 1]" in str(plot)
+    assert "after, possibly: insn[i=2, j=0] reads a[1, 1], ..., insn[i=1, j=1] writes a[1, 1]" in str(plot)
 
 
 def test_a_race_is_two_threads() -> None:
@@ -371,8 +371,11 @@ def test_a_race_is_two_threads() -> None:
     error = lk.VerificationError("Two threads access one element.", check="races", witness=witness)
     assert "one thread: s[i=0] writes a[1]\nanother thread: t[i=1] reads a[1]" in str(error.plot())
     assert error.plot().svg in error._repr_html_()
-    with pytest.raises(lk.PreconditionError, match="does not name two instances"):
-        lk.VerificationError("No.", check="bounds").plot()
+    lost = lk.Witness({}, ("s", {"i": 0}), ("t", {"i": 1}), "a", (1,), "missing")
+    for error in (lk.VerificationError("No.", check="bounds"), lk.IllegalTransformError("No.", lost)):
+        with pytest.raises(lk.PreconditionError, match="does not name two instances"):
+            error.plot()
+        assert "<svg" not in error._repr_html_()
 
 
 def test_an_error_shows_its_picture() -> None:
