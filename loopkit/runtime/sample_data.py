@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from loopkit.analysis.data_constraints import divisors, index_names
-from loopkit.errors import CallError, UnknownNameError
+from loopkit.errors import CallError, PreconditionError, UnknownNameError
 from loopkit.expr.kinds import epsilon, kind_of, largest_real, smallest_normal
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -99,8 +99,12 @@ def kinds_of_data(data: str | Sequence[str]) -> tuple[str, ...]:
     """The kinds that *data* names; ``"adversarial"`` names all.
 
     :raises UnknownNameError: there is no such kind.
+    :raises PreconditionError: *data* names none.
     """
     names = (data,) if isinstance(data, str) else tuple(dict.fromkeys(data))
+    if not names:
+        raise PreconditionError("check_equivalent: data= names at least one kind of data.", subject="data",
+                                hint=f"the kinds are {', '.join(KINDS)}")
     for name in names:
         if name not in (*KINDS, "adversarial"):
             raise UnknownNameError("kind of data", name, (*KINDS, "adversarial"), where="check_equivalent",

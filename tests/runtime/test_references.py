@@ -54,8 +54,9 @@ def without_names(function: Callable[..., Any]) -> Callable[..., Any]:
     lambda left, right: left - right, lambda left, right, /: left - right, lambda *args: args[0] - args[1],
     lambda left, *rest: left - rest[0], lambda b, left: left - b, lambda left, a: a - left, lambda b, *, a: a - b,
     lambda left, right, scale=1: scale*(left - right), lambda **given: given["a"] - given["b"],
-    lambda left, right, n: left[:n] - right, functools.partial(lambda left, right, scale: scale*(left - right), scale=1),
-    functools.partial(lambda a, left, right: a*(left - right), 1)], ids=str)
+    lambda left, right, n: left[:n] - right, functools.partial(lambda left, right, scale: scale*(left - right),
+                      scale=1),
+    functools.partial(lambda a, left, right: a*(left - right), 1)])
 def test_forms_of_a_call(ref: Callable[..., Any]) -> None:
     if isinstance(ref, functools.partial) and ref.func is np.einsum:
         knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]"), {"x": np.float64})
@@ -111,7 +112,8 @@ def test_functions_without_a_signature() -> None:
 @pytest.mark.parametrize(("ref", "name", "shown"), [
     (lambda x, a: x*a, "a", "reference(x=x, a=?)"), (lambda x, *, q: x, "q", "reference(x=x, q=?)"),
     (lambda q, /, x: x, "q", "reference(q=?, x=x)"), (lambda x, m: x[:m], "m", "reference(x=x, m=?)"),
-    (np.dot, "b", "dot(a=x, b=?)"), (np.multiply, "x2", "multiply(x1=x, x2=?)"), (lambda *, q: q, "q", "reference(q=?)"),
+    (np.dot, "b", "dot(a=x, b=?)"), (np.multiply, "x2", "multiply(x1=x, x2=?)"),
+    (lambda *, q: q, "q", "reference(q=?)"),
     (Difference(), "right", "Difference(left=x, right=?)")])
 def test_parameters_without_an_argument(ref: Callable[..., Any], name: str, shown: str) -> None:
     with pytest.raises(CallError, match=f"the reference function takes '{name}', which check_equivalent has no "
@@ -143,10 +145,10 @@ def test_a_gap_before_a_positional_parameter() -> None:
 
 
 def test_names_that_do_not_fit() -> None:
-    with pytest.raises(UnknownNameError, match="'C' is not a parameter of the reference function"):
-        lk.check_equivalent(lambda A: A, twice(), {"n": 5}, names={"C": "x"})
+    with pytest.raises(UnknownNameError, match="'w' is not a parameter of the reference function"):
+        lk.check_equivalent(lambda v: v, twice(), {"n": 5}, names={"w": "x"})
     with pytest.raises(UnknownNameError, match="'y' is not an input of the kernel"):
-        lk.check_equivalent(lambda A: A, twice(), {"n": 5}, names={"A": "y"})
+        lk.check_equivalent(lambda v: v, twice(), {"n": 5}, names={"v": "y"})
     with pytest.raises(PreconditionError, match="names= is for a reference function"):
         lk.check_equivalent(twice(), twice(), {"n": 5}, names={"A": "x"})
 
@@ -213,7 +215,8 @@ def test_nested_lists_and_scalars() -> None:
 def test_results_that_are_none(result: Any, text: str) -> None:
     with pytest.raises(CallError, match=text) as refusal:
         lk.check_equivalent(lambda x: result, sums(), {"n": 5}, "c")
-    assert refusal.value.hint in ("return y, z in this order, or the dict {'y': y, 'z': z}", "return y as a numpy array")
+    assert refusal.value.hint in ("return y, z in this order, or the dict {'y': y, 'z': z}",
+                                  "return y as a numpy array")
 
 
 @pytest.mark.parametrize(("result", "text"), [
