@@ -73,8 +73,16 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
     >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 16)
-    >>> print(lk.check_equivalent(lambda v: v + v, knl))
-    >>> lk.check_equivalent(lambda v: np.where(np.arange(len(v)) < 16, 2*v, 0), knl)
+    >>> lk.check_equivalent(lambda x: 2*x, knl, target="c")
+    <EquivalenceReport y: largest error 0, allowed 3.57e-06 (worst of 7 runs)>
+    >>> lk.check_equivalent(lambda x: np.where(np.arange(len(x)) < 16, 2*x, 0), knl, target="c")
+    Traceback (most recent call last):
+        ...
+    loopkit.errors.EquivalenceError: y[16] is 2.726357936859131 and should be 0.0: the error 2.73 is above the bound 3.42e-06 (1 of 17 elements are).
+      with n = 17, data: random, seed 0
+      the error is 1.14e+07 ulps of float32
+      the bound is eps of float32 (1.19e-07, the dtype of 'x'), times 8 + 2*1 roundings (each element is computed by itself), times the largest |reference| 2.87
+      axis 0: the last, partial tile of 16 (16..16)
     """
     given = dict(parameters or {})
     _require_numbers(seed, rtol)

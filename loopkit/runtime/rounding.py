@@ -117,7 +117,7 @@ def accumulations(knl: LoopKernel, sizes: Mapping[str, int]) -> list[Accumulatio
     for node in knl.reductions.values():
         length = sum(prod(_extents(knl, update, [x for x in node.inames if x in update.inames], sizes))
                      for update in map(knl.statement, node.updates))
-        found.append(Accumulation(f"the {node.operation} over {', '.join(node.inames)}", length))
+        found.append(Accumulation(f"the {node.operation} over {', '.join(node.inames)} in '{node.final}'", length))
     sources = names_read(knl)
     for statement in knl.statements:
         if statement.id not in knl.reduction_of and statement.written in reached(
