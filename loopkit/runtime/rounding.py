@@ -95,8 +95,8 @@ def error_bound(knl: LoopKernel, sizes: Mapping[str, int], rtol: float | None = 
 def ulp(value: float, dtype: np.dtype[Any]) -> float:
     """The distance from ``|value|`` to the next larger number of a real or complex *dtype*.
 
-    >>> ulp(1.0, np.dtype(np.float32)) == np.spacing(np.float32(1))
-    True
+    >>> ulp(1.0, np.dtype(np.float32)), ulp(-6.0, np.dtype(np.float16))
+    (1.1920928955078125e-07, 0.00390625)
     """
     if not isfinite(value):
         return inf
