@@ -5,7 +5,6 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle
 from types import TracebackType
 from typing import Any, Self
 
@@ -100,7 +99,8 @@ def reference_call(ref: Function, knl: LoopKernel, given: Collection[str], input
             raise binding.without_value(q.name)
     rest = remaining[len(by_place):]
     if needed and rest and not has_rest:
-        raise replace(binding, chosen=by_name).unclear(needed, remaining)
+        open_places = [q for q in missing if q.kind in _POSITIONAL]
+        raise replace(binding, chosen=by_name).unclear(needed, open_places, remaining)
     keywords = {} if has_rest else {x: x for x in given if x not in parameters and x not in chosen.values()}
     return binding.call(rest if has_rest else [], keywords)
 
@@ -125,7 +125,7 @@ class _Binding:
         for q in self.parameters.values():
             if q.kind is q.VAR_POSITIONAL and rest:
                 if gap:
-                    raise self.unclear([q], rest)
+                    raise self.unclear([q], [q], rest)
                 args += rest
                 shown += rest
             elif q.kind is q.VAR_KEYWORD:
@@ -154,12 +154,15 @@ class _Binding:
         return CallError(f"the reference function takes '{name}', {why}: {call}.", argument=name,
                          hint=self._right_call(f"choose one of {', '.join(self.given)} by", [name]))
 
-    def unclear(self, needed: Sequence[Parameter], remaining: Sequence[str]) -> CallError:
-        """The error for fewer parameters, *needed*, than *remaining* inputs."""
+    def unclear(self, needed: Sequence[Parameter], places: Sequence[Parameter], remaining: Sequence[str]) -> CallError:
+        """The error for fewer parameters, *needed*, than *remaining* inputs.
+
+        :arg places: all parameters that could get one, those with a default among them.
+        """
         names = [q.name for q in needed]
         return CallError(f"it is not clear which inputs of kernel '{self.knl.name}' the reference function takes as "
                          f"{', '.join(map(repr, names))}: the inputs are {', '.join(map(repr, remaining))}.",
-                         argument=names[0], hint=self._right_call("for example", names))
+                         argument=names[0], hint=self._right_call("for example", [q.name for q in places]))
 
     def _right_call(self, words: str, parameters: Sequence[str]) -> str:
         """A way to pass arguments for *parameters*."""
@@ -167,7 +170,7 @@ class _Binding:
         unused = [x for x in arrays or self.given if x not in self.chosen.values()] or arrays or self.given
         if not unused:
             return "the kernel has no arguments with a value before the call"
-        names = ", ".join(f"'{name}': '{x}'" for name, x in zip(parameters, cycle(unused), strict=False))
+        names = ", ".join(f"'{name}': '{x}'" for name, x in zip(parameters, unused, strict=False))
         return (f"{words} names={{{names}}}, or wrap it: lambda {', '.join(arrays or self.given)}: "
                 f"{_reference_name(self.ref)}(...)")
 

@@ -137,6 +137,10 @@ def test_inputs_that_are_not_clear(ref: Callable[..., Any], text: str) -> None:
     assert "': 'a'}, or wrap it: lambda a, b: " in str(refusal.value.hint)
     with pytest.raises(CallError, match="it is not clear"):
         lk.check_equivalent(lambda v, w=1, *rest: v, difference(), {"n": 5})
+    with pytest.raises(CallError, match="takes as 'v': the inputs are 'a', 'b'") as refusal:
+        lk.check_equivalent(lambda v, w=None: v, difference(), {"n": 5})
+    assert "names={'v': 'a', 'w': 'b'}, or wrap it" in str(refusal.value.hint)
+    lk.check_equivalent(lambda v, w=None: v - w, difference(), {"n": 5}, names={"v": "a", "w": "b"})
 
 
 def test_a_gap_before_a_positional_parameter() -> None:
