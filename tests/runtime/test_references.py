@@ -78,6 +78,10 @@ def test_scalars_by_position_and_sizes_by_name() -> None:
     lk.check_equivalent(lambda v, alpha, n: alpha*v*n/n, knl, {"n": 5}, "c")
 
 
+def test_keywords_of_a_partial_function_keep_their_values() -> None:
+    lk.check_equivalent(functools.partial(lambda v, n: n*v, n=2), twice(), {"n": 5}, "c")
+
+
 def test_positional_only_parameters_with_defaults() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = if(c[i] > 0, p[i], q[i])", name="choice")
     knl = lk.add_dtypes(knl, {"c": np.int32, "p": np.float64, "q": np.float64})
@@ -182,6 +186,9 @@ def test_a_function_may_work_in_place() -> None:
         v *= 2
         return v
     lk.check_equivalent(double, knl, {"n": 5}, "c")
+    own = np.ones(5)
+    lk.check_equivalent(double, twice(), {"n": 5, "x": own}, "c")
+    assert np.array_equal(own, np.ones(5))
 
 
 # Results
