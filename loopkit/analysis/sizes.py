@@ -12,6 +12,7 @@ from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.data_constraints import divisors
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import CallError
+from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import integer_factor
@@ -25,6 +26,9 @@ _PRIMES = (5, 3, 7, 11, 13)
 
 #: Most points of an iteration space over all parameters.
 _MOST_POINTS = 2**24
+
+#: Most elements of all arrays together.
+_MOST_ELEMENTS = 2**22
 
 #: Sets of sizes in which one parameter is 0 and others are not.
 _MOST_ZEROS = 3
@@ -54,7 +58,8 @@ def ragged_sizes(knl: LoopKernel, assumptions: Set, known: Mapping[str, int], na
     """A few small sets of sizes, each with the *known* ones, that are likely to show a fault of *knl*.
 
     Each of *names* is 0, 1, a prime, one less than a tile, a whole tile, one more, and two tiles and a bit, as far as
-    *assumptions* allow it. Each of the first names is also 0 alone. A size that divides an integer is not 0.
+    *assumptions* allow it. Each of the first names is also 0 alone. A size that divides an integer is not 0. Sets with
+    too many elements are left out, except for the first.
 
     :raises CallError: the known sizes are not allowed.
     """
@@ -62,9 +67,15 @@ def ragged_sizes(knl: LoopKernel, assumptions: Set, known: Mapping[str, int], na
     divide = divisors(knl)
     for wanted in _wanted(knl, [name for name in names if name not in known]):
         sizes = sizes_at_least(assumptions, known, {k: max(v, 1) if k in divide else v for k, v in wanted.items()})
-        if sizes not in found:
+        if sizes not in found and (not found or _elements(knl, sizes) <= _MOST_ELEMENTS):
             found.append(sizes)
     return found
+
+
+def _elements(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
+    """The number of elements of all array arguments; an extent that depends on data counts as 1."""
+    return sum(prod(max(evaluate(e, sizes), 0) for e in shape if e is not None)
+               for name, shape in array_shapes(knl).items() if name in knl.array_args)
 
 
 def _wanted(knl: LoopKernel, names: Sequence[str]) -> Iterator[dict[str, int]]:

@@ -74,6 +74,14 @@ def test_large_tiles_are_tried_one_at_a_time() -> None:
     assert {2047, 2048, 2049} <= {s["n"] for s in found}
 
 
+def test_arrays_stay_short() -> None:
+    rows = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[100000*i]")
+    assert max(s["n"] for s in ragged(rows)) == 5
+    assert ragged(rows)[:3] == [{"n": 0}, {"n": 1}, {"n": 5}]
+    assert max(s["n"] for s in ragged(tiled(), m=2**20)) == 1
+    assert ragged(tiled("n >= 10"), m=2**20) == [{"m": 2**20, "n": 10}]
+
+
 def test_divisors_are_not_zero() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "<> t = a[i] + 1\ny[i] = x[i] // t + z[i] % q",
                          [lk.ValueArg("q", np.int32), "..."])
