@@ -9,17 +9,17 @@ from math import prod
 
 import numpy as np
 
+from loopkit.analysis.data_constraints import index_names
 from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import PreconditionError, ReplayError, require_known
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.kinds import epsilon
 from loopkit.expr.nodes import to_text
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.sets import fix_params
-from loopkit.runtime.equivalence import accumulation_length, index_names
+from loopkit.runtime.rounding import error_bound
 from loopkit.target.code import GeneratedCode, Layout, Parameter, Pointer, ScratchPointer
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.verification.checks import generate_code
@@ -293,9 +293,7 @@ class _Program:
         knl = self.own.kernel
         if np.dtype(knl.array_args[name].dtype).kind in "iu":
             return "-1"
-        dtypes = [np.dtype(x.dtype) for x in knl.data.values() if x.dtype is not None]
-        coarsest = max(epsilon(d) for d in dtypes if d.kind not in "iub")
-        return f"{coarsest*(8 + 2*accumulation_length(self.own.kernel, self.sizes)):.3g}"
+        return f"{error_bound(knl, self.sizes).relative:.3g}"
 
 
 def _includes(source: str) -> tuple[list[str], str]:
