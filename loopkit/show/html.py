@@ -65,6 +65,21 @@ def as_html(document: Document) -> str:
     return f'<div class="loopkit"><style>{STYLE}</style>{title}{"".join(map(_block_html, document.body))}</div>'
 
 
+#: The page around a document, light or dark as the reader prefers.
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
+<style>:root{{color-scheme:light dark}}body{{margin:1.5em}}[data-theme="dark"]{{color-scheme:dark}}</style></head>
+<body>{body}</body>
+</html>
+"""
+
+
+def as_page(document: Document) -> str:
+    """*document* as an HTML page that needs no other file."""
+    return _PAGE.format(title=escape(document.title), body=as_html(document))
+
+
 def _block_html(block: Block) -> str:
     match block:
         case Paragraph(lines):

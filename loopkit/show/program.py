@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -28,8 +28,8 @@ from loopkit.verification.checks import generate_code
 _MEANING = ("add_dtypes", "assume", "fix_parameters", "rename_argument", "set_accumulator_dtype")
 
 #: The values of sizes to choose from, the best first, and the most bytes of all arrays.
-_SIZES = (512, 480, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 3, 2, 1)
-_MOST_BYTES = 2**26
+SIZES = (512, 480, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 3, 2, 1)
+MOST_BYTES = 2**26
 
 _HEAD = """
 #include <cmath>
@@ -126,7 +126,7 @@ def standalone_program(knl: LoopKernel, sizes: Mapping[str, int] | None = None) 
     """
     own = lowered_once(knl)
     _require_fillable(own)
-    values = _chosen_sizes(own, dict(sizes or {}))
+    values = chosen_sizes(own, dict(sizes or {}))
     reference = _reference(knl)
     code = generate_code(knl, "cuda")
     if not _holds(code.assumed, own, values):
@@ -154,17 +154,24 @@ def _require_fillable(low: Lowered) -> None:
                                     subject=a.name, hint="call the kernel from Python")
 
 
-def _chosen_sizes(low: Lowered, given: dict[str, int]) -> dict[str, int]:
-    """A value for each integer parameter."""
+def chosen_sizes(low: Lowered, given: Mapping[str, int], *, candidates: Sequence[int] = SIZES,
+                 most_bytes: int = MOST_BYTES) -> dict[str, int]:
+    """A value for each integer parameter: the *given* one, or the first of *candidates* that fits.
+
+    A value fits if the assumptions allow it and all arrays have at most *most_bytes* bytes.
+
+    :raises UnknownNameError: a name in *given* is no integer parameter.
+    :raises PreconditionError: no value fits.
+    """
     knl = low.kernel
     names = sorted(knl.value_params)
     require_known("size", given, names, where=f"kernel '{knl.name}'")
-    for value in _SIZES if set(names) - given.keys() else (0,):
+    for value in candidates if set(names) - given.keys() else (0,):
         found = {name: given.get(name, value) for name in names}
         allowed = not fix_params(knl.assumptions, found).is_empty()
-        if allowed and (_array_bytes(low, found) <= _MOST_BYTES or not set(names) - given.keys()):
+        if allowed and (_array_bytes(low, found) <= most_bytes or not set(names) - given.keys()):
             return found
-    raise PreconditionError(f"No sizes for a standalone program of kernel '{knl.name}' satisfy its assumptions.",
+    raise PreconditionError(f"No sizes that were tried for kernel '{knl.name}' satisfy its assumptions.",
                             subject=knl.name, hint=f"sizes={{...}} gives values of {', '.join(names)}")
 
 

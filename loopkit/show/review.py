@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from html import escape
 from os import PathLike
 from pathlib import Path
 
@@ -14,19 +13,10 @@ from loopkit.runtime.compiled import compile as compiled_kernel
 from loopkit.show.code import code_document
 from loopkit.show.document import Block, Code, Document, Fold, Paragraph, Span
 from loopkit.show.documents import document
-from loopkit.show.html import as_html
+from loopkit.show.html import as_page
 from loopkit.show.kernels import kernel_document
 from loopkit.show.program import standalone_program
 from loopkit.verification.checks import generate_code, verify
-
-#: The page around a document, light or dark as the reader prefers.
-_PAGE = """<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>{title}</title>
-<style>:root{{color-scheme:light dark}}body{{margin:1.5em}}[data-theme="dark"]{{color-scheme:dark}}</style></head>
-<body>{body}</body>
-</html>
-"""
 
 
 @checked
@@ -72,9 +62,8 @@ def _reviewed(knl: LoopKernel, page: Path, program: Path, sizes: Mapping[str, in
         text, note = standalone_program(knl, sizes), f"{program.name} checks this kernel: nvcc {program.name}"
     except PreconditionError as err:
         text, note = "", f"There is no program for this kernel. {err}"
-    title = f"Review of kernel '{knl.name}'"
-    body = as_html(Document(title, tuple(_review_parts(knl, note))))
-    page.write_text(_PAGE.format(title=escape(title), body=body), encoding="utf-8", newline="\n")
+    shown = Document(f"Review of kernel '{knl.name}'", tuple(_review_parts(knl, note)))
+    page.write_text(as_page(shown), encoding="utf-8", newline="\n")
     if text:
         program.write_text(text, encoding="utf-8", newline="\n")
     return (page, program) if text else (page,)

@@ -61,12 +61,12 @@ def _step_blocks(step: HistoryStep, before: LoopKernel, after: LoopKernel) -> It
     changes = diff_document(diff(before, after)).body
     yield from changes or (Paragraph((Span("nothing that is printed differs", "note"),)),)
     yield Fold("Kernel", kernel_document(after).body, is_open=False)
-    yield Fold("CUDA", _cuda_blocks(after), is_open=False)
+    yield Fold("CUDA", code_blocks(after, "cuda"), is_open=False)
 
 
-def _cuda_blocks(knl: LoopKernel) -> tuple[Block, ...]:
+def code_blocks(knl: LoopKernel, target: str) -> tuple[Block, ...]:
+    """The code of *knl* for *target*, or the reason why there is none."""
     try:
-        return code_document(generate_code(knl, target="cuda")).body
+        return code_document(generate_code(knl, target)).body
     except LoopkitError as refusal:
         return (Paragraph((Span(f"not generated: {refusal.message}", "note"),)),)
-
