@@ -291,3 +291,17 @@ def test_as_a_process_with_warnings_on_stderr(tmp_path: Path) -> None:
     assert done.returncode == FINE, done.stderr
     assert json.loads(done.stdout)["verdict"] == "proven"
     assert "UnusedInameWarning" in done.stderr
+
+
+def test_the_documentation_has_all_options_and_entries(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(lk.__file__).parents[1] / "docs" / "command.rst").read_text(encoding="utf-8")
+    for command in ("show", "diff", "review", "check"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        text = capsys.readouterr().out
+        assert "3  undecided" in text
+        for word in {f"``{command}``", *re.findall(r"--\w+", text)} - {"--help"}:
+            assert word in page, word
+    for name in ("show", "check"):
+        _, found = data(capsys, name, f"{file}:mapped")
+        assert not [key for key in found if f"``{key}``" not in page]
