@@ -69,7 +69,11 @@ def as_html(document: Document) -> str:
 _PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
-<style>:root{{color-scheme:light dark}}body{{margin:1.5em}}[data-theme="dark"]{{color-scheme:dark}}</style></head>
+<style>:root{{color-scheme:light dark}}[data-theme="dark"]{{color-scheme:dark}}
+body{{margin:1.5em auto;padding:0 1em;max-width:75em}}
+body>.loopkit>.title{{font-size:1.5em}}
+body>.loopkit>details{{margin:1em 0;padding-top:.6em;border-top:1px solid var(--lk-line)}}
+body>.loopkit>details>summary{{font-size:1.15em}}</style></head>
 <body>{body}</body>
 </html>
 """
