@@ -76,24 +76,23 @@ def _reviewed(knl: LoopKernel, page: Path, program: Path, sizes: Mapping[str, in
     """The files written."""
     require_known("size", sizes or {}, knl.value_params, where=f"kernel '{knl.name}'")
     code = generate_code(knl, "cuda")                   # refuses what has no code, before a file is written
+    text, command, why_not = "", "", ""
     try:
-        text = standalone_program(knl, sizes, name=program.stem)
-        built: tuple[str, ...] = (
-            f"{program.name} runs the kernel and checks every element of its results:",
-            f"  {build_line(lowered_once(knl), program.stem)}")
+        text, command = standalone_program(knl, sizes, name=program.stem), build_line(lowered_once(knl), program.stem)
     except PreconditionError as err:
-        text, built = "", (f"There is no program for this kernel. {err.message}", *err.hints)
-    shown = Document(f"Review of kernel '{knl.name}'", tuple(_review_parts(knl, code, built)))
+        why_not = f"There is no program for this kernel. {err}"
+    shown = Document(f"Review of kernel '{knl.name}'", tuple(_review_parts(knl, code, command, why_not)))
     page.write_text(as_page(shown), encoding="utf-8", newline="\n")
     if text:
         program.write_text(text, encoding="utf-8", newline="\n")
     return (page, program) if text else (page,)
 
 
-def _review_parts(knl: LoopKernel, code: GeneratedCode, built: tuple[str, ...]) -> Iterator[Block]:
+def _review_parts(knl: LoopKernel, code: GeneratedCode, command: str, why_not: str) -> Iterator[Block]:
+    """The parts of a page; *command* builds the program, or *why_not* says why there is none."""
     report, card, resources = verify(knl), kernel_document(knl), _resources(knl)
-    trusted = (*map(str, knl.obligations), *(f.text for f in report.findings(Verdict.UNDECIDED)))
-    yield Table(("", ""), tuple(_facts(report, trusted, card, resources, built)))
+    trusted = (*map(str, knl.obligations), *(f"undecided: {f.text}" for f in report.findings(Verdict.UNDECIDED)))
+    yield Table(("", ""), tuple(_facts(report, trusted, card, resources, command)))
     yield from section("Trusted without a proof", (Span(x, "warning") for x in trusted))
     made = knl.history.made
     yield Fold("Algorithm", (Paragraph(("The kernel was not made by make_kernel.",)),) if made is None else
@@ -104,7 +103,8 @@ def _review_parts(knl: LoopKernel, code: GeneratedCode, built: tuple[str, ...]) 
     yield Fold("In sentences", _without(document(explain(knl)), _ON_THE_CARD))
     yield Fold("Resources", (document(resources).body if isinstance(resources, Resources) else ())
                + (Paragraph(_UNITS if isinstance(resources, Resources) else (resources,)),))
-    yield Fold("Program", (Paragraph(built),))
+    about = (f"The program beside this page runs the kernel and checks every element of its results: {command}",)
+    yield Fold("Program", (Paragraph(about if command else tuple(why_not.splitlines())),))
     shown = code_document(code)
     yield Fold(f"Code {shown.title}", shown.body)
 
@@ -113,7 +113,7 @@ def _without(own: Document, titles: Collection[str]) -> tuple[Block, ...]:
     return tuple(block for block in own.body if not (isinstance(block, Fold) and block.title in titles))
 
 
-def _facts(report: Report, trusted: Sequence[str], card: Document, resources: Resources | str, built: Sequence[str]
+def _facts(report: Report, trusted: Sequence[str], card: Document, resources: Resources | str, command: str
            ) -> Iterator[tuple[Line, ...]]:
     """The first lines of a page: what a reviewer wants to know at once."""
     yield "checks", Span(str(report.verdict), VERDICT_STYLES[str(report.verdict)])
@@ -125,7 +125,7 @@ def _facts(report: Report, trusted: Sequence[str], card: Document, resources: Re
         yield "GPU", Span(resources, "note")
     else:
         yield from (("GPU", _usage(x)) for x in resources.values())
-    yield "program", built[-1].strip()
+    yield "program", command or Span("none", "note")
 
 
 def _usage(x: KernelResources) -> Line:
