@@ -71,6 +71,8 @@ def test_the_program_accepts_right_results_and_finds_a_wrong_one(name: str, size
     assert wrong.returncode == 1
     assert f"{output}: element 7 is " in wrong.stdout
     assert f"{output}: 1 of " in wrong.stdout
+    assert "nvcc -fmad=false" in wrong.stdout
+    assert "nvcc -fmad=false" not in right.stdout
 
 
 @pytest.mark.deep(every=8)
