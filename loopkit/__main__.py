@@ -13,8 +13,9 @@ from loopkit.command.info import info
 from loopkit.command.load import KernelAddress, UsageError
 from loopkit.errors import LoopkitError, UnknownNameError
 from loopkit.kernel.target import TARGETS
+from loopkit.show.document import Document
 from loopkit.show.html import as_page
-from loopkit.show.text import as_text
+from loopkit.show.text import as_rich, as_text
 
 #: Of the form of the JSON texts. A new version is for what a reader of the old one would misread; others may be added.
 JSON_VERSION = 1
@@ -60,11 +61,21 @@ def _act(asked: argparse.Namespace) -> Status:
     action, _, _ = _ACTIONS[asked.command]
     answer = action(asked)
     text = _formed(asked, answer)
-    if asked.output is None or action is write_review:
-        print(text)                                    # noqa: T201
-    else:
+    if asked.output is not None and action is not write_review:
         asked.output.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+    elif not (asked.format == "text" and sys.stdout.isatty() and _print_in_colours(answer.document)):
+        print(text)                                    # noqa: T201
     return answer.status
+
+
+def _print_in_colours(document: Document) -> bool:
+    """Print *document* in the colours of a terminal, if rich is installed."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return False
+    Console().print(as_rich(document), soft_wrap=True)
+    return True
 
 
 def _formed(asked: argparse.Namespace, answer: Answer) -> str:

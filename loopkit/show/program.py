@@ -105,7 +105,7 @@ struct Array {
 int result()
 {
     if (wrong)
-        std::printf("if rounding errors grow in this kernel: nvcc -fmad=false rounds each operation, as the host does\\n");
+        std::printf("if rounding errors grow in this kernel: nvcc -fmad=false rounds as the host does\\n");
     return wrong != 0;
 }
 

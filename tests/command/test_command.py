@@ -145,6 +145,17 @@ def test_a_page_needs_nothing_and_goes_where_output_says(file: Path, capsys: pyt
     assert "No such file or directory" in err
 
 
+def test_a_terminal_gets_colours(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+                                 ) -> None:
+    plain = answer(capsys, "check", f"{file}:mapped")[1]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    coloured = answer(capsys, "check", f"{file}:mapped")[1]
+    assert "\x1b[32mproven\x1b[0m" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+
+
 def test_diff_is_like_diff(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = answer(capsys, "diff", f"{file}:mapped", "--against", f"{file}:plain")
     assert status == REFUTED
