@@ -3,13 +3,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array
-from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import fully_written_outputs
 from loopkit.ast.nodes import Block as ProgramBlock
 from loopkit.ast.nodes import Node, Region, Scope, Sync, block_text
@@ -22,7 +20,7 @@ from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import integer_arguments, kernel_sections
 from loopkit.lowering.lowered import Launch, Lowered, Storage
-from loopkit.lowering.pipeline import cost_of, lowered_once
+from loopkit.lowering.pipeline import cost_of, lowered_in_one_version
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Block, Code, Document, Fold, Line, Paragraph, Span, Style, section, table
 
@@ -94,10 +92,9 @@ def kernel_document(knl: LoopKernel) -> Document:
 
 
 def if_lowered(knl: LoopKernel) -> Lowered | LoopkitError:
-    """*knl* through all stages, each launch in one version with all of its guards."""
-    options = replace(knl.options, full_tiles=False, textual_unroll=False)
+    """*knl* through all stages, each launch in one version with all of its guards; or the reason why it is refused."""
     try:
-        return lowered_once(knl if options == knl.options else annotated(knl, options=options))
+        return lowered_in_one_version(knl)
     except LoopkitError as refusal:
         return refusal
 
