@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Sync
+from loopkit.ast.nodes import Assign, Block, Define, For, Function, Sync
 from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.errors import LoopkitError
 from loopkit.expr.evaluate import NoValueError, evaluate
@@ -19,10 +19,10 @@ from loopkit.kernel.cost import Cost, product_text
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Launch, Lowered
-from loopkit.lowering.pipeline import cost_of, lowered_once
+from loopkit.lowering.pipeline import cost_of
 from loopkit.poly.limits import bounded
 from loopkit.show.document import Document, Span, section
-from loopkit.show.kernels import if_lowered, launch_shape, values_table
+from loopkit.show.kernels import has_versions, if_lowered, launch_shape, values_table
 from loopkit.shown import Shown
 
 #: The most bytes that a thread loads at once: neighbouring threads may be so far apart.
@@ -84,10 +84,8 @@ def explain(knl: LoopKernel) -> Explanation:
         lowered = if_lowered(knl)
         if isinstance(lowered, LoopkitError):
             raise lowered
-        versions = {f.name for f in lowered_once(knl).program.functions
-                    if any(isinstance(x, If) and "full tile" in x.comment for x in nodes_in(f.body))}
         pairs = tuple(zip(lowered.launches, lowered.program.functions, strict=True))
-        sentences = {launch.name: tuple(_launch_sentences(launch, function, launch.name in versions))
+        sentences = {launch.name: tuple(_launch_sentences(launch, function, has_versions(knl, launch.name)))
                      for launch, function in pairs}
         remarks = (*_cost_remarks(knl, lowered),
                    *(remark for launch, function in pairs for remark in _launch_remarks(launch, function, lowered)))

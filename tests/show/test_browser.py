@@ -5,11 +5,13 @@ import json
 import re
 import shutil
 import subprocess
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import loopkit as lk
 from tests.show.test_show import kernel, samples
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -55,9 +57,21 @@ def test_the_page_holds_everything(theme: str, colours: str, width: int, tmp_pat
     assert found["contrast"] >= 4.5                     # of WCAG 2, level AA
 
 
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium")
+def test_code_is_copied_as_a_whole(tmp_path: Path) -> None:
+    """Neither its margin nor its folds change what a reader copies."""
+    code = lk.generate_code(kernel("stencil_2d_vec"))
+    page = tmp_path / "page.html"
+    page.write_text(f"""<!doctype html><meta charset="utf-8"><body>{code._repr_html_()}<script>
+        getSelection().selectAllChildren(document.querySelector(".code"));
+        document.body.dataset.found = JSON.stringify({{text: getSelection().toString()}});</script></body>""",
+                    encoding="utf-8")
+    assert of_browser(page, 1100)["text"] == code.source.rstrip("\n")
+
+
 def of_browser(page: Path, width: int) -> dict[str, Any]:
     done = subprocess.run([str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900",
                            f"--user-data-dir={page.parent / 'profile'}", "--dump-dom", page.as_uri()],
                           capture_output=True, text=True, check=True, timeout=100)
     (found,) = re.findall(r'data-found="([^"]*)"', done.stdout)
-    return dict(json.loads(found.replace("&quot;", '"')))
+    return dict(json.loads(unescape(found)))
