@@ -11,6 +11,9 @@ from loopkit.show.kernels import step_table
 from loopkit.show.statement_steps import ranges_text, steps_of_statements
 from loopkit.target.code import GeneratedCode
 
+#: The comment of a statement, or of several that one comment is for.
+_COMMENT = re.compile(r"\s*// (\S+)( \.\.\. .*)?$")
+
 #: Starts of lines that belong to no statement.
 _OTHER = re.compile(r"\s*(//|\}|\{|for \(|if \(|else|const |#|__sync|$)")
 
@@ -41,12 +44,12 @@ def _margin(lines: Sequence[str], knl: LoopKernel, kernels: Sequence[LoopKernel]
     """
     steps = steps_of_statements(knl.history, kernels)
     spans = {s.id: _statement_span(knl, s.id, steps) for s in knl.statements}
-    current = Span("")
+    current, is_sequence = Span(""), False
     for line in lines:
-        comment = line.strip().removeprefix("// ").partition(":")[0]
-        if line.lstrip().startswith("//") and comment in knl.statement_by_id:
-            current = spans[comment]
-        elif _OTHER.match(line):
+        comment = _COMMENT.match(line)
+        if comment and comment[1] in spans:
+            current, is_sequence = spans[comment[1]], comment[2] is not None
+        elif _OTHER.match(line) and not (is_sequence and line.lstrip().startswith(("if (", "}"))):
             current = Span("")
         yield current
 

@@ -44,13 +44,13 @@ def steps_of_statements(history: History, kernels: Sequence[LoopKernel] = ()) ->
     """
     def found() -> Mapping[str, tuple[int, ...]]:
         try:
-            return _changes(kernels or kernels_of(history))
+            return _steps_by_statement(kernels or kernels_of(history))
         except LoopkitError:
             return {}
     return affordable(found, otherwise={}, budget=_BUDGET)
 
 
-def _changes(kernels: Sequence[LoopKernel]) -> Mapping[str, tuple[int, ...]]:
+def _steps_by_statement(kernels: Sequence[LoopKernel]) -> Mapping[str, tuple[int, ...]]:
     steps: dict[str, tuple[int, ...]] = {}
     before: Mapping[str, Hashable] = {}
     for number, knl in enumerate(kernels):

@@ -262,7 +262,8 @@ def test_folded_code_keeps_all_lines() -> None:
     code = Code(("a", "if {", "  b", "", "} else {", "  c", "}"), "", (), (CodeFold(1, 2, 4), CodeFold(4, 5, 6)))
     html = as_html(Document("", (code,)))
     assert html.endswith('<div class="code"><pre>a</pre><details open><summary>if {</summary><pre>  b\n\n</pre>'
-                         '</details><details open><summary>} else {</summary><pre>  c</pre></details><pre>}</pre></div></div>')
+                         '</details><details open><summary>} else {</summary><pre>  c</pre></details><pre>}</pre>'
+                         '</div></div>')
     assert as_text(Document("", (code,))) == "\n".join(map(str, code.lines))
 
 
