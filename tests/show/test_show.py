@@ -231,8 +231,13 @@ def test_lines_of_code_name_the_steps_of_their_statements() -> None:
 
 
 def test_statements_of_lowering_have_the_steps_of_their_reduction() -> None:
-    found = margins(lk.generate_code(kernel("softmax_by_block")))
-    assert found["insn.k.step0"].text.partition(" ")[2] == found["insn.k.update"].text.partition(" ")[2] != ""
+    code = lk.generate_code(kernel("softmax_by_block"))
+    found = margins(code)
+    assert found["insn.k.store"].text.partition(" ")[2] == found["insn.k.update"].text.partition(" ")[2] != ""
+    block = document(code).body[0]
+    assert isinstance(block, Code)
+    assert {span.text.partition(" ")[0] for line, span in zip(block.lines, block.margin, strict=True)
+            if "_warp =" in line or "_shfl" in line} == {"insn.k.store", "insn_0.k.store"}
 
 
 def test_a_kernel_without_a_history_has_code_without_steps() -> None:

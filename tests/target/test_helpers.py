@@ -1,5 +1,5 @@
-"""What stands beside the statements of a text: the helper functions that it calls, and one comment for all shuffles of a
-reduction."""
+"""Beside its statements a text has the helper functions that it calls, and one comment for all shuffles of a reduction.
+"""
 from __future__ import annotations
 
 import re
