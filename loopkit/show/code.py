@@ -8,7 +8,8 @@ from loopkit.ast.nodes import FULL_TILE
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.show.document import Block, Code, CodeFold, Document, Fold, Span
 from loopkit.show.kernels import step_table
-from loopkit.show.statement_steps import ranges_text, steps_of_statements
+from loopkit.show.launches import ranges_text
+from loopkit.show.statement_steps import steps_of_statements
 from loopkit.target.code import GeneratedCode
 
 #: The comment of a statement, or of several that one comment is for.

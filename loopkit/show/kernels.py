@@ -123,10 +123,11 @@ def shared_bytes(function: Function) -> int:
     return sum(prod(a.shape)*a.dtype.itemsize for a in function.arrays if a.shared)
 
 
-def has_versions(knl: LoopKernel, launch: str) -> bool:
-    """Does the text of *launch* have a version without guards for full tiles?"""
+def full_tile_conditions(knl: LoopKernel, launch: str) -> tuple[Expression, ...]:
+    """The conditions under which *launch* runs a version without guards for full tiles."""
     function = next(f for f in lowered_once(knl).program.functions if f.name == launch)
-    return any(isinstance(node, If) and node.comment == FULL_TILE for node in nodes_in(function.body))
+    return tuple(node.condition for node in nodes_in(function.body)
+                 if isinstance(node, If) and node.comment == FULL_TILE)
 
 
 def _counted(number: int, noun: str) -> str:

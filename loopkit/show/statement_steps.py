@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Hashable, Mapping, Sequence
 
 from loopkit.errors import LoopkitError, LoopkitWarning, PreconditionError
 from loopkit.expr.mappers import variables
@@ -70,18 +69,3 @@ def _facts(knl: LoopKernel, s: Statement) -> Hashable:
     return (str(s), s.domain.text, loops, tuple(str(knl.tags.get(x)) for x in s.inames),
             tuple(title for i in s.instructions for title in i.titles),
             tuple(str(knl.temporaries[x]) for x in sorted(names) if x in knl.temporaries))
-
-
-def ranges_text(numbers: Sequence[int]) -> str:
-    """Increasing *numbers* in few characters.
-
-    >>> ranges_text([1, 3, 4, 5, 8])
-    '1 3-5 8'
-    """
-    return " ".join(_runs(numbers))
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[str]:
-    for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-        own = [number for _, number in run]
-        yield f"{own[0]}-{own[-1]}" if len(own) > 1 else f"{own[0]}"

@@ -15,7 +15,7 @@ from loopkit.show.document import Block, Document, Fold, Line, Paragraph, Span, 
 from loopkit.show.kernels import (
     VERDICT_STYLES,
     barriers_of,
-    has_versions,
+    full_tile_conditions,
     if_lowered,
     kernel_document,
     shared_bytes,
@@ -67,7 +67,7 @@ def _cost_row(number: int, knl: LoopKernel) -> tuple[Line, ...]:
     return (str(number), str(len(functions)), _each(launch.threads for launch in lowered.launches),
             _each(map(barriers_of, functions)), _each(map(shared_bytes, functions)),
             Span(" + ".join(scratch) or "0", "warning" if scratch else ""),
-            _each("separate" if has_versions(knl, f.name) else "" for f in functions), "")
+            _each("separate" if full_tile_conditions(knl, f.name) else "" for f in functions), "")
 
 
 def _each(values: Iterable[object]) -> str:
