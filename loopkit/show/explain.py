@@ -148,10 +148,11 @@ def _temporary_sentence(lowered: Lowered, storage: Storage) -> str:
     accumulated = [node.name for node in knl.reductions.values() if node.accumulator == name]
     if accumulated:
         return f"{name} holds the partial results of {_name_list_text(accumulated)}, for {users}."
+    owners = dict.fromkeys(s.rpartition(".")[0] for s in writers)   # insn.k of insn.k.step0, which lowering made
+    whole = _name_list_text(owners)
     if storage.space is AddressSpace.WARP:
-        return f"{name} holds values that the lanes of a warp combine, for {_name_list_text(_owning_reductions(writers))}."
-    if set(_owning_reductions(writers)) <= knl.reductions.keys():
-        whole = _name_list_text(_owning_reductions(writers))
+        return f"{name} holds values that the lanes of a warp combine, for {whole}."
+    if owners.keys() <= knl.reductions.keys():
         return f"{name} holds the results of {whole}, for {users}." if storage.space is AddressSpace.PRIVATE else \
             f"{name} passes values between the threads that compute {whole}."
     values = [knl.statement_by_id[s].expression for s in writers]
@@ -164,11 +165,6 @@ def _temporary_sentence(lowered: Lowered, storage: Storage) -> str:
         collected = _name_list_text(dict.fromkeys(s.written for s in stores))
         return f"{name} collects elements of {collected}, from {makers} for {users}."
     return f"{name} passes values from {makers} to {users}."
-
-
-def _owning_reductions(statements: Iterable[str]) -> list[str]:
-    """The reductions that *statements* of lowering belong to: ``insn.k`` for ``insn.k.step0``."""
-    return list(dict.fromkeys(s.rpartition(".")[0] for s in statements))
 
 
 def _name_list_text(names: Iterable[str]) -> str:

@@ -48,26 +48,27 @@ def shown_steps(history: History) -> Steps:
 def steps_document(steps: Steps) -> Document:
     """The cost after each step; then of each its verdict, its side effects, the changes, the kernel, and its CUDA."""
     calls = ["make_kernel", *(str(step).removeprefix("knl = lk.") for step in steps.history)]
-    costs = table("Cost", ("step", "launches", "threads a block", "barriers", "bytes of shared memory a block",
-                           "bytes of scratch a call", "full tiles", ""),
-                  (_cost_row(number, knl) for number, knl in enumerate(steps.kernels)))
+    names = ["make_kernel", *(step.name for step in steps.history)]
+    costs = table("Cost", ("step", "", "launches", "threads a block", "barriers", "shared bytes a block",
+                           "scratch bytes", "full tiles"),
+                  ((str(number), names[number], *_cost_cells(knl)) for number, knl in enumerate(steps.kernels)))
     first = Fold(f"0: {calls[0]}", kernel_document(steps.kernels[0]).body, is_open=False)
     return Document(f"History {steps.headline}", (*costs, first, *(
         Fold(f"{number}: {calls[number]}", tuple(_step_blocks(step, steps.kernels[:number + 1])))
         for number, step in enumerate(steps.history, 1))))
 
 
-def _cost_row(number: int, knl: LoopKernel) -> tuple[Line, ...]:
+def _cost_cells(knl: LoopKernel) -> tuple[Line, ...]:
     lowered = if_lowered(knl)
     if isinstance(lowered, LoopkitError):
-        return (str(number), *[""]*6, Span(f"not known: {lowered.message}", "note"))
+        return (Span("not known", "note", lowered.message), *[""]*5)
     functions = lowered.program.functions
     scratch = [product_text((s.dtype.itemsize, *s.shape)) for s in lowered.storages.values()
                if s.space is AddressSpace.GLOBAL]
-    return (str(number), str(len(functions)), _each(launch.threads for launch in lowered.launches),
+    return (str(len(functions)), _each(launch.threads for launch in lowered.launches),
             _each(map(barriers_of, functions)), _each(map(shared_bytes, functions)),
             Span(" + ".join(scratch) or "0", "warning" if scratch else ""),
-            _each("separate" if full_tile_conditions(knl, f.name) else "" for f in functions), "")
+            _each("without guards" if full_tile_conditions(knl, f.name) else "" for f in functions))
 
 
 def _each(values: Iterable[object]) -> str:

@@ -19,7 +19,7 @@ import pytest
 import loopkit as lk
 from loopkit.lowering.pipeline import STAGES
 from loopkit.runtime.results import Timing, TimingRequest
-from loopkit.show.document import Code, CodeFold, Document, Fold, Paragraph, Picture, Span, Table
+from loopkit.show.document import Code, CodeFold, Document, Fold, Paragraph, Picture, Span, Table, plain
 from loopkit.show.documents import document
 from loopkit.show.html import as_html
 from loopkit.show.text import as_text
@@ -270,6 +270,27 @@ def test_folded_code_keeps_all_lines() -> None:
                          '</details><details open><summary>} else {</summary><pre>  c</pre></details><pre>}</pre>'
                          '</div></div>')
     assert as_text(Document("", (code,))) == "\n".join(map(str, code.lines))
+
+
+def test_steps_have_the_cost_after_each() -> None:
+    shown = kernel("matmul_tiled").history.show()
+    (table,) = (part for block in document(shown).body[:1] if isinstance(block, Fold) for part in block.body)
+    assert isinstance(table, Table)
+    rows = [[plain(cell) for cell in row] for row in table.rows]
+    assert [row[0] for row in rows] == [str(number) for number in range(len(shown.kernels))]
+    assert [row[1] for row in rows] == ["make_kernel", *(step.name for step in shown.history)]
+    assert [row[3] for row in rows[1:]] == ["1", "16", "256", "256", "256", "256"]
+    assert [row[5] for row in rows[1:]] == ["0", "0", "0", "0", "1024", "2048"]
+    assert rows[0][2] == "not known"
+    (launch,) = lk.generate_code(shown.kernels[-1]).kernels
+    assert rows[-1][5] == str(launch.shared_bytes)
+
+
+def test_steps_show_scratch_and_each_launch() -> None:
+    table = document(kernel("two_launches").history.show()).body[0]
+    assert isinstance(table, Fold)
+    last = [plain(cell) for cell in table.body[0].rows[-1]]  # type: ignore[union-attr]
+    assert last[2:] == ["2", "64", "0", "0", "4*n", "without guards"]
 
 
 def test_code_is_written_with_its_host_part(tmp_path: Any) -> None:
