@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from loopkit.ast.nodes import FULL_TILE
 from loopkit.kernel.kernel import LoopKernel
@@ -17,6 +18,9 @@ _COMMENT = re.compile(r"\s*// (\S+)( \.\.\. .*)?$")
 
 #: Starts of lines that belong to no statement.
 _OTHER = re.compile(r"\s*(//|\}|\{|for \(|if \(|else|const |#|__sync|$)")
+
+#: The start and the end of a guard; one inside of a sequence has no comment behind it.
+_GUARD = re.compile(r"\s*(if \(|\})")
 
 
 def code_document(code: GeneratedCode) -> Document:
@@ -46,11 +50,11 @@ def _margin(lines: Sequence[str], knl: LoopKernel, kernels: Sequence[LoopKernel]
     steps = steps_of_statements(knl.history, kernels)
     spans = {s.id: _statement_span(knl, s.id, steps) for s in knl.statements}
     current, is_sequence = Span(""), False
-    for line in lines:
+    for line, after in pairwise((*lines, "")):
         comment = _COMMENT.match(line)
         if comment and comment[1] in spans:
             current, is_sequence = spans[comment[1]], comment[2] is not None
-        elif _OTHER.match(line) and not (is_sequence and line.lstrip().startswith(("if (", "}"))):
+        elif _OTHER.match(line) and not (is_sequence and _GUARD.match(line) and not _COMMENT.match(after)):
             current = Span("")
         yield current
 
