@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from loopkit.ast.nodes import FULL_TILE
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.show.document import Block, Code, CodeFold, Document, Fold, Span
-from loopkit.show.kernels import step_table
+from loopkit.show.document import Block, Code, CodeFold, Document, Fold, Span, table
+from loopkit.show.kernels import VERDICT_STYLES
 from loopkit.show.launches import ranges_text
 from loopkit.show.statement_steps import steps_of_statements
 from loopkit.target.code import GeneratedCode
@@ -25,9 +25,11 @@ _GUARD = re.compile(r"\s*(if \(|\})")
 
 def code_document(code: GeneratedCode) -> Document:
     """The source of *code* with a margin that names the statement of each line and its steps, which a table lists."""
-    steps = () if code.kernel is None else step_table(code.kernel.history, [
-        "The margin of the code names the statement of a line, and the steps that made or changed this statement."])
-    return Document(code.headline, (*code_blocks(code), *steps))
+    history = () if code.kernel is None else code.kernel.history
+    rows = [(str(number), str(step).removeprefix("knl = lk."), Span(step.verdict, VERDICT_STYLES[step.verdict]))
+            for number, step in enumerate(history, 1)]
+    notes = ["The margin of the code names the statement of a line, and the steps that made or changed this statement."]
+    return Document(code.headline, (*code_blocks(code), *table("Steps", ("step", "call", "verdict"), rows, notes)))
 
 
 def code_blocks(code: GeneratedCode, kernels: Sequence[LoopKernel] = ()) -> tuple[Block, ...]:

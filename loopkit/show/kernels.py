@@ -88,7 +88,7 @@ def kernel_document(knl: LoopKernel) -> Document:
             *section("Domains", found["DOMAINS"], is_open=False), *tags, *shown["GIVEN ORDER"], *shown["REDUCTIONS"],
             *shown["RULES"], *options, *temporaries, *shown["STATEMENTS"], *shown["BARRIERS"],
             Fold("As it runs", tuple(_running(knl, lowered))), *values_table(knl, lowered),
-            *section("Obligations", (Span(x, "warning") for x in found["OBLIGATIONS"])), *step_table(knl.history)))
+            *section("Obligations", (Span(x, "warning") for x in found["OBLIGATIONS"])), *_step_table(knl.history)))
 
 
 def if_lowered(knl: LoopKernel) -> Lowered | LoopkitError:
@@ -285,9 +285,8 @@ def _totals(lowered: Lowered) -> Iterator[Line]:
 
 # Its steps
 
-def step_table(history: History, notes: Sequence[str] = ()) -> tuple[Block, ...]:
-    """The steps by number, with the verdict on each, and *notes* below."""
+def _step_table(history: History) -> tuple[Block, ...]:
     rows = [(str(number), str(step).removeprefix("knl = lk."), Span(step.verdict, VERDICT_STYLES[step.verdict]),
              Span("; ".join(step.effects), "warning")) for number, step in enumerate(history, 1)]
     return table("Steps", ("step", "call", "verdict", "also changes"), rows, [
-        "proven: no dependence between instances is broken; structural: the step reorders nothing", *notes])
+        "proven: no dependence between instances is broken; structural: the step reorders nothing"])

@@ -149,18 +149,16 @@ def _bank_remarks(knl: LoopKernel, launch: Launch, function: Function, lowered: 
                 found = accesses_at(at, statement, name, at.require_block(inner), 0, {})
                 accesses.setdefault(name, []).extend(found)
     for name, own in accesses.items():
-        worst: dict[tuple[str, bool], int] = {}
-        for x in own:
-            worst[x.statement, x.is_write] = max(x.worst_conflict, worst.get((x.statement, x.is_write), 1))
+        worst = max(x.worst_conflict for x in own)
+        if worst == 1:
+            continue
+        where = [f"{x.statement} {'writes' if x.is_write else 'reads'}" for x in own if x.worst_conflict > 1]
         ways_out = [text for text, memory in _other_layouts(knl, lowered, own)
-                    if _passes(own, memory) < _passes(own, own[0].memory)] if max(worst.values()) > 1 else []
-        for (statement, is_write), ways in worst.items():
-            if ways > 1:
-                yield Remark(
-                    f"{statement} {'writes' if is_write else 'reads'} {name} with bank conflicts: {ways} threads of a "
-                    "warp access different words of one bank of shared memory, one after another.",
-                    "; ".join(ways_out) or f"lk.tag_array_axes moves the elements of {name}, and lk.tag_inames gives "
-                    "other inames to neighbouring threads")
+                    if _passes(own, memory) < _passes(own, own[0].memory)]
+        yield Remark(
+            f"Accesses of {name} have bank conflicts ({', '.join(dict.fromkeys(where))}): up to {worst} threads of a "
+            "warp access different words of one bank of shared memory, one after another.",
+            "; ".join(ways_out) or "lk.tag_inames gives other inames to neighbouring threads")
 
 
 def _passes(accesses: Iterable[WarpAccess], memory: Memory) -> int:
@@ -191,12 +189,12 @@ def _other_layouts(knl: LoopKernel, lowered: Lowered, accesses: Sequence[WarpAcc
 
 def _guard_remarks(knl: LoopKernel, lowered: Lowered) -> Iterator[Remark]:
     """Those on guards that a call removes; calls are tried."""
-    trials = 0
-    for iname, guard in _inner_guards(lowered):
+    guards, trials = dict.fromkeys(_inner_guards(lowered)), 0
+    for iname, guard in guards:
         ways_out = []
         for text, change in _changes_of_guard(knl, iname, guard):
             trials += 1
-            if trials <= _MOST_TRIALS and _is_without(change, to_text(guard)):
+            if trials <= _MOST_TRIALS and _has_fewer_guards(change, len(guards)):
                 ways_out.append(text)
         if ways_out:
             yield Remark(f"The innermost loop over {iname} tests '{to_text(guard)}' in each iteration.",
@@ -209,7 +207,7 @@ def _inner_guards(lowered: Lowered) -> Iterator[tuple[str, Expression]]:
         for loop in _usual_nodes(function.body):
             inside = [*_usual_nodes(loop.body)] if isinstance(loop, For) and not loop.unroll else []
             if isinstance(loop, For) and not any(isinstance(x, For) and not x.unroll for x in inside):
-                yield from ((loop.iname, x.condition) for x in inside if isinstance(x, If))
+                yield from ((loop.iname, x.condition) for x in inside if isinstance(x, If) and x.comment != FULL_TILE)
 
 
 def _usual_nodes(node: Node) -> Iterator[Node]:
@@ -237,11 +235,11 @@ def _changes_of_guard(knl: LoopKernel, iname: str, guard: Expression
             pass
 
 
-def _is_without(change: Callable[[], LoopKernel], guard: str) -> bool:
-    """Does *change* succeed, and give a kernel whose innermost loops do not test *guard*?"""
+def _has_fewer_guards(change: Callable[[], LoopKernel], number: int) -> bool:
+    """Does *change* succeed, and give a kernel with less than this *number* of guards in innermost loops?"""
     def found() -> bool:
         try:
-            return all(to_text(other) != guard for _, other in _inner_guards(lowered_once(change())))
+            return len({*_inner_guards(lowered_once(change()))}) < number
         except LoopkitError:
             return False
     return affordable(found, otherwise=False, budget=_TRIAL)

@@ -112,13 +112,13 @@ def after_each(remark: Any, knl: lk.LoopKernel) -> list[lk.LoopKernel]:
     (transpose(32), 32), (transpose(16), 8), (transpose(32, np.float64), 16), (transpose(32, np.float16), 16)])
 def test_bank_conflicts_have_calls_that_lower_them(knl: lk.LoopKernel, ways: int) -> None:
     (remark,) = remarks_with(knl, "bank conflicts")
-    assert remark.text == (f"insn reads x_fetch with bank conflicts: {ways} threads of a warp access different words "
-                           "of one bank of shared memory, one after another.")
+    assert remark.text == (f"Accesses of x_fetch have bank conflicts (insn reads): up to {ways} threads of a warp "
+                           "access different words of one bank of shared memory, one after another.")
     changed = after_each(remark, knl)
     assert changed
     for other in changed:
         left = [int(number) for x in remarks_with(other, "bank conflicts")
-                for number in re.findall(r"conflicts: (\d+)", x.text)]
+                for number in re.findall(r"up to (\d+)", x.text)]
         assert max(left, default=1) < ways
 
 
