@@ -29,10 +29,10 @@ def code_document(code: GeneratedCode) -> Document:
     rows = [(str(number), str(step).removeprefix("knl = lk."), Span(step.verdict, VERDICT_STYLES[step.verdict]))
             for number, step in enumerate(history, 1)]
     notes = ["The margin of the code names the statement of a line, and the steps that made or changed this statement."]
-    return Document(code.headline, (*code_blocks(code), *table("Steps", ("step", "call", "verdict"), rows, notes)))
+    return Document(code.headline, (*source_blocks(code), *table("Steps", ("step", "call", "verdict"), rows, notes)))
 
 
-def code_blocks(code: GeneratedCode, kernels: Sequence[LoopKernel] = ()) -> tuple[Block, ...]:
+def source_blocks(code: GeneratedCode, kernels: Sequence[LoopKernel] = ()) -> tuple[Block, ...]:
     """The source of *code* with its margin, and the launches of the host.
 
     :arg kernels: the results of the steps of the kernel, if they are known.

@@ -9,7 +9,7 @@ from loopkit.kernel.cost import product_text
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.show.code import code_blocks
+from loopkit.show.code import source_blocks
 from loopkit.show.diff import diff, diff_document
 from loopkit.show.document import Block, Document, Fold, Line, Paragraph, Span, table
 from loopkit.show.kernels import (
@@ -82,14 +82,19 @@ def _step_blocks(step: HistoryStep, kernels: Sequence[LoopKernel]) -> Iterator[B
     verdict, (before, after) = Span(step.verdict, VERDICT_STYLES[step.verdict]), kernels[-2:]
     yield Paragraph(((verdict, f", {1000*step.seconds:.1f} ms"),
                      *(Span(f"also changes {effect}", "warning") for effect in step.effects)))
-    changes = diff_document(diff(before, after)).body
-    yield from changes or (Paragraph((Span("nothing that is printed differs", "note"),)),)
+    yield from change_blocks(before, after)
     yield Fold("Kernel", kernel_document(after).body, is_open=False)
-    yield Fold("CUDA", _cuda_blocks(kernels), is_open=False)
+    yield Fold("CUDA", code_blocks(after, "cuda", kernels), is_open=False)
 
 
-def _cuda_blocks(kernels: Sequence[LoopKernel]) -> tuple[Block, ...]:
+def change_blocks(before: LoopKernel, after: LoopKernel) -> tuple[Block, ...]:
+    """The differences of the cards of two kernels."""
+    return diff_document(diff(before, after)).body or (Paragraph((Span("nothing that is printed differs", "note"),)),)
+
+
+def code_blocks(knl: LoopKernel, target: str, kernels: Sequence[LoopKernel] = ()) -> tuple[Block, ...]:
+    """The code of *knl* for *target*, or the reason why there is none; *kernels*: the results of its steps, if any."""
     try:
-        return code_blocks(generate_code(kernels[-1], target="cuda"), kernels)
+        return source_blocks(generate_code(knl, target), kernels)
     except LoopkitError as refusal:
         return (Paragraph((Span(f"not generated: {refusal.message}", "note"),)),)
