@@ -58,7 +58,7 @@ def explain(knl: LoopKernel) -> Explanation:
     >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 128, outer_tag="g.0", inner_tag="l.0")
     >>> print(lk.explain(knl))
     Explanation of kernel 'rows', with 2 remarks on its cost
-    LAUNCH ROWS
+    Launch 'rows'
       It runs if(1 <= n and 1 <= m, (n + 127) // 128, 0) blocks of 128 threads: a block for each
           i_outer, a thread for each i_inner.
       It computes y.
@@ -177,7 +177,7 @@ def _name_list_text(names: Iterable[str]) -> str:
 
 def explanation_document(found: Explanation) -> Document:
     """The sentences of each launch, the memory of the temporaries, and the remarks with ways out."""
-    launches = (block for name, lines in found.sentences.items() for block in section(f"Launch {name}", lines))
+    launches = (block for name, lines in found.sentences.items() for block in section(f"Launch '{name}'", lines))
     remarks = section("What looks expensive", (
         (Span(remark.text, "warning"), f" Way out: {remark.way_out}.") for remark in found.remarks))
     return Document(f"Explanation {found.headline}",

@@ -38,14 +38,12 @@ _TRIAL = 2_000_000
 _WIDEST = 16
 
 
-
 @dataclass(frozen=True)
 class Remark:
     """Something that looks expensive, and a call that may change it."""
 
     text: str
     way_out: str
-
 
 
 def remarks_on(knl: LoopKernel) -> tuple[Remark, ...]:
@@ -220,13 +218,14 @@ def _usual_nodes(node: Node) -> Iterator[Node]:
 def _changes_of_guard(knl: LoopKernel, iname: str, guard: Expression
                       ) -> Iterator[tuple[str, Callable[[], LoopKernel]]]:
     """Calls that may remove *guard*."""
-    sizes = sorted(variables(guard) & knl.value_params)
-    if sizes and not knl.options.full_tiles:
+    if variables(guard) & knl.value_params and not knl.options.full_tiles:
         yield ("lk.set_options(knl, full_tiles=True) makes a version for full tiles",
                lambda: set_options(knl, full_tiles=True))
-    factors = {integer_factor(e) for e in subexpressions(guard) if isinstance(e, p.Product)}
-    if sizes and (length := max(factors, default=1)) > 1:
-        text = f"{sizes[-1]} % {length} = 0"
+    text = " and ".join(dict.fromkeys(
+        f"{size} % {length} = 0" for e in subexpressions(guard) if isinstance(e, p.Comparison)
+        for size in sorted(variables(e) & knl.value_params)
+        if (length := max((integer_factor(x) for x in subexpressions(e)), default=1)) > 1))
+    if text:
         yield f"lk.assume(knl, '{text}') if this always holds", lambda: assume(knl, text)
     match guard:
         case p.Comparison(left=int(first), operator="<=", right=p.Variable(name=name)) if name == iname and first > 0:
