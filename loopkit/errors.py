@@ -51,6 +51,21 @@ class LoopkitError(Exception, Shown):
     def headline(self) -> str:
         return f"{type(self).__name__}: {self.message}"
 
+    def plot(self) -> Any:
+        """A picture of the two instances of the witness: when they run, before the step and after it.
+
+        >>> try:
+        ...     lk.tag_inames(lk.make_kernel("{[i]: 0<=i<n}", "a[i+1] = a[i] + b[i]"), {"i": "g.0"})
+        ... except lk.LoopkitError as err:
+        ...     print(err.plot())
+        Order of two instances of insn, n = 2
+        before: insn[i=0] writes a[1], insn[i=1] reads a[1]
+        after, the second instance could run before the first: insn[i=1] reads a[1], insn[i=0] writes a[1]
+
+        :raises PreconditionError: the error does not name two instances with an order.
+        """
+        return ENTRY_POINTS["plot_error"](self)
+
     def _render_traceback_(self) -> list[str]:
         """The lines that IPython shows: the caller's own line and the message, without loopkit's frames."""
         return list(ENTRY_POINTS["traceback"](self))
@@ -255,20 +270,6 @@ class IllegalTransformError(LoopkitError):
         """
         return ENTRY_POINTS["replay"](self, seed=seed, **given)
 
-    def plot(self) -> Any:
-        """A picture of the witness: when its two instances run, before the step and after it.
-
-        >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "a[i+1] = a[i] + b[i]")
-        >>> try:
-        ...     lk.tag_inames(knl, {"i": "g.0"})
-        ... except lk.IllegalTransformError as err:
-        ...     print(err.plot())
-        Order of two instances of insn, n = 2
-        before: insn[i=0] writes a[1], insn[i=1] reads a[1]
-        after, the second instance could run before the first: insn[i=1] reads a[1], insn[i=0] writes a[1]
-        """
-        return ENTRY_POINTS["plot_error"](self)
-
 
 class UndecidedError(LoopkitError):
     """Raised if the analysis cannot give an answer that a step needs, or not within its limits.
@@ -320,10 +321,6 @@ class VerificationError(LoopkitError):
 
     def details(self) -> Sequence[str]:
         return () if self.witness is None else (str(self.witness),)
-
-    def plot(self) -> Any:
-        """A picture of the two instances of the witness; :raises PreconditionError: it does not name two."""
-        return ENTRY_POINTS["plot_error"](self)
 
 
 class BoundsError(VerificationError):
@@ -421,18 +418,29 @@ class EquivalenceError(LoopkitError):
 
     :ivar output: the output with the largest difference.
     :ivar index: its worst element.
-    :ivar error: the distance between the values *got* and *expected*.
+    :ivar error: the distance between the values *got* and *expected*; *ulps*: in units in the last place of the
+        output's dtype, ``None`` if there are none.
+    :ivar wrong: the worst wrong elements, first *index*.
+    :ivar box: for each axis, the first and the last index of a wrong element.
     """
 
     def __init__(self, message: str, *, output: str, index: tuple[int, ...], got: object, expected: object,
-                 error: float, bound: float) -> None:
+                 error: float, bound: float, ulps: float | None = None, wrong: Sequence[tuple[int, ...]] = (),
+                 box: Sequence[tuple[int, int]] = (), notes: Sequence[str] = ()) -> None:
         self.output = output
         self.index = index
         self.got = got
         self.expected = expected
         self.error = error
         self.bound = bound
+        self.ulps = ulps
+        self.wrong = tuple(wrong)
+        self.box = tuple(box)
+        self._notes = tuple(notes)
         super().__init__(message)
+
+    def details(self) -> Sequence[str]:
+        return self._notes
 
 
 class InternalError(LoopkitError):

@@ -7,10 +7,10 @@ from dataclasses import replace
 from loopkit.errors import LoopkitError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import leaves
+from loopkit.lowering.pipeline import lowered_in_one_version
 from loopkit.poly.limits import bounded
 from loopkit.show.dependence_graph import dependences_plot
 from loopkit.show.document import Block, Document, Fold, Paragraph, Span
-from loopkit.show.kernels import generic_lowered
 from loopkit.show.loops import loops_plot, tree_rows
 from loopkit.show.plot import Plot
 
@@ -27,7 +27,7 @@ def with_pictures(card: Document, knl: LoopKernel) -> Document:
 
 def _picture_blocks(knl: LoopKernel) -> Iterator[Block]:
     try:
-        lowered = generic_lowered(knl)
+        lowered = lowered_in_one_version(knl)
     except LoopkitError:                    # the card shows the reason
         return
     names = []

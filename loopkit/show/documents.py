@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.errors import IllegalTransformError, LoopkitError, VerificationError
+from loopkit.errors import LoopkitError
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.limits import bounded
+from loopkit.runtime.comparison import EquivalenceReport
 from loopkit.runtime.compiled import CompiledKernel
 from loopkit.runtime.cuda.resources import Resources
 from loopkit.runtime.results import Outputs
@@ -23,6 +24,7 @@ from loopkit.show.cards import with_pictures
 from loopkit.show.code import code_document
 from loopkit.show.diff import Diff, diff_document
 from loopkit.show.document import Code, Document, Fold, Paragraph, Picture, Span, Table, table
+from loopkit.show.equivalence import equivalence_document
 from loopkit.show.explain import Explanation, explanation_document
 from loopkit.show.html import as_html
 from loopkit.show.kernels import VERDICT_STYLES, kernel_document
@@ -91,10 +93,7 @@ def _error_document(error: LoopkitError) -> Document:
 
 def _order_pictures(error: LoopkitError) -> tuple[Picture, ...]:
     """The picture of the two instances of *error*, if it names two."""
-    if ordered_witness(error) is None:
-        return ()
-    assert isinstance(error, IllegalTransformError | VerificationError)
-    return (error_plot(error).picture,)
+    return () if ordered_witness(error) is None else (error_plot(error).picture,)
 
 
 def _outputs_document(outputs: Outputs) -> Document:
@@ -128,7 +127,8 @@ _DOCUMENTS: Mapping[type, Callable[[Any], Document]] = {
     LoopKernel: kernel_document, GeneratedCode: code_document, Lowered: _stage_document, Report: _report_document,
     History: _history_document, LoopkitError: _error_document, Outputs: _outputs_document,
     Resources: _resources_document, CompiledKernel: _compiled_document, Diff: diff_document,
-    Steps: steps_document, Explanation: explanation_document, Plot: _plot_document}
+    EquivalenceReport: equivalence_document, Steps: steps_document, Explanation: explanation_document,
+    Plot: _plot_document}
 
 
 # Errors in IPython

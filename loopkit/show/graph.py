@@ -137,7 +137,7 @@ def _place_items(layout: _Layout) -> None:
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         for layer in layout.layers if down else reversed(layout.layers):
-            wanted = {id(item): _wanted(item.above if down else item.below, item) for item in layer}
+            wanted = {id(item): _wanted_place(item.above if down else item.below, item) for item in layer}
             layer.sort(key=lambda item: wanted[id(item)])
             _set_apart(layer, [wanted[id(item)] for item in layer])
     left = min(item.x for layer in layout.layers for item in layer)
@@ -146,7 +146,7 @@ def _place_items(layout: _Layout) -> None:
             item.x += 4 - left
 
 
-def _wanted(joined: Sequence[_Item], item: _Item) -> float:
+def _wanted_place(joined: Sequence[_Item], item: _Item) -> float:
     """The left side of *item* at which its anchor is in the middle of those of the *joined* ones."""
     return item.x if not joined else sum(other.centre for other in joined)/len(joined) - item.anchor
 

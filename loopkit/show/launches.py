@@ -135,10 +135,10 @@ def _if_it_runs(lowered: Lowered, launch: Launch, function: Function, sizes: Map
 
 def ranges_text(values: Sequence[int]) -> str:
     """Sorted *values* in words: ``0-3, 8``."""
-    return ", ".join(f"{low}-{high}" if low < high else str(low) for low, high in _runs(sorted(set(values))))
+    return ", ".join(f"{low}-{high}" if low < high else str(low) for low, high in _ranges(sorted(set(values))))
 
 
-def _runs(values: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _ranges(values: Sequence[int]) -> Iterator[tuple[int, int]]:
     low = high = None
     for value in values:
         if low is None or high is None or value != high + 1:

@@ -72,13 +72,13 @@ def ordered_witness(error: LoopkitError) -> Witness | None:
     return witness if isinstance(witness, Witness) and witness.kind in (*_KINDS_OF_ORDER, "explicit") else None
 
 
-def error_plot(error: IllegalTransformError | VerificationError) -> Plot:
-    """The two instances of *error* and their order; see :meth:`loopkit.IllegalTransformError.plot`."""
+def error_plot(error: LoopkitError) -> Plot:
+    """The two instances of *error* and their order; see :meth:`loopkit.LoopkitError.plot`."""
     witness = ordered_witness(error)
     if witness is None:
         raise PreconditionError("This error does not name two instances with an order, so that none can be drawn.",
                                 subject="plot", hint="print(err) shows all that is known")
-    if isinstance(error, VerificationError):
+    if not isinstance(error, IllegalTransformError):
         rows: tuple[OrderRow, ...] = (OrderRow("one thread", (_end_steps(witness)[0],)),
                                       OrderRow("another thread", (_end_steps(witness)[1],)))
     else:

@@ -36,12 +36,14 @@ class Hooks:
     :ivar collective: gives the lines before a region with an instruction, the region with variables for its reads, and
         the text of these variables; ``None``: such regions are emitted as plain code.
     :ivar call: the lines of a launch, in the host's part of a program.
+    :ivar comment: the comment before a statement; ``""``: none.
     """
 
     region: Callable[[list[str]], list[str]] = list
     sync: Callable[[Sync, list[str], list[str]], list[str]] = lambda _node, _comments, own: own
     collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
     call: Callable[[Call, LowerBounds], Iterable[str]] = lambda _node, _signs: ()
+    comment: Callable[[str], str] = str
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,9 @@ class Emitter:
         yield from self.hooks.region(list(emitter.lines(node.body, bounds)))
 
     def _assign(self, node: Assign, bounds: LowerBounds, last: Node | None) -> Iterator[str]:
-        if self.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
-            yield f"// {node.statement}"
+        comment = self.hooks.comment(node.statement) if self.annotate else ""
+        if comment and not (isinstance(last, Assign) and last.statement == node.statement):
+            yield f"// {comment}"
         texts = [(i, text) for i in node.instructions if (text := self.text_of(i)) is not None]
         loaders = {x: helper for i, text in texts if text.loads is not None for x, helper in text.loads(i).items()}
         printer = replace(self, addresses=replace(self.addresses, loaders=loaders)) if loaders else self
