@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from loopkit.target.code import Parameter, Stride
+from loopkit.target.code import Extent, Parameter, Stride
 
 NumpyArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -79,7 +79,10 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def constant(p: Parameter, arrays: Mapping[str, ArrayView], values: Mapping[str, Any]) -> Any:
-    """The value of a parameter that is the same in each call of a signature: a stride in elements, or a scalar."""
+    """The value of a parameter that is the same in each call of a signature: a stride in elements, an extent, or a
+    scalar."""
+    if isinstance(p, Extent):
+        return arrays[p.array].shape[p.axis]
     if not isinstance(p, Stride):
         return values[p.name]
     array = arrays[p.array]

@@ -22,6 +22,8 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.lowered import BLOCK, GRID, Lowered
 from loopkit.lowering.types import index_types
+from loopkit.poly.affine import add, multiply
+from loopkit.target.c.bounds import HELPERS, BoundsChecks
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, TextTarget, require_fields, split_condition
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
@@ -128,7 +130,7 @@ C = Dialect(
      "_Complex": "#include <complex.h>\n#undef I",
      "make_complex64|float _Complex": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
      "make_complex128|double _Complex": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double"),
-     **_HALF_HELPERS}, instructions={AtomicUpdate: OPENMP})
+     **_HALF_HELPERS, **HELPERS}, instructions={AtomicUpdate: OPENMP})
 
 
 # The text of launches
@@ -145,6 +147,8 @@ class CTarget(TextTarget):
         this. By default it leaves loops as they are written.
     :ivar options: more options for the compiler, passed on unchanged: ``("-funroll-loops",)``. Compiling a kernel
         rejects options with which the compiler fails the trial.
+    :ivar check_bounds: check the accesses that are not proven to be inside of their arrays, as for
+        :func:`loopkit.compile`.
 
     >>> lk.CTarget(fast=True, options=("-funroll-loops",)).name
     'c'
@@ -156,25 +160,36 @@ class CTarget(TextTarget):
     compiler: str | None = None
     fast: bool = False
     options: tuple[str, ...] = ()
+    check_bounds: bool = False
 
     def __post_init__(self) -> None:
         """:raises PreconditionError: a field has an illegal value."""
         is_command = self.compiler is None or (isinstance(self.compiler, str) and bool(self.compiler.strip()))
         require_fields(self, "compiler", is_command, "give a command, such as 'gcc-13', or None to have one found")
 
+    def with_bounds_checks(self) -> CTarget:
+        return replace(self, check_bounds=True)
+
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_HostFunction(lowered, launch, function, layout)
+        functions = [_HostFunction(lowered, launch, function, layout, self.check_bounds)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
-        launches = tuple(GeneratedKernel(x.launch.name, x.parameters, x.launch.grid, x.launch.block)
-                         for x in functions)
+        launches = tuple(GeneratedKernel(
+            x.launch.name, (*x.parameters, *x.checks.parameters), x.launch.grid, x.launch.block,
+            checks=tuple(x.checks.accesses)) for x in functions)
         source = "\n\n".join([C.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
 
 
 @dataclass(frozen=True)
 class _HostFunction(FunctionText):
+    check_bounds: bool = False
+
     dialect: ClassVar[Dialect] = C
+
+    @property
+    def takes_all_values(self) -> bool:
+        return self.check_bounds            # the inames of an instance may need them
 
     @cached_property
     def blocks(self) -> list[str]:
@@ -206,12 +221,22 @@ class _HostFunction(FunctionText):
                   if a.shape or a.across_regions}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
         dialect = C if self.blocks and not self.in_order else replace(C, instructions={})
+        hooks = Hooks(self._thread_loops, self._sync_lines)
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
-                       Hooks(self._thread_loops, self._sync_lines))
+                       replace(hooks, before=self.checks.lines) if self.check_bounds else hooks)
+
+    @cached_property
+    def checks(self) -> BoundsChecks:
+        """The bounds checks, which are collected as the function is printed."""
+        number: Expression = 0
+        for axis in self.blocks:
+            number = add(multiply(number, self.launch.mapping.extents[axis]), p.Variable(axis))
+        return BoundsChecks(self.lowered, number, self.layout.index)
 
     def lines(self) -> Iterator[str]:
-        return function_lines(f"void {self.launch.name}", self.parameters, self._block_loops(), C)
+        body = list(self._block_loops())
+        return function_lines(f"void {self.launch.name}", (*self.parameters, *self.checks.parameters), body, C)
 
     def _block_loops(self) -> Iterator[str]:
         """Loops over the blocks around the body of one block."""
@@ -228,7 +253,7 @@ class _HostFunction(FunctionText):
         if any(a.across_regions and a.name in mentioned(outside) for a in self.function.arrays):
             # such loops have one bound for all threads of a block: that of the first one
             body += [f"const {emitter.index} {_AXES[axis]} = 0;" for axis in self.threads]
-        lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, bounds)]
+        lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, bounds), *self.checks.end]
         condition, extents = split_condition(launch.mapping.extents[axis] for axis in self.blocks)
         if condition is not None:
             yield f"if ({emitter.condition(_negated(condition), bounds)})"
