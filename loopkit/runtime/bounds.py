@@ -24,11 +24,11 @@ def raising(function: Callable[..., None], launch: GeneratedKernel, checked: Che
         numbers = record()
         function(*operands, numbers)
         if numbers[0]:
-            raise _outside(launch.checks[numbers[1]], numbers[2:], checked)
+            raise _violation(launch.checks[numbers[1]], numbers[2:], checked)
     return run
 
 
-def _outside(access: CheckedAccess, numbers: list[int], checked: CheckedCall) -> BoundsError:
+def _violation(access: CheckedAccess, numbers: list[int], checked: CheckedCall) -> BoundsError:
     element, inames = tuple(numbers[:access.axes]), numbers[access.axes:]
     others = {x for x, _, _ in checked.scalars}
     sizes: Mapping[str, int] = {x: value for x, value in checked.bound.values.items()
@@ -38,5 +38,5 @@ def _outside(access: CheckedAccess, numbers: list[int], checked: CheckedCall) ->
     instance = access.statement, dict(zip(access.inames, inames, strict=False))
     return BoundsError(f"'{access.statement}' {access.how} '{access.array}' outside its shape {shape}.", check="bounds",
                        witness=AccessWitness(sizes, instance, access.array, element, access.how),
-                       hint=f"the element is {access.text}: correct the data that it depends on, make '{access.array}' "
-                            "larger, or guard the statement with if=")
+                       hint=f"correct the data behind {access.text}, make '{access.array}' larger, or guard the statement "
+                            "with if=")

@@ -216,7 +216,7 @@ def compile(knl: LoopKernel, target: Target | str | None = None,                
         ...
     loopkit.errors.BoundsError: 'insn' reads 'x' outside its shape (3,).
       with n = 3: insn[i=1] reads x[3]
-      hint: the element is x[at[i]]: correct the data that it depends on, make 'x' larger, or guard the statement with if=
+      hint: correct the data behind x[at[i]], make 'x' larger, or guard the statement with if=
     """
     if target is None:
         # a GPU is usable only with a CUDA compiler

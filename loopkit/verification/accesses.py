@@ -10,16 +10,16 @@ from itertools import combinations
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
 from loopkit.analysis.dependences import clobbered_reads, dependences, is_reorderable
+from loopkit.analysis.inside import stays_inside
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.shapes import Shape
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import AccessWitness, BoundsError, VerificationError, values_text
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Dependence
-from loopkit.lowering.inside import outside_of, stays_inside
 from loopkit.lowering.lowered import Lowered, Storage
 from loopkit.poly.affine import NotAffineError
-from loopkit.poly.elements import missed
+from loopkit.poly.elements import missed, outside
 from loopkit.poly.flow import JointMustWrite
 from loopkit.poly.limits import IMPORTANT, affordable, kept
 from loopkit.poly.piecewise import is_piecewise
@@ -61,10 +61,10 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     bad = None
     if a.affine:
         lead = () if storage is None else (storage.lead, storage.lows)
-        bad = kept(cache, (shape, lead, id(a.domain), a.subscripts), lambda: outside_of(knl, a, shape, storage))
+        bad = kept(cache, (shape, lead, id(a.domain), a.subscripts), lambda: _outside(knl, a, shape, storage))
         if bad is None:
             return
-    elif stays_inside(knl, a, shape, storage):
+    elif stays_inside(knl, a, shape, lambda x: _outside(knl, x, shape, storage)):
         return
     if bad is None or a.doubt is not None:
         yield undecided(f"whether '{a.statement}' stays inside '{a.array}': {why_inexact(knl, a)}.")
@@ -75,6 +75,10 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
         witness=AccessWitness(params, (a.statement, values), a.array, element, "accesses"),
         hint="restrict the domain, guard the statement with if=, declare a larger shape" + (
             ", or assume sizes at which it stays inside" if params else "")))
+
+
+def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> Set | None:
+    return outside(a.relation if storage is None else storage.accessed_cells(a), shape, knl.assumptions)
 
 
 # Coverage

@@ -14,13 +14,13 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_of, references
+from loopkit.analysis.inside import unproven_axes
 from loopkit.ast.nodes import Assign, Define, For, If
 from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import array_of, element, subscripts_of, substitute, variables
 from loopkit.expr.nodes import to_text
 from loopkit.instructions.base import indented
-from loopkit.lowering.inside import unproven_axes
 from loopkit.lowering.lowered import Lowered, in_storage
 from loopkit.poly.affine import affine_difference
 from loopkit.target.code import CheckedAccess, Extent, ViolationPointer
@@ -152,8 +152,9 @@ class BoundsChecks:
     def _of_statement(self, statement: str) -> list[tuple[Access, tuple[int, ...]]]:
         if statement not in self._known:
             knl = self.lowered.kernel
-            self._known[statement] = [(a, unproven_axes(self.lowered, a))
-                                      for a in accesses_of(knl, knl.statement_by_id[statement]) if a.subscripts]
+            self._known[statement] = [
+                (a, unproven_axes(knl, a, self._shape(a.array) or self.lowered.shapes[a.array]))
+                for a in accesses_of(knl, knl.statement_by_id[statement]) if a.subscripts]
         return self._known[statement]
 
     @cached_property

@@ -1,7 +1,7 @@
 """Accesses inside of their arrays: what the analysis proves about one access, or about one of its subscripts."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -14,34 +14,28 @@ from loopkit.analysis.shapes import Shape
 from loopkit.expr.mappers import array_of, children, replaced, subexpressions, variables
 from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.lowered import Lowered, Storage
 from loopkit.poly.elements import outside
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import is_piecewise, where_holds
 from loopkit.poly.sets import InstanceSet, Set, bounded_by
 
 
-def unproven_axes(lowered: Lowered, a: Access) -> tuple[int, ...]:
-    """The axes of the array along which *a* may be outside, as far as is known.
+def unproven_axes(knl: LoopKernel, a: Access, shape: Shape) -> tuple[int, ...]:
+    """The axes of an array of *shape* along which *a* may be outside, as far as is known.
 
-    The length of an axis with an unknown extent is not checked by a call, so that no subscript of it is proven.
+    A call does not check the length of an axis with an unknown extent, so no subscript of it is proven.
     """
-    storage = lowered.storages.get(a.array)
-    shape = lowered.shapes[a.array] if storage is None else storage.shape[len(storage.lead):]
-
     def is_proven(axis: int) -> bool:
-        extent = (shape[axis],)
-        if extent[0] is None or not is_piecewise(extent[0]):
+        extent = shape[axis]
+        if extent is None or not is_piecewise(extent):
             return False
         one = replace(a, subscripts=(a.subscripts[axis],), known=(a.known[axis],))
-        return affordable(lambda: outside_of(lowered.kernel, one, extent, None) is None if one.affine
-                          else stays_inside(lowered.kernel, one, extent, None), otherwise=False)
+
+        def outside_of(x: Access) -> Set | None:
+            return outside(x.relation, (extent,), knl.assumptions)
+        return affordable(lambda: outside_of(one) is None if one.affine else
+                          stays_inside(knl, one, (extent,), outside_of), otherwise=False)
     return tuple(axis for axis in range(len(a.subscripts)) if not is_proven(axis))
-
-
-def outside_of(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> Set | None:
-    """The instances at which the affine access *a* is outside of an array of *shape*; ``None``: there are none."""
-    return outside(a.relation if storage is None else storage.accessed_cells(a), shape, knl.assumptions)
 
 
 # Subscripts that are read from memory, by the range of their dtype: a uint8 is 0 to 255
@@ -50,11 +44,13 @@ def outside_of(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None
 _SHORT = 2
 
 
-def stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> bool:
+def stays_inside(knl: LoopKernel, a: Access, shape: Shape, outside_of: Callable[[Access], Set | None]) -> bool:
     """Does *a* stay inside for all values read into its subscripts? ``False``: it is not known.
 
     Each value that is read becomes a coordinate with the range of its dtype. A subscript may compute with such values,
     and choose among them by conditions on them.
+
+    :arg outside_of: the instances at which an affine access is outside; ``None``: there are none.
     """
     names: dict[Expression, Expression] = {}
     ranges: dict[str, np.iinfo] = {}
@@ -74,7 +70,7 @@ def stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | No
     points = a.domain.onto((*a.domain.inames, *ranges)).where(*conditions)
     allowed = integers.union(points.inames)
     return all(where.is_empty() or (is_known(where, allowed, *chosen) and outside_of(
-        knl, replace(a, domain=where, subscripts=chosen, known=(True,)*len(chosen)), shape, storage) is None)
+        replace(a, domain=where, subscripts=chosen, known=(True,)*len(chosen))) is None)
                for where, chosen in _choices(points, subscripts, allowed))
 
 
