@@ -38,5 +38,5 @@ def _violation(access: CheckedAccess, numbers: list[int], checked: CheckedCall) 
     instance = access.statement, dict(zip(access.inames, inames, strict=False))
     return BoundsError(f"'{access.statement}' {access.how} '{access.array}' outside its shape {shape}.", check="bounds",
                        witness=AccessWitness(sizes, instance, access.array, element, access.how),
-                       hint=f"correct the data behind {access.text}, make '{access.array}' larger, or guard the statement "
-                            "with if=")
+                       hint=f"correct the data behind {access.text}, make '{access.array}' larger, or guard the "
+                            "statement with if=")

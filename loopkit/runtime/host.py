@@ -25,7 +25,7 @@ from loopkit.runtime.calls import BoundCall, CallSignatures, CheckedCall, Run, R
 from loopkit.runtime.compiler import HostCompiler, dump, find_compiler, loopkit_version
 from loopkit.runtime.kinds import ArrayKinds, host_view
 from loopkit.runtime.results import Outputs, Timing, TimingRequest
-from loopkit.runtime.views import constant, picker
+from loopkit.runtime.views import address_of, constant, picker
 from loopkit.target.c.target import CTarget
 from loopkit.target.code import GeneratedKernel, HostIname, Parameter, Pointer, ViolationPointer
 
@@ -86,7 +86,7 @@ class HostPlan:
             made = [make() for make, _ in outputs]
             memory = [make() for make in scratch]
             launch([*addresses, *[address(x) for x, (_, address) in zip(made, outputs, strict=True)],
-                    *[x.ctypes.data for x in memory], *numbers, *constants])
+                    *[address_of(x) for x in memory], *numbers, *constants])
             return results(originals, made)
         return run
 
@@ -116,7 +116,7 @@ class HostPlan:
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
         self._checked.check(addresses)
         scratch = [make() for make in self._scratch]
-        operands = [*addresses, *[x.ctypes.data for x in scratch],
+        operands = [*addresses, *[address_of(x) for x in scratch],
                     *[passed(convert(values[i])) for i, convert, passed in self._scalars], *self._constants]
         launches = [partial(self._launch, operands)] if self._checked.text.code.order is not None else [
             partial(function, *pick(operands)) for function, pick in self._functions.values()]

@@ -16,6 +16,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Block, Region, Sync
+from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import mentioned, rewritten
 from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate, has_openmp
 from loopkit.kernel.data import AddressSpace
@@ -25,6 +26,7 @@ from loopkit.lowering.types import index_types
 from loopkit.poly.affine import add, multiply
 from loopkit.target.c.bounds import HELPERS, BoundsChecks
 from loopkit.target.c.dialect import INTEGERS, REALS, Dialect, Functions, Syntax
+from loopkit.target.c.work import LEAST, Work, work_of
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, TextTarget, require_fields, split_condition
 from loopkit.target.emit import Emitter, Hooks, outer_bounds, wrapped
 from loopkit.target.memory import Addresses, FunctionText, Nested, array_declaration, function_lines
@@ -204,6 +206,17 @@ class _HostFunction(FunctionText):
         """Must the blocks run in order? They wait for each other, or have an update that OpenMP lacks."""
         return self.launch.ticketed or any(self._lacks_update(x.statement) for x in self.launch.statements.values())
 
+    @cached_property
+    def work(self) -> Work:
+        """The work of the launch, at sizes for which its grid has blocks."""
+        _, extents = split_condition(self.launch.mapping.extents[axis] for axis in self.blocks)
+        return work_of(self.function.body, extents, self.launch.threads, self.launch.kernel.value_params)
+
+    @property
+    def is_parallel(self) -> bool:
+        """May the host's threads share the blocks?"""
+        return bool(self.blocks) and not self.in_order and not self.work.is_small
+
     def _lacks_update(self, s: Statement) -> bool:
         storage = self.lowered.storages.get(s.written)
         if not s.commutes or (storage is not None and storage.space is not AddressSpace.GLOBAL):
@@ -220,7 +233,7 @@ class _HostFunction(FunctionText):
         places = {a.name: Nested(lead if a.across_regions else "", a) for a in self.function.arrays
                   if a.shape or a.across_regions}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
-        dialect = C if self.blocks and not self.in_order else replace(C, instructions={})
+        dialect = C if self.is_parallel else replace(C, instructions={})
         hooks = Hooks(self._thread_loops, self._sync_lines)
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
@@ -258,11 +271,18 @@ class _HostFunction(FunctionText):
         if condition is not None:
             yield f"if ({emitter.condition(_negated(condition), bounds)})"
             yield "    return;"
-        if self.blocks and not self.in_order:
-            yield f"#pragma omp parallel for{f' collapse({len(self.blocks)})' if len(self.blocks) > 1 else ''}"
+        if self.is_parallel:
+            together = f" collapse({len(self.blocks)})" if len(self.blocks) > 1 else ""
+            yield f"#pragma omp parallel for{together}{self._if_enough(bounds)}"
         for axis, extent in zip(reversed(self.blocks), reversed(extents), strict=True):
             lines = list(emitter.loop_over(_AXES[axis], 0, extent, lines, bounds))
         yield from lines
+
+    def _if_enough(self, bounds: LowerBounds) -> str:
+        """The clause by which one thread does a small launch; none if every launch is large."""
+        texts = [self.emitter.text(e, bounds) for e in self.work.factors]
+        numbers = [text if re.fullmatch(r"\w+", text) else f"({text})" for text in texts]
+        return f" if({'*'.join((f'{self.work.coefficient}LL', *numbers))} >= {LEAST})" if numbers else ""
 
     def _thread_loops(self, lines: list[str]) -> list[str]:
         """Loops over the threads of a block around a region."""
