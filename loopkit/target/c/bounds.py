@@ -57,11 +57,13 @@ class BoundsChecks:
     """The checks of one function; printing them collects them.
 
     :ivar block: the number of the block.
+    :ivar hosts: the inames of the host's loops around the launch.
     :ivar index: the dtype of indices.
     """
 
     lowered: Lowered
     block: Expression
+    hosts: tuple[str, ...]
     index: np.dtype
     accesses: list[CheckedAccess] = field(default_factory=list)
     extents: dict[tuple[str, int], Extent] = field(default_factory=dict)
@@ -93,7 +95,9 @@ class BoundsChecks:
                for e in expressions for name, subscripts, conditions in references(e, _ALWAYS, _under)]
         if isinstance(node, Assign):
             own.append((node.target, "writes", _ALWAYS))
-        instance = {x: value for x, value in owner.instance if variables(value).isdisjoint(hidden)}
+        known = {**{x: p.Variable(x) for x in self.hosts}, **dict(owner.instance)}
+        instance = {x: known[x] for x in self.lowered.kernel.statement_by_id[owner.statement].inames
+                    if x in known and variables(known[x]).isdisjoint(hidden)}
         for e, how, conditions in dict.fromkeys(own):
             axes = self._unproven(owner, e)
             if axes:
