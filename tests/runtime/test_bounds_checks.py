@@ -132,6 +132,20 @@ def test_subscripts_have_64_bits() -> None:
     assert failed(twice, x=X, at=array(2**16)) == ("S", {"i": 0}, "x", (2**32,))
 
 
+def test_subscript_that_is_computed_from_real_numbers() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "h[cast(int32, 10*x[i]) + 1] = 1 {id=S}",
+                         [lk.GlobalArg("h", F32, "k"), lk.GlobalArg("x", F32), "..."])
+    assert failed(knl, h=np.zeros(5, F32), x=array(0.05, 0.15, 0.45, dtype=F32)) == ("S", {"i": 2}, "h", (5,))
+
+
+def test_extent_of_a_repeated_element() -> None:
+    many = np.broadcast_to(np.ones(1, F32), (2**32 + 2,))
+    knl = made("{[i]: 0<=i<n}", "y[i] = x[at[i]] {id=S}", x=F32, at=I64)
+    y, = lk.compile(knl, target="c", check_bounds=True)(x=many, at=array(2**32 + 1, dtype=I64))
+    assert y[0] == 1
+    assert failed(knl, x=many, at=array(2**32 + 2, dtype=I64)) == ("S", {"i": 0}, "x", (2**32 + 2,))
+
+
 def test_scatter_is_not_made() -> None:
     z = np.zeros((4, 3), F32)
     assert failed(scatter(), z=z, x=np.ones((3, 3), F32), at=array(1, 2, 0, dtype=I64)) == (

@@ -5,7 +5,7 @@ with the least number: the same one in every run, and never one that follows fro
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from loopkit.ast.value_ranges import LowerBounds
 from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import array_of, element, subscripts_of, substitute, variables
 from loopkit.expr.nodes import to_text
-from loopkit.instructions.base import indented
+from loopkit.instructions.base import if_else
 from loopkit.lowering.lowered import Lowered, in_storage
 from loopkit.poly.affine import affine_difference
 from loopkit.target.code import CheckedAccess, Extent, ViolationPointer
@@ -48,6 +48,10 @@ static void report_(long long *violation, long long block, int access, int count
 }
 """}
 
+#: The conditions under which an element is accessed.
+_Conditions = tuple[Expression, ...]
+_ALWAYS: _Conditions = ()
+
 #: The label at the end of a block, and the parameter with the first access outside of an array.
 _END, _VIOLATION = "end", "violation_"
 
@@ -58,13 +62,11 @@ class BoundsChecks:
 
     :ivar block: the number of the block.
     :ivar hosts: the inames of the host's loops around the launch.
-    :ivar index: the dtype of indices.
     """
 
     lowered: Lowered
     block: Expression
     hosts: tuple[str, ...]
-    index: np.dtype
     accesses: list[CheckedAccess] = field(default_factory=list)
     extents: dict[tuple[str, int], Extent] = field(default_factory=dict)
 
@@ -81,58 +83,54 @@ class BoundsChecks:
 
     def lines(self, emitter: Emitter, node: Assign | If, bounds: LowerBounds) -> Iterator[str]:
         """The checks before *node*: each in a place at which all earlier accesses are inside."""
-        if isinstance(node, Assign):
-            owner, hidden = node, frozenset[str]()
-            expressions = (node.value, *subscripts_of(node.target))
-        else:
-            inner = list(nodes_in(node.then))
-            found = next((x for x in inner if isinstance(x, Assign)), None)
-            if found is None:
-                return
-            owner, expressions = found, (node.condition,)
-            hidden = frozenset(x.iname if isinstance(x, For) else x.name for x in inner if isinstance(x, For | Define))
-        own = [(element(name, subscripts), "reads", conditions)
-               for e in expressions for name, subscripts, conditions in references(e, _ALWAYS, _under)]
-        if isinstance(node, Assign):
-            own.append((node.target, "writes", _ALWAYS))
-        known = {**{x: p.Variable(x) for x in self.hosts}, **dict(owner.instance)}
-        instance = {x: known[x] for x in self.lowered.kernel.statement_by_id[owner.statement].inames
-                    if x in known and variables(known[x]).isdisjoint(hidden)}
-        for e, how, conditions in dict.fromkeys(own):
+        # a condition belongs to the first statement under it
+        owner = next((x for x in nodes_in(node) if isinstance(x, Assign)), None)
+        if owner is None:
+            return
+        instance = self._instance(owner, node)
+        for e, how, conditions in dict.fromkeys(_accessed(node)):
             axes = self._unproven(owner, e)
             if axes:
-                subscripts = self._own_subscripts(e)
-                numbers = [*(emitter.subscript(s, bounds) for s in subscripts),
-                           *(emitter.text(value, bounds) for value in instance.values())]
-                guards = [f"({emitter.condition(c, bounds)})" if isinstance(c, p.LogicalOr | p.If) else
-                          emitter.condition(c, bounds) for c in conditions]
-                ends = self._ends(array_of(e), axes, emitter, bounds)
-                inside = [f"inside_({numbers[axis]}, {end})" for axis, end in zip(axes, ends, strict=True)]
-                test = f"!{inside[0]}" if len(inside) == 1 else f"!({' && '.join(inside)})"
-                yield f"if ({' && '.join((*guards, test))}) {{"
-                yield from indented((
-                    f"report_({_VIOLATION}, {emitter.subscript(self.block, bounds)}, {len(self.accesses)}, "
-                    f"{len(numbers)}, (const long long[]){{{', '.join(numbers)}}});", f"goto {_END};"))
-                yield "}"
-                self.accesses.append(CheckedAccess(
-                    owner.statement, array_of(e), how, to_text(element(array_of(e), subscripts)), len(subscripts),
-                    tuple(instance), self._shape(array_of(e))))
+                name, subscripts = array_of(e), self._own_subscripts(e)
+                access = CheckedAccess(owner.statement, name, how, to_text(element(name, subscripts)), len(subscripts),
+                                       tuple(instance), self._shape(name))
+                texts = [emitter.subscript(s, bounds) for s in subscripts]
+                test = self._test(name, {axis: texts[axis] for axis in axes}, conditions, emitter, bounds)
+                numbers = [*texts, *(emitter.text(value, bounds) for value in instance.values())]
+                block = emitter.subscript(self.block, bounds)
+                yield from if_else(test, (
+                    f"report_({_VIOLATION}, {block}, {len(self.accesses)}, {len(numbers)}, "
+                    f"(const long long[]){{{', '.join(numbers)}}});", f"goto {_END};"))
+                self.accesses.append(access)
+
+    def _instance(self, owner: Assign, node: Assign | If) -> dict[str, Expression]:
+        """The values of those inames of *owner*, in *node*, that are known before *node*."""
+        later = {x.iname if isinstance(x, For) else x.name for x in nodes_in(node) if isinstance(x, For | Define)}
+        values = {**{x: p.Variable(x) for x in self.hosts}, **dict(owner.instance)}
+        return {x: values[x] for x in self.lowered.kernel.statement_by_id[owner.statement].inames
+                if x in values and variables(values[x]).isdisjoint(later)}
+
+    def _test(self, array: str, subscripts: Mapping[int, str], conditions: _Conditions, emitter: Emitter,
+              bounds: LowerBounds) -> str:
+        """The condition under which an access is outside: *subscripts* are those along unproven axes."""
+        shape = self._shape(array)
+        ends = {axis: self._extent(array, axis) if shape is None else emitter.text(shape[axis], bounds)
+                for axis in subscripts}
+        inside = [f"inside_({text}, {ends[axis]})" for axis, text in subscripts.items()]
+        guards = [f"({emitter.condition(c, bounds)})" if isinstance(c, p.LogicalOr | p.If) else
+                  emitter.condition(c, bounds) for c in conditions]
+        return " && ".join((*guards, f"!{inside[0]}" if len(inside) == 1 else f"!({' && '.join(inside)})"))
 
     def _shape(self, array: str) -> tuple[Expression, ...] | None:
         """The shape of a temporary; ``None``: *array* is an argument."""
         storage = self.lowered.storages.get(array)
         return None if storage is None else storage.shape[len(storage.lead):]
 
-    def _ends(self, array: str, axes: Iterable[int], emitter: Emitter, bounds: LowerBounds) -> list[str]:
-        """The extents of *axes* as text; those of an argument are parameters."""
-        shape = self._shape(array)
-        return [self._extent(array, axis) if shape is None else emitter.text(shape[axis], bounds) for axis in axes]
-
     def _extent(self, array: str, axis: int) -> str:
         """The parameter with the extent of an argument."""
         if (array, axis) not in self.extents:
             name = self.lowered.kernel.fresh_name(f"{array}_extent_{axis}")
-            self.extents[array, axis] = Extent(name, self.index, array, axis)
+            self.extents[array, axis] = Extent(name, np.dtype(np.int64), array, axis)
         return self.extents[array, axis].name
 
     def _own_subscripts(self, e: Expression) -> tuple[Expression, ...]:
@@ -174,9 +172,14 @@ class BoundsChecks:
                    for s, w in zip(subscripts_of(e), subscripts_of(wanted), strict=True))
 
 
-#: The conditions under which an element is accessed.
-_Conditions = tuple[Expression, ...]
-_ALWAYS: _Conditions = ()
+def _accessed(node: Assign | If) -> Iterator[tuple[Expression, str, _Conditions]]:
+    """The elements that *node* itself reads, with the conditions under which it does, and the one that it writes."""
+    expressions = (node.value, *subscripts_of(node.target)) if isinstance(node, Assign) else (node.condition,)
+    for e in expressions:
+        for name, subscripts, conditions in references(e, _ALWAYS, _under):
+            yield element(name, subscripts), "reads", conditions
+    if isinstance(node, Assign):
+        yield node.target, "writes", _ALWAYS
 
 
 def _under(condition: Expression, where: _Conditions, holds: bool) -> _Conditions:

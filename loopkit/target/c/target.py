@@ -245,7 +245,7 @@ class _HostFunction(FunctionText):
         number: Expression = 0
         for axis in self.blocks:
             number = add(multiply(number, self.launch.mapping.extents[axis]), p.Variable(axis))
-        return BoundsChecks(self.lowered, number, self.launch.hosts, self.layout.index)
+        return BoundsChecks(self.lowered, number, self.launch.hosts)
 
     def lines(self) -> Iterator[str]:
         body = list(self._block_loops())

@@ -16,8 +16,8 @@ from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region
 from loopkit.expr.mappers import variables
 from loopkit.poly.affine import add, floor_div, subtract
 
-#: The least work that the host divides among threads. One thread does it in 10 to 30 microseconds. Several threads start
-#: and end in 2 microseconds if every processor is free, and in 10 milliseconds or more if another process has one.
+#: The least work that the host divides among threads. One thread does it in 10 to 30 microseconds. Several threads take
+#: 2 microseconds to begin and to end if every processor is free, and 10 milliseconds if another process has one.
 LEAST = 2**15
 
 #: The iterations that a loop counts for if their number depends on data or on other loops.

@@ -16,8 +16,8 @@ static void report_(long long *violation, long long block, int access, int count
 }
 
 void kernel(const int *restrict col, const int *restrict rowptr, const float *restrict val,
-    const float *restrict x, float *restrict y, const int n, const int val_extent_0, const int col_extent_0,
-    const int x_extent_0, long long *restrict violation_)
+    const float *restrict x, float *restrict y, const int n, const long long val_extent_0,
+    const long long col_extent_0, const long long x_extent_0, long long *restrict violation_)
 {
     #pragma omp parallel for if(136LL*((n + 1) / 2) >= 32768)
     for (int g0_ = 0; g0_ < (n + 1) / 2; ++g0_) {

@@ -16,7 +16,7 @@ static void report_(long long *violation, long long block, int access, int count
 }
 
 void kernel(const int *restrict at, const float *restrict x, float *restrict y, const int n,
-    const int x_extent_0, long long *restrict violation_)
+    const long long x_extent_0, long long *restrict violation_)
 {
     for (int i = 0; i < n; ++i) {
         // S

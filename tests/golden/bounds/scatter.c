@@ -16,7 +16,7 @@ static void report_(long long *violation, long long block, int access, int count
 }
 
 void kernel(float *restrict z, const float *restrict x, const long long *restrict at, const int k,
-    const int m, const int n, const int z_extent_0, long long *restrict violation_)
+    const int m, const int n, const long long z_extent_0, long long *restrict violation_)
 {
     if (n < 1 || m < 1)
         return;
