@@ -88,7 +88,7 @@ class BoundsChecks:
         if owner is None:
             return
         instance = self._instance(owner, node)
-        for e, how, conditions in dict.fromkeys(_accessed(node)):
+        for e, how, conditions in dict.fromkeys(_elements_accessed(node)):
             axes = self._unproven(owner, e)
             if axes:
                 name, subscripts = array_of(e), self._own_subscripts(e)
@@ -172,7 +172,7 @@ class BoundsChecks:
                    for s, w in zip(subscripts_of(e), subscripts_of(wanted), strict=True))
 
 
-def _accessed(node: Assign | If) -> Iterator[tuple[Expression, str, _Conditions]]:
+def _elements_accessed(node: Assign | If) -> Iterator[tuple[Expression, str, _Conditions]]:
     """The elements that *node* itself reads, with the conditions under which it does, and the one that it writes."""
     expressions = (node.value, *subscripts_of(node.target)) if isinstance(node, Assign) else (node.condition,)
     for e in expressions:
