@@ -158,6 +158,7 @@ class CTarget(TextTarget):
 
     name: ClassVar[str] = "c"
     runner: ClassVar[str] = "loopkit.runtime.host:HostRunner"
+    dialect: ClassVar[Dialect] = C
 
     compiler: str | None = None
     fast: bool = False
@@ -173,21 +174,19 @@ class CTarget(TextTarget):
         return replace(self, check_bounds=True)
 
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
-        functions = [_HostFunction(lowered, launch, function, layout, self.check_bounds)
+        functions = [_HostFunction(lowered, launch, function, layout, self.dialect, self.check_bounds)
                      for launch, function in zip(lowered.launches, lowered.program.functions, strict=True)]
         texts = ["\n".join(wrapped(list(x.lines()))) for x in functions]
         launches = tuple(GeneratedKernel(
             x.launch.name, (*x.parameters, *x.checks.parameters), x.launch.grid, x.launch.block,
             checks=tuple(x.checks.accesses)) for x in functions)
-        source = "\n\n".join([C.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
+        source = "\n\n".join([self.dialect.preamble("\n".join(texts)).rstrip(), *texts]) + "\n"
         return GeneratedCode(self.name, source, launches, "", layout, lowered.program.host_order)
 
 
 @dataclass(frozen=True)
 class _HostFunction(FunctionText):
     check_bounds: bool = False
-
-    dialect: ClassVar[Dialect] = C
 
     @property
     def takes_all_values(self) -> bool:
@@ -207,10 +206,14 @@ class _HostFunction(FunctionText):
         return self.launch.ticketed or any(self._lacks_update(x.statement) for x in self.launch.statements.values())
 
     @cached_property
+    def grid(self) -> tuple[Expression | None, list[Expression]]:
+        """The condition under which there are blocks, or ``None``, and under it the extents of their axes."""
+        return split_condition(self.launch.mapping.extents[axis] for axis in self.blocks)
+
+    @cached_property
     def work(self) -> Work:
-        """The work of the launch, at sizes for which its grid has blocks."""
-        _, extents = split_condition(self.launch.mapping.extents[axis] for axis in self.blocks)
-        return work_of(self.function.body, extents, self.launch.threads, self.launch.kernel.value_params)
+        """The work of the launch if there are blocks."""
+        return work_of(self.function.body, self.grid[1], self.launch.threads, self.launch.kernel.value_params)
 
     @property
     def is_parallel(self) -> bool:
@@ -233,7 +236,7 @@ class _HostFunction(FunctionText):
         places = {a.name: Nested(lead if a.across_regions else "", a) for a in self.function.arrays
                   if a.shape or a.across_regions}
         # updates are atomic if blocks run concurrently; everything else is emitted as plain code
-        dialect = C if self.is_parallel else replace(C, instructions={})
+        dialect = self.dialect if self.is_parallel else replace(self.dialect, instructions={})
         hooks = Hooks(self._thread_loops, self._sync_lines)
         return Emitter(self.lowered.kernel, dialect, Addresses({**self.places, **places}, _AXES),
                        self.layout.index, index_types(self.launch.kernel, self.layout.index),
@@ -243,13 +246,14 @@ class _HostFunction(FunctionText):
     def checks(self) -> BoundsChecks:
         """The bounds checks, which are collected as the function is printed."""
         number: Expression = 0
-        for axis in self.blocks:
-            number = add(multiply(number, self.launch.mapping.extents[axis]), p.Variable(axis))
+        for axis, extent in zip(self.blocks, self.grid[1], strict=True):
+            number = add(multiply(number, extent), p.Variable(axis))
         return BoundsChecks(self.lowered, number, self.launch.hosts)
 
     def lines(self) -> Iterator[str]:
         body = list(self._block_loops())
-        return function_lines(f"void {self.launch.name}", (*self.parameters, *self.checks.parameters), body, C)
+        parameters = (*self.parameters, *self.checks.parameters)
+        return function_lines(f"void {self.launch.name}", parameters, body, self.dialect)
 
     def _block_loops(self) -> Iterator[str]:
         """Loops over the blocks around the body of one block."""
@@ -260,14 +264,14 @@ class _HostFunction(FunctionText):
                 body.append(f"const {emitter.index} {x} = {emitter.text(value, bounds)};")
             bounds = bounds.defining(x, value)
         threads = "".join(f"[{launch.mapping.extents[axis]}]" for axis in self.threads)
-        body += [array_declaration(a, C, threads if a.across_regions else "")
+        body += [array_declaration(a, self.dialect, threads if a.across_regions else "")
                  for a in self.function.arrays if a.across_regions or a.shared or a.thread_axes]
         outside = rewritten(self.function.body, lambda node: Block() if isinstance(node, Region) else node)
         if any(a.across_regions and a.name in mentioned(outside) for a in self.function.arrays):
             # such loops have one bound for all threads of a block: that of the first one
             body += [f"const {emitter.index} {_AXES[axis]} = 0;" for axis in self.threads]
         lines = [*body, *([""] if body else []), *emitter.lines(self.function.body, bounds), *self.checks.end]
-        condition, extents = split_condition(launch.mapping.extents[axis] for axis in self.blocks)
+        condition, extents = self.grid
         if condition is not None:
             yield f"if ({emitter.condition(_negated(condition), bounds)})"
             yield "    return;"
@@ -287,7 +291,7 @@ class _HostFunction(FunctionText):
     def _thread_loops(self, lines: list[str]) -> list[str]:
         """Loops over the threads of a block around a region."""
         mentioned = set(re.findall(r"\w+", "\n".join(lines)))
-        own = [array_declaration(a, C) for a in self.function.arrays
+        own = [array_declaration(a, self.dialect) for a in self.function.arrays
                if not (a.shared or a.thread_axes or a.across_regions) and a.name in mentioned]
         bounds, mapping = outer_bounds(self.launch), self.launch.mapping
         heads = [f"const {self.emitter.index} {x} = {self.emitter.text(value, bounds)};"
