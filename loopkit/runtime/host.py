@@ -82,11 +82,18 @@ class HostPlan:
             if addresses != checked:
                 check(addresses)
                 checked = addresses
-            numbers = [passed(convert(values[i])) for i, convert, passed in scalars]
-            made = [make() for make, _ in outputs]
-            memory = [make() for make in scratch]
-            launch([*addresses, *[address(x) for x, (_, address) in zip(made, outputs, strict=True)],
-                    *[address_of(x) for x in memory], *numbers, *constants])
+            # even empty comprehensions would take a third of a small call's time
+            operands: list[Any] = [*addresses]
+            made: list[Any] = []
+            if outputs:
+                made = [make() for make, _ in outputs]
+                operands += [address(x) for x, (_, address) in zip(made, outputs, strict=True)]
+            memory = [make() for make in scratch] if scratch else ()
+            if memory:
+                operands += [address_of(x) for x in memory]
+            if scalars:
+                operands += [passed(convert(values[i])) for i, convert, passed in scalars]
+            launch([*operands, *constants])
             return results(originals, made)
         return run
 

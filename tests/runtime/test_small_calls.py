@@ -76,6 +76,14 @@ def test_loops_of_a_pipeline_are_work_if_they_do_not_run() -> None:
     assert "*(l / 8 + 1) >= " in text
 
 
+def test_threads_of_a_large_launch_lose_no_update() -> None:
+    knl = make("{[i]: 0<=i<n}", "h[b[i]] = h[b[i]] + 1 {atomic}", h=np.int32, b=np.uint8)
+    knl = lk.split_iname(knl, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    b = np.random.default_rng(0).integers(0, 3, 200_000).astype(np.uint8)
+    h, = lk.compile(knl, target="c")(h=np.zeros(256, np.int32), b=b)
+    np.testing.assert_array_equal(h, np.bincount(b, minlength=256))
+
+
 @pytest.mark.parametrize("array", [
     np.ones(3), np.ones((2, 3))[:, ::-1], np.ones(0), np.ones(()), np.ones(3).view(np.recarray),
     np.frombuffer(b"abcd", np.uint8)],
