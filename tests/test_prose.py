@@ -22,7 +22,7 @@ REPLACED = {
 PERSONAL = ("say", "says", "said", "see that", "sees", "saw", "know", "knows", "asks", "wants", "thinks", "looks at")
 #: The start of a relative clause, or of a sentence whose subject comes late.
 OPENINGS = ("What", "Of", "Where", "Who", "Whose", "Which", "Whatever", "Whoever", "Wherever", "Whichever", "Nor")
-LONGEST = 36
+LONGEST = 32
 
 
 def paragraphs(text: str, markdown: bool) -> Iterator[str]:
@@ -67,8 +67,9 @@ def cells(table: str) -> Iterator[str]:
 def sentences(path: Path) -> Iterator[str]:
     """The sentences of a page; ``X`` stands for code."""
     for paragraph in paragraphs(path.read_text(encoding="utf-8"), path.suffix == ".md"):
-        plain = re.sub(r":\w+:`([^`<]*?)(?: *<[^`]*>)?`", r"\1", re.sub(r"``.+?``", "X", paragraph))
-        yield from filter(None, (part.strip(" *") for part in re.split(r"(?<=[.!?])[)*]*\s+(?=[(*A-Z])", plain)))
+        plain = re.sub(r"(?<!:)`[^`]+`(?!_)", "X", re.sub(r"``.+?``|:\w+:`.+?`", "X", paragraph))
+        plain = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", plain)
+        yield from filter(None, (part.strip(" *") for part in re.split(r"(?<=[.!?])\s+|(?<=[.!?][)*])\s+", plain)))
 
 
 def test_paragraphs_are_found() -> None:
