@@ -177,6 +177,37 @@ def test_tags_of_array_axes() -> None:
         lk.tag_array_axes(knl, "y", "F")
 
 
+# The glossary
+
+#: What the project calls things.
+TERMS = (
+    "access relation", "anti dependence", "assumed dependence", "asynchronous copy", "cache policy", "call signature",
+    "clobbered value", "commit group", "contraction", "copy-in", "copy-out", "cross-block dependence",
+    "decoupled look-back", "dependence", "domain", "expansion", "flow dependence", "fragment", "fragment layout",
+    "full tile", "full-tile condition", "guard folding", "index type", "index widening", "input", "inter-block flag",
+    "lane", "launch plan", "matrix multiply-accumulate", "may-write", "mbarrier", "mma", "must-write", "obligation",
+    "output", "output dependence", "padding the iteration domain", "partial tile", "phase", "staging buffer",
+    "statement instance set", "storage allocation", "thread distribution", "ticketed block order", "TMA load",
+    "translation validation", "value range", "value-based flow", "wait group", "warp shuffle", "wgmma")
+ENTRIES = [(terms.split("\n"), " ".join(meaning.split())) for terms, meaning in re.findall(
+    r"^   ((?:\w.*\n   )*\w.*)\n((?:      .*\n)+)", PAGES["glossary"], re.MULTILINE)]
+
+
+def test_the_glossary_has_each_term() -> None:
+    terms = [term.strip() for names, _ in ENTRIES for term in names]
+    assert len(terms) == len(set(terms))
+    assert set(TERMS) <= set(terms)
+
+
+@pytest.mark.parametrize(("terms", "entry"), ENTRIES, ids=[terms[0] for terms, _ in ENTRIES])
+def test_a_glossary_entry_is_a_sentence_and_its_place(terms: list[str], entry: str) -> None:
+    found = re.fullmatch(r"([A-Z].*\.) ``([\w/.]+)``\.", entry)
+    assert found, "no meaning, and then a file"
+    assert not re.search(r"[.!?] ", re.sub(r"``.+?``", "X", found[1])), "more than one sentence"
+    source = (ROOT / found[2]).read_text(encoding="utf-8").lower()
+    assert any(all(word[:6] in source for word in re.split(r"[ -]", term.lower())) for term in terms)
+
+
 # README
 
 def test_the_features_in_the_readme() -> None:
@@ -192,8 +223,10 @@ def test_the_features_in_the_readme() -> None:
 
 def test_what_the_readme_calls_missing_is_missing() -> None:
     missing = re.findall(r"^- (.*)\.$", README.partition("## Missing features")[2].partition("## ")[0], re.MULTILINE)
-    assert missing == ["Tensor cores for dtypes other than float64", "TMA loads", "Automatic tuning"]
+    assert missing == ["Tensor cores for dtypes other than float64, `wgmma` among their instructions",
+                       "TMA loads, and the phases of an `mbarrier`", "Automatic tuning"]
     assert not [name for name in dir(lk) if "tun" in name or "tma" in name]
-    assert not [name for name in inspect.signature(lk.pipeline).parameters if "tma" in name or "bulk" in name]
+    files = [path.read_text(encoding="utf-8") for path in Path(lk.__file__).parent.rglob("*.py")]
+    assert not [word for word in ("wgmma.", "mbarrier.", "cp.async.bulk") if any(word in text for text in files)]
     with pytest.raises(lk.PreconditionError, match="mma"):
         lk.library.matmul(np.float16, mma=True)
