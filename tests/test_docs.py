@@ -51,6 +51,12 @@ def test_every_page_is_in_the_table_of_contents() -> None:
     assert {page.path.stem for page in PAGES} - {"index"} == set(re.findall(r"^   (\w+)$", index, re.MULTILINE))
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
+def test_no_list_of_sections(page: Page) -> None:
+    """furo has it at the side of each page, and shows an error in place of this directive."""
+    assert ".. contents::" not in page.text
+
+
 def test_the_demo_runs(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
     said = capsys.readouterr().out
