@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted((ROOT / "docs").glob("*.rst")), ROOT / "README.md"]
+PAGES = [*sorted((ROOT / "docs").rglob("*.rst")), ROOT / "README.md"]
 
 #: Words for which the field has a term, and that term.
 REPLACED = {

@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.dependences import dependences
 from loopkit.lowering.pipeline import STAGES
 from loopkit.runtime.results import Timing, TimingRequest
 from loopkit.show.document import Document, Fold, Paragraph, Picture, Span, Table
+from loopkit.show.documents import _DOCUMENTS
 from loopkit.show.html import as_html
 from loopkit.show.text import as_text
 from loopkit.shown import Declared, Shown
@@ -117,6 +119,23 @@ def test_no_public_type_is_left_out() -> None:
         assert issubclass(cls, (Shown, Enum, Warning)), cls
         if not issubclass(cls, (lk.LoopkitError, Enum, Warning)):
             assert any(isinstance(x, cls) for x in samples().values()), cls
+
+
+def test_every_type_has_a_text_or_a_document() -> None:
+    """The text of a type that had neither would be made of its text."""
+    def below(cls: type) -> Iterator[type]:
+        for own in cls.__subclasses__():
+            yield from (own, *below(own))
+    assert {cls for cls in below(Shown) if cls.__str__ is Shown.__str__} <= {
+        own for cls in _DOCUMENTS for own in (cls, *below(cls))}
+
+
+def test_parts_of_larger_objects_have_a_text() -> None:
+    knl = lk.make_kernel("{[i]: 1<=i<n}", "y[i] = y[i-1] + x[i]", name="sums")
+    assert [str(d) for d in dependences(knl)] == [
+        "flow dependence of y, insn to insn: [n] -> { [i] -> [i' = 1 + i] : 0 < i <= -2 + n }"]
+    change, = lk.split_iname(knl, "i", 4).history.diff(lk.split_iname(knl, "i", 8).history).changes
+    assert str(change).splitlines()[0] == "- 1  knl = lk.split_iname(knl, 'i', 4)"
 
 
 @each
