@@ -138,6 +138,13 @@ def test_cache_policies() -> None:
         policy.value for policy in CachePolicy}
 
 
+def test_environment_variables() -> None:
+    used = {name for path in Path(lk.__file__).parent.rglob("*.py")
+            for name in re.findall(r'"(LOOPKIT_\w+)"', path.read_text(encoding="utf-8"))}
+    assert "LOOPKIT_CACHE_DIR" in used
+    assert not [name for name in used if not any(f"``{name}``" in text for text in PAGES.values())]
+
+
 # loopy
 
 def test_each_function_is_beside_the_one_of_loopy() -> None:
