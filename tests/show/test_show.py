@@ -96,8 +96,8 @@ def samples() -> dict[str, Any]:
     found = [
         knl, knl.history, knl.history[0], again.history.diff(knl.history), knl.arguments[0], knl.arguments[-1],
         knl.instructions[0], knl.domains[0], knl.options, compiled, out, error, error.witness, replay,
-        replay.differing[0], report, report.checks[0], finding, finding.error.witness, equal, equal.outputs[0],
-        Timing.of([1e-3, 2e-3, 3e-3], TimingRequest()), lk.generate_code(knl),
+        replay.differing[0], report, report.checks[0], finding, finding.error.witness, equal,
+        equal.outputs[0], equal.runs[0], Timing.of([1e-3, 2e-3, 3e-3], TimingRequest()), lk.generate_code(knl),
         lk.generate_code(knl).kernels[0], lk.CudaTarget(arch="sm_90"), lk.CTarget(), sums,
         lk.TemporaryVariable("t", np.float32, (4,), lk.AddressSpace.LOCAL), lk.GlobalArg("x", np.float32, ("n",)),
         lk.ValueArg("n"), lk.Options(min_blocks=2), lk.SubstitutionRule("f", ("x",), 2)]
