@@ -250,7 +250,7 @@ def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> 
 
 # Targets with a text
 
-#: Least number that needs 64-bit indices.
+#: Index widening: the least number that needs 64-bit indices.
 _LIMIT_32 = 2**31
 
 
