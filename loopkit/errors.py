@@ -52,15 +52,7 @@ class LoopkitError(Exception, Shown):
         return f"{type(self).__name__}: {self.message}"
 
     def plot(self) -> Any:
-        """A picture of the two instances of the witness: when they run, before the step and after it.
-
-        >>> try:
-        ...     lk.tag_inames(lk.make_kernel("{[i]: 0<=i<n}", "a[i+1] = a[i] + b[i]"), {"i": "g.0"})
-        ... except lk.LoopkitError as err:
-        ...     print(err.plot())
-        Order of two instances of insn, n = 2
-        before: insn[i=0] writes a[1], insn[i=1] reads a[1]
-        after, the second instance could run before the first: insn[i=1] reads a[1], insn[i=0] writes a[1]
+        """A picture of the witness: when its two instances run, before the step and after it.
 
         :raises PreconditionError: the error does not name two instances with an order.
         """
@@ -324,7 +316,10 @@ class VerificationError(LoopkitError):
 
 
 class BoundsError(VerificationError):
-    """Raised by code generation and ``Report.raise_if_refuted`` if an access is outside its array."""
+    """Raised by code generation and ``Report.raise_if_refuted`` if an access is outside its array for some sizes.
+
+    A call of a kernel compiled with ``check_bounds=True`` raises it for an access of this call.
+    """
 
 
 class LimitError(LoopkitError):

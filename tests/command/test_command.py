@@ -128,7 +128,7 @@ def test_show_as_data_is_the_same_document(file: Path, capsys: pytest.CaptureFix
     (code, host) = parts["Code for cuda"]["body"]
     assert code["language"] == "cuda"
     assert len(code["lines"]) == len(code["margin"])
-    assert "insn" in code["margin"]
+    assert "insn 2" in code["margin"]
     assert host["title"] == "Host"
 
 
