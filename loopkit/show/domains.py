@@ -225,7 +225,8 @@ def _point_cells(grid: PointGrid, colours: Colouring, points: Sequence[Point], f
         fill, strength = _shade(colours, number)
         yield box(centre - cell/2 + 1, middle - cell/2 + 1, cell - 2, cell - 2, fill=fill, opacity=strength)
         if cell > 20 and len(colours.names) > 1:
-            yield label(centre - cell/2 + 3, middle - cell/2 + 8, str(number), size=9)
+            # most dependences point right or down: the arrows leave this corner free
+            yield label(centre - cell/2 + 3, middle + cell/2 - 7, str(number), size=9)
 
 
 def _tiles(grid: PointGrid, points: Sequence[Point], frame: Frame) -> Iterator[str]:

@@ -125,7 +125,7 @@ def _step_between(element: p.Subscript, function: Function, shape: Shape) -> tup
     if not moved or any(extent is None for _, rest in moved for extent in rest):
         return None
     terms: Sequence[Sequence[Expression]] = [(step, *(e for e in rest if e is not None)) for step, rest in moved]
-    text = " + ".join(map(product_text, terms))
+    text = " + ".join(map(product_text, terms)).replace("+ -", "- ")
     return text, text.lstrip("-").isdigit()
 
 
