@@ -46,7 +46,7 @@ def test_in_order(knl: lk.LoopKernel) -> None:
 def test_in_two_levels(knl: lk.LoopKernel, length: int) -> None:
     """Blocks that the sweep fills or not, that begin below 0, and that hold no operand."""
     if not knl.operation(next(iter(knl.reductions.values())).operation).reorderable:
-        with pytest.raises(lk.PreconditionError, match="'f' combines its operands in their order"):
+        with pytest.raises(lk.PreconditionError, match="'f' must combine its operands in order"):
             lk.make_two_level_scan(knl, "S", "j", "i", length)
         return
     found = lk.make_two_level_scan(knl, "S", "j", "i", length)
@@ -162,7 +162,7 @@ def test_over_threads(data: Any) -> None:
 # What is none
 
 @pytest.mark.parametrize(("domain", "why"), [
-    ("{[j]: 0<=j<n}", "its bounds move with no iname"),
+    ("{[j]: 0<=j<n}", "no iname moves its bounds"),
     ("[i] -> {[j]: i<=j<n}", "with n = 2, insn[i=1] leaves out the operand at j = 0, which the one before it has"),
     ("[i] -> {[j]: i-2<=j<=i}", "with n = 2, insn[i=1] leaves out the operand at j = -2"),
     ("[i] -> {[j]: 0<=j<=2*i}", "with n = 2, insn[i=1] has two operands more than the one before it"),
@@ -227,7 +227,7 @@ def test_threads_ask_for_a_free_order() -> None:
     knl = lk.make_kernel(["{[i]: 0<=i<8}", SCAN], "y[i] = f(j, x[j])",
                          reductions=[lk.ReductionOperation("f", "2*a + b")])
     knl = lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), "i:l.0")
-    with pytest.raises(lk.PreconditionError, match="'f' combines its operands in their order"):
+    with pytest.raises(lk.PreconditionError, match="'f' must combine its operands in order"):
         lk.realize_scan(knl, "j")
 
 
