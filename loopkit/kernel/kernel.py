@@ -1,4 +1,4 @@
-"""LoopKernel: a frozen program with an order."""
+"""LoopKernel: an immutable program, its order of execution, and its data."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -84,14 +84,15 @@ class KernelBody:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LoopKernel(KernelBody, KernelData, Shown):
-    """Statements, the tree that orders them, and the data that they access.
+    """A kernel: statements, the tree that orders them, and the data that they access. It is immutable.
 
-    A kernel derived from another one inherits its dependences, through the constructors in
-    :mod:`loopkit.analysis.constructors`; :func:`dataclasses.replace` alone is refused.
+    :func:`loopkit.make_kernel` makes a kernel, and transformations make kernels from kernels. A derived kernel inherits
+    the dependences through the constructors in :mod:`loopkit.analysis.constructors`; :func:`dataclasses.replace` alone
+    is refused.
 
     :ivar name: the name of the generated function.
-    :ivar derived: the derivation of its dependences, or the dependences; ``None``: the kernel's order is the reference.
-        The field has no default, so that each caller states the reference order of its dependences.
+    :ivar derived: the derivation of its dependences, or the dependences; ``None``: the kernel's order is the reference
+        order. The field has no default, so each caller states the reference order of the dependences.
     :ivar obligations: assumptions in place of proofs.
     :ivar whole: for a launch in a loop of the host, the facts of the whole kernel; ``None`` for other kernels.
     :ivar memo: results of analyses of this kernel object, by name: a cache that may be emptied at any time.
@@ -215,7 +216,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
 
     @property
     def domains(self) -> tuple[InstanceSet, ...]:
-        """The distinct instance sets of the statements; those of a sum are among them.
+        """The distinct instance sets of the statements, including those of the statements of reductions.
 
         >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k]*x[k])")
         >>> [d.inames for d in knl.domains]
@@ -229,7 +230,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
 
     @property
     def instructions(self) -> tuple[Statement, ...]:
-        """The statements as they are printed: in the order of the text, with whole reductions as expressions.
+        """The statements as printed: in the order of the text, with complete reductions as expressions.
 
         >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "<> s = sum(k, a[i, k]) {id=row}\\ny[i] = 2*s")
         >>> [s.id for s in knl.instructions]
@@ -258,7 +259,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
         return self.temporaries
 
     def all_inames(self) -> frozenset[str]:
-        """Every iname of a statement.
+        """The inames of all statements.
 
         >>> sorted(lk.split_iname(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), "i", 4).all_inames())
         ['i_inner', 'i_outer']
@@ -272,7 +273,7 @@ class LoopKernel(KernelBody, KernelData, Shown):
         return ENTRY_POINTS["call"](self, *args, **kwargs)
 
     def plot(self, what: str = "domain", **options: Any) -> Any:
-        """A picture of the kernel: it prints in words, a notebook draws it, ``.save("k.svg")`` writes it to a file.
+        """A picture of the kernel. It prints as text, a notebook draws it, and ``.save("k.svg")`` writes a file.
 
         ``"domain"`` draws the points of one statement, tiles, and dependences between them as arrows.
 

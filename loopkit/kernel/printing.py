@@ -1,7 +1,7 @@
-"""The printed kernel: a text for people, in the kernel language.
+"""The printed kernel: a text in the kernel language.
 
-As long as nothing was transformed, ``make_kernel`` accepts the printed statements: reductions are folded back into
-``sum(k, ...)``, and conditions in a statement's instance set are printed as ``if=``.
+``make_kernel`` accepts the printed statements of a kernel that was not transformed: reductions are printed as ``sum(k,
+...)``, and conditions in a statement's instance set as ``if=``.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PRODUCT = re.compile(r"(?<![\w.])(\d+)([A-Za-z_])")          # isl writes 16i f
 
 
 def kernel_text(knl: LoopKernel) -> str:
-    """*knl* in the kernel language: what was written and transformed, without anything that lowering finds.
+    """*knl* as text in the kernel language, without any result of lowering.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k]*x[k])", name="matvec")
     >>> print(kernel_text(lk.add_dtypes(knl, {"a,x": np.float32})))

@@ -1,6 +1,6 @@
-"""From the tree of the text to statements, their instance sets and the order tree.
+"""Makes statements, their instance sets and the order tree from the tree of the text.
 
-Reductions become statements: init, update, and the statement that uses the result.
+A reduction becomes three statements: init, update, and the statement that uses the result.
 """
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class StatementMaker:
 
     :ivar inames: those of each part of the program, by its place.
     :ivar opened: for each statement, the inames of the ``for`` blocks around it, outermost first.
-    :ivar blocks: these inames for each ``for`` block.
+    :ivar blocks: the inames of the loops around each ``for`` block.
     """
 
     rules: Rules
@@ -121,7 +121,7 @@ class StatementMaker:
         for token in node.inames:
             iname = token.text
             if iname in order:
-                raise self.rules.source.error(token.start, f"A loop over '{iname}' is around this one already.",
+                raise self.rules.source.error(token.start, f"This loop is already inside a loop over '{iname}'.",
                                         "another iname")
             missing = self.rules.domains.sorted(self.rules.domains.parents[iname].difference(order))
             if missing:
@@ -158,7 +158,7 @@ class StatementMaker:
         """The loops in which the value of a condition is computed and used.
 
         They are the condition's own inames. If its block has no ``for`` block, they are also all further inames that
-        its statements share, as loops over these may compute values that the condition reads.
+        its statements share, because loops over these inames may compute values that the condition reads.
         """
         own = self._nest(node, around)
         inner = list(walk((*node.then, *node.otherwise)))

@@ -202,7 +202,7 @@ def test_names_that_are_taken(name: str) -> None:
 
 
 def test_wrong_lists() -> None:
-    with pytest.raises(lk.PreconditionError, match="reductions= is a list of ReductionOperation objects, not"):
+    with pytest.raises(lk.PreconditionError, match="reductions= must be a list of ReductionOperation objects, not"):
         lk.make_kernel("{[k]: 0<=k<8}", "y = sum(k, x[k])", reductions=["a + b"])  # type: ignore[list-item]
     with pytest.raises(lk.UnknownNameError):
         lk.make_kernel("{[k]: 0<=k<8}", "y = unheard(k, x[k])", reductions=[HORNER])

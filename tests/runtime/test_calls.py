@@ -333,7 +333,7 @@ def test_targets(add: CompiledKernel) -> None:
     assert lk.compile(add.kernel, target="c").target == "c"
     assert lk.compile(add.kernel, target=lk.CTarget()).target == "c"
     assert lk.compile(add.kernel, target="cuda").target == "cuda"
-    with pytest.raises(PreconditionError, match="'metal' is no target"):
+    with pytest.raises(PreconditionError, match="'metal' is not a target"):
         lk.compile(add.kernel, target="metal")
     with pytest.raises(DeviceError, match="host target has no device"):
         lk.compile(add.kernel, target="c", device=0)

@@ -442,7 +442,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
     "skew by itself": (lambda: lk.skew(jacobi(), "i", {"i": 1}), lk.ScheduleError, "is not inside"),
     "skew by a sibling": (lambda: lk.skew(in_place(), "i", {"j": 1}), lk.ScheduleError, "is not inside"),
     "skew by a fraction": (lambda: lk.skew(jacobi(), "i", {"t": 0.5}), lk.PreconditionError,    # type: ignore[dict-item]
-                           "by= is a mapping of texts to integers or a text, not"),
+                           "by= must be a mapping of texts to integers or a text, not"),
     "skew by nothing": (lambda: lk.skew(jacobi(), "i", {}), lk.PreconditionError, "the factor of at least one"),
     "skew of a tagged iname": (lambda: lk.skew(lk.tag_inames(scaled_matrix(), "j:g.0"), "j", {"i": 1}),
                                lk.PreconditionError, "cannot be skewed"),
@@ -482,7 +482,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
                                               lk.PreconditionError, "'i' is not an equation with two sides"),
     "no equations": (lambda: lk.affine_map_inames(twice(), "i", "u", []), lk.PreconditionError, "needs equations"),
     "a number for equations": (lambda: lk.affine_map_inames(twice(), "i", "u", 3), lk.PreconditionError,
-                               "equations= is a text or a list of texts or tuples .*, not 3"),
+                               "equations= must be a text or a list of texts or tuples .*, not 3"),
     "an equation with a minimum": (
         lambda: lk.affine_map_inames(scaled_matrix(), "i, j", "u, v", "u = min(i, j), v = j"),
         lk.PreconditionError, r"'u = min\(i, j\)' is not affine"),

@@ -22,7 +22,7 @@ def with_temporary() -> lk.LoopKernel:
 # Add_dtypes
 
 def test_add_dtypes_of_no_mapping() -> None:
-    with pytest.raises(lk.PreconditionError, match="dtype_dict= is a mapping of texts to dtypes, not 'x'"):
+    with pytest.raises(lk.PreconditionError, match="dtype_dict= must be a mapping of texts to dtypes, not 'x'"):
         lk.add_dtypes(open_kernel(), "x")                                      # type: ignore[arg-type]
 
 

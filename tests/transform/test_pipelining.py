@@ -222,7 +222,7 @@ INDIRECT = BODY.replace("a[k, i]", "a[p[k], i]").replace("c[k, j]", "a[k, j]")
     (lambda: lk.pipeline(lk.tag_inames(made(), "k:g.0"), "k"), "'k' has the tag 'g.0' and cannot be pipelined"),
     (lambda: lk.pipeline(made(), "k", 0), "stages must be a positive integer"),
     (lambda: lk.pipeline(made(), "k", 1, registers=False), "no copy can run ahead of its use"),
-    (lambda: lk.pipeline(made(), "k", registers="yes"), "registers= is True or False"),
+    (lambda: lk.pipeline(made(), "k", registers="yes"), "registers= must be True or False"),
     (lambda: lk.pipeline(made(), "k", 3, registers=True, asynchronous=True),
      "asynchronous=True exclude each other.\n  hint: pipeline(knl, 'k', stages=3, asynchronous=True)"),
     (lambda: lk.pipeline(made(), "j"), "No copy in the loop over 'j' can be pipelined"),

@@ -415,7 +415,7 @@ def test_a_copy_across_blocks_adds_no_launch() -> None:
 
 @pytest.mark.parametrize("name", ["allow_reordering", "allow_global_storage", "allow_launches"])
 def test_the_arguments_are_truth_values(name: str) -> None:
-    with pytest.raises(lk.PreconditionError, match=f"{name}= is True or False"):
+    with pytest.raises(lk.PreconditionError, match=f"{name}= must be True or False"):
         lk.add_prefetch(matmul(), "a", **{name: "yes"})
 
 

@@ -116,9 +116,9 @@ def test_full_checks_validate_the_program() -> None:
 
 @pytest.mark.parametrize("wrong", ["all", ""])
 def test_wrong_extents(wrong: str) -> None:
-    with pytest.raises(lk.PreconditionError, match="is no extent of checks"):
+    with pytest.raises(lk.PreconditionError, match="is not an extent of checks"):
         lk.generate_code(matmul_tiled(), verify=wrong)
-    with pytest.raises(lk.PreconditionError, match="is no extent of checks"):
+    with pytest.raises(lk.PreconditionError, match="is not an extent of checks"):
         lk.compile(matmul_tiled(), target="c", verify=wrong)
     with pytest.raises(lk.PreconditionError, match="option 'verify'"):
         lk.set_options(matmul_tiled(), verify=wrong)
@@ -147,7 +147,7 @@ def test_a_report_prints_and_compares() -> None:
 
 def test_kernels_only() -> None:
     for check in (lk.verify, lk.check_legal, lk.check_races, lk.check_bounds, lk.check_coverage, lk.check_barriers):
-        with pytest.raises(lk.PreconditionError, match="knl= is a LoopKernel, not 'y"):
+        with pytest.raises(lk.PreconditionError, match="knl= must be a LoopKernel, not 'y"):
             check("y[i] = x[i]")                                    # type: ignore[arg-type]
 
 
