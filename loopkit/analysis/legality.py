@@ -222,7 +222,7 @@ def proven(knl: LoopKernel) -> LoopKernel:
 def require_reason(step: str, assume: str | None) -> None:
     """:raises PreconditionError: *assume* gives no reason."""
     if assume is not None and not assume.strip():
-        raise PreconditionError(f"{step}: assume= takes the reason why the step is legal.",
+        raise PreconditionError(f"{step}: assume= must be a text with the reason why the step is legal.",
                                 subject="assume", hint='assume="the rows of index are permutations"')
 
 
@@ -307,7 +307,7 @@ def _sentence(step: str, v: Violation) -> str:
                 "needs the first.")
     what = {"flow": "a value's reader before its writer", "anti": "a write before a read of the old value",
             "output": "two writes of one element in the wrong order",
-            "explicit": "two statements against the order that dep= asks for"}[d.kind]
+            "explicit": "two statements against the order that dep= requires"}[d.kind]
     return f"{step} would run {what}, or both at once."
 
 

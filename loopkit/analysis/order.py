@@ -143,12 +143,12 @@ def require_barriers_in_place(knl: LoopKernel) -> None:
     for barrier in knl.barriers:
         for s in (barrier.first, barrier.second):
             if s not in knl.statement_by_id:
-                raise ScheduleError(f"'{s}', next to which a barrier was added, is not a statement any more.",
-                                    subject=s, hint="add the barrier after the steps that give statements new names")
+                raise ScheduleError(f"A barrier was added next to '{s}', which is no longer a statement.",
+                                    subject=s, hint="add the barrier after the steps that rename statements")
         where = meeting_of(execution_paths(knl), barrier.first, barrier.second)
         if not where.before:
             raise ScheduleError(f"'{barrier.second}' does not follow '{barrier.first}', so no barrier can be between "
-                                "the two.", subject=barrier.second, hint="name the two in their order")
+                                "the two.", subject=barrier.second, hint="pass the two statements in their order")
         why = obstacle(knl, barrier.first, where.loops) if barrier.kind == "global" else None
         if why is not None:
             raise ScheduleError(

@@ -47,7 +47,7 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
         ranks = {len(a.subscripts) for a in accesses} | ({len(declared)} if declared is not None else set())
         if len(ranks) > 1:
             raise ShapeError(f"'{name}' is used with {' and with '.join(map(str, sorted(ranks)))} subscripts.",
-                             subject=name, hint="an array has one number of axes, the same wherever it is used")
+                             subject=name, hint="use an array with the same number of subscripts everywhere")
         if declared is not None:
             shapes[name] = declared if name not in knl.temporaries else tuple(_known_extent(knl, e) for e in declared)
         elif accesses:

@@ -368,7 +368,7 @@ def parse_expression(text: str, what: str = "the expression", known: KnownNames 
     >>> print(parse_expression("2*x[i, j] - 1"))
     2*x[i, j] + -1
 
-    :raises ParseError: *text* is no expression.
+    :raises ParseError: *text* is not an expression.
     :raises UnknownNameError: it calls an unknown function.
     """
     source = Source(text, what)

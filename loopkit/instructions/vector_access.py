@@ -27,7 +27,7 @@ WIDEST = 16
 class Vector:
     """The elements that a loop accesses by one subscript of its body, *loaded* before and *stored* after the loop.
 
-    :ivar name: of the registers that hold them.
+    :ivar name: the name of the registers that hold them.
     :ivar element: the access in the body, whose subscript grows by 1 with the loop's variable.
     :ivar length: elements of one access; the first element of the loop is a multiple of it.
     :ivar assumed: the assumptions about the arguments of a call that do not follow from the kernel.
@@ -248,7 +248,7 @@ def must_reads(assign: Assign) -> dict[p.Subscript, None]:
 
 
 def distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
-    """The number of iterations by which *element* is ahead of those of *vector*; ``None``: it is none of them."""
+    """The number of iterations by which *element* is ahead of those of *vector*; ``None``: it is not among them."""
     if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
         return None
     by = affine_difference(element.index_tuple[-1], vector.element.index_tuple[-1])

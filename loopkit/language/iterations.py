@@ -210,7 +210,7 @@ def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, Collection[str]
     through updates. An iname that not all writers have is ambiguous at a read in two cases:
 
     - The reader has it in another loop than the writer of the value. Either all writers whose values reach the reader
-      have it, or the writer is no update and has it outside of ``for`` blocks.
+      have it, or the writer is not an update and has it outside of ``for`` blocks.
     - The reader lacks it, and all writers whose values reach the reader have it. A ``for`` block over it around the
       writer, or ``{inames=}`` after the reader, shows that the last value is meant.
 

@@ -263,7 +263,7 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
         insn
     """
     if stop is not None and stop not in _NUMBER:
-        raise PreconditionError(f"'{stop}' is no stage of lowering.", subject=stop,
+        raise PreconditionError(f"'{stop}' is not a stage of lowering.", subject=stop,
                                 hint=f"the stages are {', '.join(_NUMBER)}")
     return lower_fully(knl, resolve_target(target).machine, stop or STAGES[-1].name)
 

@@ -15,7 +15,7 @@ A = TypeVar("A")
 
 
 class NotAffineError(Exception):
-    """An expression that is no quasi-affine form of the allowed names (internal; callers decide)."""
+    """An expression is not a quasi-affine form of the allowed names (internal; callers decide)."""
 
 
 def if_affine(compute: Callable[[], A]) -> A | None:

@@ -75,7 +75,7 @@ def inverse(relation: isl.Map, points: InstanceSet, new: Sequence[str]) -> tuple
 
 
 def affine_ends(points: InstanceSet, context: isl.Set) -> tuple[Expression, Expression] | None:
-    """The least and the greatest value of the one iname of *points*; ``None`` if they are no affine forms."""
+    """The least and the greatest value of the one iname of *points*; ``None`` if they are not affine forms."""
     values = points.set.intersect_params(context)
     if values.is_empty():
         return 0, 0

@@ -118,7 +118,7 @@ class _Quotient:
                          self.divisor)
 
     def expression(self, known: isl.Set) -> Expression:
-        """The quotient as an expression: C's division where *known* says that nothing is negative."""
+        """The quotient as an expression: C's division if *known* shows that no operand is negative."""
         numerator = ordered(add(*(multiply(c, p.Variable(x)) for x, c in self.terms.items()), self.constant))
         node = TruncatedQuotient if is_at_least(numerator, 0, known) else p.FloorDiv
         return multiply(self.factor, node(arithmetic(numerator), self.divisor))
@@ -186,7 +186,7 @@ def _quotient(term: Expression) -> _Quotient | None:
 
 
 def _linear(expr: Expression) -> tuple[dict[str, int], int] | None:
-    """Coefficients by name, and a constant; ``None`` for what is no sum of these."""
+    """Coefficients by name, and a constant; ``None`` if the expression is not a sum of these."""
     coefficients: dict[str, int] = {}
     constant = 0
     for term in expr.children if isinstance(expr, p.Sum) else (expr,):

@@ -45,8 +45,8 @@ def bounds(lowered: Lowered) -> Check:
         shape = lowered.shapes[name] if storage is None else storage.shape
         unknown = _unknown_extent(knl, name, shape, storage)
         if unknown is not None:
-            findings[undecided(f"whether accesses stay inside '{name}': its extent {unknown} is no affine form of the "
-                               "sizes.")] = None
+            findings[undecided(f"whether accesses stay inside '{name}': its extent {unknown} is not an affine form of "
+                               "the sizes.")] = None
         shape = tuple(e if e is None or is_piecewise(e) else None for e in shape)
         for a in accesses:
             count += 1
@@ -178,15 +178,15 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> str:
     must_writes = [a.relation for a in writes if a.exact]
     extents = [e for e in shape if e is not None]
     if not must_writes or len(extents) < len(shape):
-        doubt = next((why for a in writes if (why := why_inexact(lowered.kernel, a))), "its extent is not known")
-        return f"{name}: which elements are written is not known, as {doubt}"
+        doubt = next((why for a in writes if (why := why_inexact(lowered.kernel, a))), "its extent is unknown")
+        return f"{name}: which elements are written is unknown, because {doubt}"
     try:
         known = affordable(lambda: (missed(must_writes, extents, lowered.kernel.assumptions),), otherwise=None,
                            budget=IMPORTANT)
     except NotAffineError:
-        return f"{name}: whether every element is written is not known, its shape being no affine form"
+        return f"{name}: whether every element is written is unknown, because its shape is not an affine form"
     if known is None:
-        return f"{name}: whether every element is written is not known, as isl gave up after {IMPORTANT:_} operations"
+        return f"{name}: whether every element is written is unknown: isl stopped after {IMPORTANT:_} operations"
     (gaps,) = known
     rest = " whatever the data" if len(must_writes) < len(writes) else ""
     more = affordable(lambda: _more_than_once(writes), otherwise=True)

@@ -108,7 +108,7 @@ def _program(subject: Subject) -> Check:
     """Translation validation."""
     found = tuple(undecided(str(f)) if f.kind == "undecided" else refuted(VerificationError(str(f), check="program"))
                   for f in validate(subject.lowered))
-    return Check("program", "the loop program does what the launches say", found, claim="program")
+    return Check("program", "the loop program executes the launches", found, claim="program")
 
 
 #: The checks before code generation, in this order, and last the additional one of ``verify="full"``.

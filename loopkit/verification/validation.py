@@ -85,7 +85,7 @@ def findings(lowered: Lowered) -> Iterator[Mismatch]:
         try:
             yield from _of_launch(lowered, launch, function)
         except NotAffineError as err:
-            yield Mismatch("undecided", launch.name, "", f"'{err}' is no affine form")
+            yield Mismatch("undecided", launch.name, "", f"'{err}' is not an affine form")
     yield from _of_host(lowered)
 
 

@@ -34,7 +34,7 @@ class InstanceCheck(LaunchCheck):
         for s, bound in self.launch.statements.items():
             given = {tuple(x for x, _ in e.assign.instance) for e in self.executions.get(s, ())}
             if not given <= {bound.statement.inames}:
-                yield from self.mismatch("undecided", s, f"the program does not say which instances of '{s}' run where")
+                yield from self.mismatch("undecided", s, f"the program does not determine the instances of '{s}'")
                 continue
             try:
                 yield from self._instances(bound, self.executions.get(s, ()))
@@ -42,9 +42,9 @@ class InstanceCheck(LaunchCheck):
                     yield from self._conditions(bound, execution)
                     yield from self._elements(bound, execution)
             except NotAffineError as err:
-                yield from self.mismatch("undecided", s, f"'{err}' is no affine form")
+                yield from self.mismatch("undecided", s, f"'{err}' is not an affine form")
         for s in self.executions.keys() - self.launch.statements.keys():
-            yield from self.mismatch("outside", s, f"'{s}' is no statement of this launch")
+            yield from self.mismatch("outside", s, f"'{s}' is not a statement of this launch")
         yield from self._boxes()
         yield from self._arrivals()
 
@@ -178,7 +178,7 @@ class InstanceCheck(LaunchCheck):
         for condition, holds in execution.conditions:
             if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
                 yield from self.mismatch("missing", s.id, f"'{s.id}' runs only where {condition} "
-                                    f"{'holds' if holds else 'does not hold'}, which is no condition of its own")
+                                    f"{'holds' if holds else 'does not hold'}, which is not its own condition")
         for c, h in own:
             # it has this truth at all of these instances, or the program asks for it
             around = (h, *(condition for condition, holds in execution.conditions if holds == h))

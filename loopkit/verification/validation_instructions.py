@@ -132,7 +132,7 @@ class VectorCheck(LoopCheck):
             given = next((a for a in vector.assumed if isinstance(a, AlignedArray) and a.array == name
                           and a.elements % length == 0), None)
             if given is None:
-                yield from self._found(s, f"nothing says that '{name}' begins at a multiple of {length} elements")
+                yield from self._found(s, f"no fact shows that '{name}' begins at a multiple of {length} elements")
             elif not given.strides:
                 shape = (0,)*len(shape)                     # so do rows, whatever their length
             elif not _follow_each_other(given.strides, shape):
@@ -143,10 +143,10 @@ class VectorCheck(LoopCheck):
             if storage.swizzle is not None and storage.swizzle.chunk % length:
                 yield from self._found(s, f"'{name}' is swizzled: {length} elements do not lie side by side")
         else:
-            yield from self._found(s, f"'{name}' is no array in memory")
+            yield from self._found(s, f"'{name}' is not an array in memory")
             return
         if length < 2 or len(every) % length or length * dtype.itemsize > WIDEST:
-            yield from self._found(s, f"{len(every)} elements of '{name}' are no accesses of {length}")
+            yield from self._found(s, f"{len(every)} elements of '{name}' are not accesses of {length}")
             return
         first = vector.at(e.loop.iname, every.start)
         number: Expression = 0
@@ -175,8 +175,8 @@ class VectorCheck(LoopCheck):
     def _whole(self, vector: Vector, s: str) -> Iterator[Mismatch]:
         """For partial vectors: do all loaded elements exist, and does no other thread write them?"""
         if not self._is_input(vector.array):
-            yield from self._found(s, f"'{vector.name}' is loaded whole from '{vector.array}', which is no input of "
-                                   "this launch")
+            yield from self._found(s, f"'{vector.name}' is loaded as a whole from '{vector.array}', which is not an "
+                                   "input of this launch")
             return
         yield from self._found(s, f"{vector.element}, which '{vector.name}' is loaded from, may lie outside",
                                self._beyond(vector.element, vector.assumed, vector.inside))
@@ -190,8 +190,8 @@ class VectorCheck(LoopCheck):
             name = array_of(element)
             assumed = next((v.assumed for v in vectors if v.array == name), ())
             if not (self._is_input(name) and assumed) or None in self._shape(name):
-                yield from self._found(s, f"{element}, which '{s}' need not read, is no element of an input with "
-                                       "vectors")
+                yield from self._found(s, f"{element}, which '{s}' need not read, is not an element of an input "
+                                       "with vectors")
                 continue
             yield from self._found(s, f"{element}, which '{s}' need not read, may lie outside",
                                    self._beyond(element, assumed))
@@ -268,7 +268,7 @@ class WarpRegisterCheck(LaunchCheck):
                 try:
                     yield from self._of_array(array)
                 except NotAffineError as err:
-                    yield from self.mismatch("undecided", "", f"'{err}' is no affine form")
+                    yield from self.mismatch("undecided", "", f"'{err}' is not an affine form")
 
     def _of_array(self, array: Array) -> Iterator[Mismatch]:
         own: list[tuple[Execution, Map]] = []
@@ -334,7 +334,7 @@ class ProductCheck(LoopCheck):
     def findings(self) -> Iterator[Mismatch]:
         loop = self.execution.loop
         loops, assign = nest_of(loop)
-        wrong = "is no nest around one statement" if assign is None else self._wrong(loops, assign)
+        wrong = "is not a nest around one statement" if assign is None else self._wrong(loops, assign)
         if wrong or assign is None:
             yield from self.mismatch("product", "" if assign is None else assign.statement,
                                      f"the product over '{loop.iname}' {wrong}")
@@ -365,10 +365,10 @@ class ProductCheck(LoopCheck):
             return f"adds to {', '.join(map(str, sums))}, which are not all different"
         storage = self.storages.get(array_of(sums[0]))
         if storage is None or storage.space is not AddressSpace.PRIVATE or storage.dtype != np.float64:
-            return f"adds to '{array_of(sums[0])}', which is no register in float64 of a thread"
+            return f"adds to '{array_of(sums[0])}', which is not a float64 register of a thread"
         for e in (*factors, *product.left, *product.right):
             if not self._shared(e):
-                return f"loads {e}, which is not in float64 where all lanes see it"
+                return f"loads {e}, which is not a float64 element that all lanes can read"
         return ""
 
     def _shared(self, element: p.Subscript) -> bool:

@@ -41,7 +41,7 @@ class Execution:
     :ivar names: the constants in scope in terms of the coordinates.
     :ivar path: the child of each block or the branch taken, and the loops.
     :ivar conditions: the non-affine conditions around it, each with its truth value.
-    :ivar instruction: that of the region, or of the loops, around it.
+    :ivar instruction: the instruction of the region, or of the loops, around it.
     """
 
     coordinates: tuple[str, ...]

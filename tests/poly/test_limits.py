@@ -119,7 +119,7 @@ def test_the_end_of_the_budget_is_no_other_error(name: str, monkeypatch: pytest.
     except lk.UndecidedError as err:
         said = str(err)
     # a hint that nobody found, and what asks nothing
-    assert "isl gave up after 3 operations" in said or name in ("hints", "a hint about storage", "replay", "equality")
+    assert "isl stopped after 3 operations" in said or name in ("hints", "a hint about storage", "replay", "equality")
 
 
 # Questions that once took for ever

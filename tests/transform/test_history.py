@@ -176,7 +176,7 @@ def test_no_script_of_a_kernel_that_was_made_by_hand() -> None:
 def test_no_script_with_a_function_in_it() -> None:
     knl = twice()
     knl = annotated(knl, history=knl.history.then(HistoryStep("map_statements", (str.upper,), ())))
-    with pytest.raises(lk.PreconditionError, match=r"Step 2 \(map_statements\) cannot be written .*'str.upper' cannot be written as Python text"):
+    with pytest.raises(lk.PreconditionError, match=r"Step 2 \(map_statements\) .*'str.upper' cannot be written"):
         knl.history.script()
     assert str(knl.history).splitlines()[-1].startswith("knl = lk.map_statements(knl, <str.upper>)")
 

@@ -54,7 +54,7 @@ def test_a_column_lies_in_all_banks() -> None:
     (read,) = set(re.findall(r"= a_fetch\[i_inner\]\[([^]]*)\]", cuda(knl)))
     for j in range(32):
         assert sorted(eval(read, {"i_inner": i, "j_inner": j}) for i in range(32)) == list(range(32))
-    assert "__shared__ float a_fetch[32][32];  // of row r, column c lies at c ^ r" in cuda(knl)
+    assert "__shared__ float a_fetch[32][32];  // column c of row r is at c ^ r" in cuda(knl)
 
 
 @pytest.mark.deep(every=2)
@@ -96,7 +96,7 @@ def test_buffers_of_a_pipeline_are_swizzled_each() -> None:
 
 
 def test_only_shared_memory_has_banks() -> None:
-    with pytest.raises(lk.StorageError, match="'t' is swizzled, but it lies in registers, and only shared memory has"):
+    with pytest.raises(lk.StorageError, match="'t' is swizzled, but it is in registers, and only shared memory has"):
         lk.lower(lk.swizzle(registers(), "t", period=4))
     with pytest.raises(lk.PreconditionError, match="The dtype of 't' is unknown"):
         lk.swizzle(registers(), "t")
@@ -172,5 +172,5 @@ def test_refused_orders(name: str, tags: Any, text: str) -> None:
 
 def test_an_axis_more_behind_it() -> None:
     knl = lk.split_iname(lk.tag_array_axes(lk.untag_inames(registers(), "b"), "t", "F"), "b", 4)
-    with pytest.raises(lk.StorageError, match="The 2 axes of 't' were tagged, and it has 3 now"):
+    with pytest.raises(lk.StorageError, match="The 2 axes of 't' were tagged, but it now has 3"):
         lk.lower(lk.privatize(knl, "b_inner", "t"))

@@ -185,10 +185,10 @@ def refused(text: str, why: str, domain: str = SCAN, kind: type[lk.LoopkitError]
 def test_operands_that_change() -> None:
     refused("y[i] = sum(j, i*x[j])", "its operand depends on 'i' itself")
     refused("for i\ny[i] = sum(j, x[j])\nx[i] = 0 {id=W}\nend",
-            "with n = 2, W[i=0] writes to 'x' what insn.j.update[i=1, j=0] reads, and others read another value")
-    refused("x[i] = sum(j, x[j])", "insn[i=0] writes to 'x' what insn.j.update[i=1, j=0] reads")
+            "with n = 2, W[i=0] writes an element of 'x' that insn.j.update[i=1, j=0] reads, and other")
+    refused("x[i] = sum(j, x[j])", "insn[i=0] writes an element of 'x' that insn.j.update[i=1, j=0] reads")
     refused("for i\n<> t[0] = x[i] {id=W}\ny[i] = sum(j, t[0*j])\nend",
-            "W[i=0] writes to 't' what insn.j.update[i=0, j=0] reads, and others read another")
+            "W[i=0] writes an element of 't' that insn.j.update[i=0, j=0] reads, and other")
     refused("for i\ny[i] = sum(j, x[j])\nx[p[i]] = 0\nend", "cannot be decided", kind=lk.UndecidedError)
 
 
@@ -240,7 +240,7 @@ def test_what_later_steps_make_of_it() -> None:
     assert "by shuffles" in str(lk.generate_code(renamed, target="cuda"))
     assert_same(plain, renamed)
     assert_same(plain, lk.untag_inames(knl, "i"))
-    with pytest.raises(lk.PreconditionError, match="is no iname of it any more"):
+    with pytest.raises(lk.PreconditionError, match="is no longer an iname of it"):
         lk.lower(lk.split_iname(lk.untag_inames(knl, "i"), "i", 4, inner_tag="l.0"))
 
 
@@ -250,5 +250,5 @@ def test_within_without_such_a_reduction() -> None:
 
 def test_a_loop_of_operands_with_other_statements() -> None:
     knl = prefix(SCAN, "for i\nfor j\nw[i, j] = x[j]\nend\ny[i] = sum(j, x[j]) {id=S}\nend")
-    with pytest.raises(lk.ScheduleError, match=r"The loop of 'S\.j\.update' over 'j' has other statements too"):
+    with pytest.raises(lk.ScheduleError, match=r"The loop of 'S\.j\.update' over 'j' also encloses other statements"):
         lk.realize_scan(lk.fuse_loops(knl, "j"), "j")

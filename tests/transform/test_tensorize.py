@@ -130,7 +130,7 @@ def test_what_is_no_product_of_boxes(make: Callable[[], lk.LoopKernel], message:
 @pytest.mark.parametrize(("text", "reason"), [
     ("c[i, j] = sum(k, w[i, k]*b[k, j])", r"w\[8\*i_row \+ i_lane, k\] is float32, and they are for float64"),
     ("c[i, j] = sum(k, a[i, k]*b[k, j + m[0]])", "depends on data"),
-    ("c[i, j] = sum(k, if(i < 3, a[i, k], 0)*b[k, j])", "no product of two elements"),
+    ("c[i, j] = sum(k, if(i < 3, a[i, k], 0)*b[k, j])", "not a product of two elements"),
     ("c[i, j] = sum(k, a[i, k]*b[k, j // 2])", r"does not depend on 2\*j_lane \+ j_item alone")])
 def test_operands_that_lanes_cannot_load_for_each_other(text: str, reason: str) -> None:
     knl = lk.tensorize(product(text, w=np.float32, m=np.int32), "i", "j", "k")
