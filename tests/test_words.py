@@ -1,8 +1,10 @@
-"""The words of docstrings and messages: sentences open with their subject, and refused words stay out."""
+"""The words of docstrings, messages and comments: sentences open with their subject, and refused words stay out."""
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +26,12 @@ REFUSED = {
 }
 
 
-def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """The line and the text of each string; ``{}`` stands for a value in an f-string, and code is left out."""
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """The line and the text of each comment and each string; ``{}`` stands for a value in an f-string."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("#: ")
+    tree = ast.parse(source)
     inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
@@ -40,10 +46,27 @@ def prose(text: str) -> str:
     return " ".join(re.sub(r"``.*?``|(?<![\w*])\*\w+\*", "x", plain, flags=re.DOTALL).split())
 
 
+def faults(text: str) -> list[str]:
+    return [f"{match[0]!r}: {advice}" for pattern, advice in REFUSED.items()
+            for match in re.finditer(pattern, prose(text))]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_words(path: Path) -> None:
-    faults = []
-    for line, text in texts(ast.parse(path.read_text(encoding="utf-8"))):
-        faults += [f"{path.relative_to(ROOT)}:{line}: {match[0]!r}: {advice}"
-                   for pattern, advice in REFUSED.items() for match in re.finditer(pattern, prose(text))]
-    assert not faults, "\n".join(faults)
+    found = [f"{path.relative_to(ROOT)}:{line}: {fault}"
+             for line, text in texts(path.read_text(encoding="utf-8")) for fault in faults(text)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("text", [
+    "It is checked. What differs is kept.", "Of two loops, the first.", ":arg threads: of a block", "the domain says it",
+    "'i' is no iname", "the parts that are none of these", "a name that shall be new"])
+def test_refused(text: str) -> None:
+    assert len(faults(text)) == 1
+
+
+@pytest.mark.parametrize("text", [
+    "there is no such iname", "it is no longer an iname", "``what is no name``", "the bounds *wants*",
+    "Copy it.\n\n    >>> knl = made()   # What is no name\n"])
+def test_accepted(text: str) -> None:
+    assert not faults(text)

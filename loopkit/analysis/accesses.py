@@ -125,7 +125,7 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
     :arg is_use: the arguments of an expression that is a use, else ``None``.
     """
     def marked(expr: Expression) -> Expression:
-        args = is_use(expr)     # with a further one: without subscripts, a name is no access
+        args = is_use(expr)     # with a further one: without subscripts, a name is not an access
         return map_children(expr, marked) if args is None else p.Subscript(p.Variable(_USE), (*args, 0))
     uses = replace(statement, expression=marked(statement.expression),
                    assignee=element(statement.written, tuple(map(marked, statement.subscripts))))

@@ -325,7 +325,7 @@ class Program:
         return None if all(isinstance(node, Call) for node in self.order.children) else self.order
 
 
-# What print(lk.lower(knl)) shows
+# The text that print(lk.lower(knl)) prints
 
 #: Operations that C has an assignment for; the others print by name: ``max=``.
 _OPERATORS = {"sum": "+", "product": "*"}

@@ -84,7 +84,7 @@ class ReductionOperation(Operation, Declared):
     def neutral_of(self, dtype: np.dtype) -> object:
         """:raises PreconditionError: *dtype* has no such number."""
         fits = False
-        # each number says in its own way that it has no place in a dtype
+        # each kind of number has its own error for a dtype that cannot hold it
         with suppress(TypeError, ValueError, OverflowError), np.errstate(over="ignore"):
             whole = complex(self.neutral)
             if dtype.kind == "c" or not whole.imag:

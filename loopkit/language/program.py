@@ -232,7 +232,7 @@ class Rules:
 
     def free_inames(self, mentions: Iterable[Mention]) -> frozenset[str]:
         """The inames among *mentions*, those left out that a reduction around them binds."""
-        # an inline iname of a reduction is no iname of the kernel
+        # an inline iname of a reduction is not an iname of the kernel
         return frozenset(x for x, around in mentions if x in self.domains.parents and x not in around)
 
 

@@ -57,7 +57,7 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
     if rest:
         knl = lk.skew(knl, "j", _skew_offset({"i": (rest, rows)}, items))
     # inner points begin at 1 and vectors at multiples of their length: the first and the last vector of a row are
-    # loaded whole, and stored without the elements that are no inner points
+    # loaded whole, and stored without the elements that are not inner points
     knl = lk.tag_inames(in_vectors(knl, "j", items, along, outer_tag="g.0"), {"i_inner": "unr"})
     return lk.split_iname(knl, "i_outer", across, outer_tag="g.1", inner_tag="l.1")
 

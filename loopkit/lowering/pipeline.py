@@ -46,7 +46,7 @@ from loopkit.lowering.vectors import with_partial_vectors, with_vectors
 from loopkit.poly.limits import affordable, bounded, kept, kept_by_kernel
 from loopkit.shown import ENTRY_POINTS
 
-# What the stages do
+# The stages
 
 def _types(low: Lowered) -> Lowered:
     require_barriers_in_place(low.kernel)
@@ -123,7 +123,7 @@ def _bodies(change: Callable[[Block, Launch, Mapping[str, Storage]], Block]) -> 
     return run
 
 
-# What holds of their results, for any kernel
+# Properties of the results of the stages, for any kernel
 
 def _require(holds: bool, text: str) -> None:
     if not holds:

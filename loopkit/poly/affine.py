@@ -110,7 +110,7 @@ def from_ast_expr(expr: isl.AstExpr) -> Expression:
     ``pdiv_q`` and ``pdiv_r``, which isl uses for operands that are not negative (or if only zero matters), become the
     nodes that are C's ``/`` and ``%``.
     """
-    kind = cast(isl.ast_expr_type, expr.get_type())      # islpy's stub says int, here and below
+    kind = cast(isl.ast_expr_type, expr.get_type())      # islpy's stub declares int, here and below
     if kind == isl.ast_expr_type.id:
         return p.Variable(str(expr.get_id().name))
     if kind == isl.ast_expr_type.int:

@@ -151,7 +151,7 @@ _FOR, _IF = isl.ast_node_type["for_"], isl.ast_node_type["if_"]
 
 
 def _node_type(node: isl.AstNode) -> isl.ast_node_type:
-    return cast(isl.ast_node_type, node.get_type())      # islpy's stub says int, here and below
+    return cast(isl.ast_node_type, node.get_type())      # islpy's stub declares int, here and below
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,7 @@ class Buffer(StagingBuffer):
     def _cell_of(self, a: Access) -> Map:
         if self.operation is None:
             return self.cell_of(a.domain, a.subscripts).intersect_domain(a.domain.set)
-        # an update's element may be any along an axis whose subscript is no affine form
+        # an update's element may be any along an axis whose subscript is not an affine form
         known = (*map(p.Variable, self.outer), *(
             e if is_quasi_affine(e, a.domain.inames, self.kernel.value_params) else None
             for e in self.box.offsets(a.subscripts)))

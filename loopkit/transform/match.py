@@ -36,7 +36,7 @@ from loopkit.kernel.statement import Statement
 Ids = frozenset[str]
 
 _TOKEN = re.compile(r"\s*([(),]|[^\s(),]+|\Z)")
-#: The texts of tokens that are no names; the last token is empty.
+#: The texts of tokens other than names; the last token is empty.
 _RESERVED = frozenset({"and", "or", "not", "(", ")", ",", ""})
 _PATTERN = "a pattern: an id, id:, writes:, reads:, iname: or tag: with a name"
 #: Python's stack bounds how deep parentheses may nest; this stays far below.

@@ -180,7 +180,7 @@ class InstanceCheck(LaunchCheck):
                 yield from self.mismatch("missing", s.id, f"'{s.id}' runs only where {condition} "
                                     f"{'holds' if holds else 'does not hold'}, which is not its own condition")
         for c, h in own:
-            # it has this truth at all of these instances, or the program asks for it
+            # it has this truth at all of these instances, or the program evaluates it
             around = (h, *(condition for condition, holds in execution.conditions if holds == h))
             if not any(self._difference(execution, c, other) is None for other in around):
                 text = f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not"
