@@ -59,8 +59,8 @@ def test_words(path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "It is checked. What differs is kept.", "Of two loops, the first.", ":arg threads: of a block", "the domain says it",
-    "'i' is no iname", "the parts that are none of these", "a name that shall be new"])
+    "It is checked. What differs is kept.", "Of two loops, the first.", ":arg threads: of a block",
+    "the domain says it", "'i' is no iname", "the parts that are none of these", "a name that shall be new"])
 def test_refused(text: str) -> None:
     assert len(faults(text)) == 1
 

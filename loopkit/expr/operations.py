@@ -26,21 +26,21 @@ _SAMPLES = (-3, -2, 0, 1, 2, 3)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReductionOperation(Operation, Declared):
-    """An operation that ``make_kernel(..., reductions=[...])`` adds to the language.
+    """A user's reduction operation: ``make_kernel(..., reductions=[...])`` adds it to the language.
 
-    Its reductions run upwards, as a loop would, unless it is *reorderable*: only then may a reduction iname be spread
-    over threads, or its loops change their order.
+    Its reductions combine the operands in the order of the loop. If the operation is *reorderable*, they may run in any
+    order, and a reduction iname may be distributed over threads.
 
     >>> largest = ReductionOperation("largest", "if(abs(b) > abs(a), b, a)", neutral=0)
     >>> largest.expression == largest.apply(*map(parse_expression, "ab"))
     True
 
-    :arg name: its name in the language.
-    :arg combine: an expression in ``a``, what was combined so far, and ``b``, the next operand.
-    :arg neutral: the number that a reduction starts from.
-    :arg reorderable: operands may be combined in any order and grouping. The kernel carries it as an obligation.
+    :arg name: the name of the operation in the language: ``name(k, operand)``.
+    :arg combine: the new value, an expression in ``a``, the value so far, and ``b``, the next operand.
+    :arg neutral: the first value of ``a``, a number.
+    :arg reorderable: operands may be combined in any order and grouping. This claim is an obligation of the kernel.
     :raises ParseError: *combine* is not an expression.
-    :raises PreconditionError: *combine* names something else or subscripts, *neutral* is not a number, or small
+    :raises PreconditionError: *combine* has other names or subscripts, *neutral* is not a number, or small
         integers show that the operation is not reorderable.
     """
 

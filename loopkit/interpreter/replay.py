@@ -48,16 +48,16 @@ class CellDifference(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Replay(Shown):
-    """Both orders of a refused step, run on the same data; it prints.
+    """The results of both orders of a refused step, run on the same data. It prints as text.
 
     :ivar witness: the two instances that the step swaps.
     :ivar parameters: the sizes.
-    :ivar order: how the refused order swaps them, as text.
+    :ivar order: the order of the two in the refused kernel, as text.
     :ivar expected: the value that passes between the two instances in the reference order; *got*: in the refused order.
         ``None``: unknown.
     :ivar differing: the elements that differ in the end.
-    :ivar cells: number of written elements.
-    :ivar seed: of the random data.
+    :ivar cells: the number of written elements.
+    :ivar seed: the seed of the random data.
     """
 
     witness: Witness

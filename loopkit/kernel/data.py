@@ -63,8 +63,8 @@ class GlobalArg(Declared):
 
     :ivar shape: one extent (number of elements) for each axis, an integer or an expression of the kernel's parameters;
         ``None``: inferred from the accesses.
-    :ivar shape_like: an input whose size a call takes to allocate this output (of a stencil, for example); set by
-        ``make_kernel``.
+    :ivar shape_like: the input with the shape of this output (of a stencil, for example): a call allocates the output
+        with that shape. ``make_kernel`` sets it.
     :ivar inferred: if *shape* is ``None``, the smallest shape that contains all accesses, computed by ``make_kernel``;
         no transformation changes it. ``None``: to be inferred from the current accesses.
     :ivar cache_policy: the cache policy of its loads or stores; ``None``: the default policy.
@@ -141,7 +141,7 @@ class TemporaryVariable(Declared):
 
 @dataclass(frozen=True, repr=False)
 class SubstitutionRule(Declared):
-    """``name(arguments) := expr``."""
+    """A substitution rule ``name(arguments) := expr``: each use ``name(...)`` in a statement stands for *expr*."""
 
     name: str
     arguments: tuple[str, ...]
@@ -156,7 +156,7 @@ VERIFY = ("off", "on", "full")
 class Options(Declared):
     """Choices of code generation, set by :func:`loopkit.set_options`.
 
-    :ivar full_tiles: emit a version without guards for full tiles beside the generic one.
+    :ivar full_tiles: emit two versions of the code: one without guards for full tiles, and the generic one.
     :ivar annotate: emit comments: statement ids, the combination of partial reduction results between threads, and the
         dependence that each barrier enforces.
     :ivar textual_unroll: write the iterations of ``unr`` loops as text instead of a loop under ``#pragma unroll``.

@@ -1,4 +1,4 @@
-"""Bounds and coverage: each access is inside its array, and each read of a temporary finds a written element.
+"""The checks of bounds and coverage: each access is inside its array, and each read element of a temporary is written.
 
 Both hold for all sizes that the assumptions allow. Notes list the unwritten elements of outputs.
 """
@@ -35,7 +35,7 @@ from loopkit.verification.report import Check, Finding, Verdict, refuted, undeci
 
 
 def bounds(lowered: Lowered) -> Check:
-    """Is every access of the lowered kernel inside its array? Temporaries have the shape of their storage."""
+    """Check that every access of the lowered kernel is inside its array, or inside the storage of its temporary."""
     knl = lowered.kernel
     findings: dict[Finding, None] = {}
     cache: dict[object, Set | None] = {}
@@ -94,7 +94,7 @@ _SHORT = 2
 
 
 def _stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> bool:
-    """Does *a* stay inside for all values read into its subscripts? ``False``: it is not known.
+    """Does *a* stay inside for all values read into its subscripts? ``False``: unknown.
 
     Each value that is read becomes a coordinate with the range of its dtype. A subscript may compute with such values,
     and choose among them by conditions on them.
@@ -150,7 +150,7 @@ def _choices(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: fr
 # Coverage
 
 def coverage(lowered: Lowered) -> Check:
-    """Is each value of a temporary written before it is read?
+    """Check that each value of a temporary is written before it is read.
 
     Elements of outputs that are not written, or written more than once, are legal: notes list them.
     """
