@@ -24,12 +24,12 @@ from loopkit.poly.sets import Map, lexmin_point
 
 
 def require_one_write(knl: LoopKernel, name: str) -> None:
-    """Each element of the temporary *name* that is read has exactly one write, and that one is a must-write.
+    """Check that each read element of the temporary *name* has exactly one write, and that the write is a must-write.
 
     A waiting reader may find the value of any write of its element, whatever the order: that is the found flow. Two
     writes of an element are refused even if nothing reads it, which is a question about writes and not about a flow.
 
-    :raises StorageError: an element has no write, or several, or is read before its write.
+    :raises StorageError: an element has no write or several writes, or is read before its write.
     :raises UndecidedError: that depends on data.
     """
     accesses = accesses_by_array(knl).get(name, ())
@@ -56,10 +56,10 @@ def require_one_write(knl: LoopKernel, name: str) -> None:
 
 
 def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int, tuple[str, ...]]]) -> None:
-    """All accesses to the temporary *name*, which carries values between blocks, are in one launch.
+    """Check that all accesses to the temporary *name*, which carries values between blocks, are in one launch.
 
     :arg launches: for each access, the launch and the loops of the host around it.
-    :raises StorageError: they are not, or the host makes that launch more than once.
+    :raises StorageError: the accesses are in several launches, or the host runs the launch more than once.
     """
     if len(set(launches)) <= 1 and not any(hosts for _, hosts in launches):
         return

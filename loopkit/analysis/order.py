@@ -74,7 +74,7 @@ class Moves:
         return bool(self.sunk or self.distributed)
 
     def beside(self, given: Collection[tuple[str, str]]) -> Moves:
-        """These without the pairs that now nest as in *given*, the outer iname first."""
+        """These changes without the pairs that now nest as in *given*, the outer iname first."""
         return replace(self, sunk=tuple((x, y) for x, y in self.sunk if (y, x) not in given))
 
     def __str__(self) -> str:
@@ -136,9 +136,9 @@ def obstacle(knl: LoopKernel, statement: str, loops: Sequence[str]) -> str | Non
 
 
 def require_barriers_in_place(knl: LoopKernel) -> None:
-    """Each barrier of *knl* is between its two statements, and at each global one a launch can end.
+    """Check that each barrier of *knl* is between its two statements, and that a launch can end at each global barrier.
 
-    :raises ScheduleError: one is not; or the host cannot run the loops around a global one.
+    :raises ScheduleError: a barrier is not; or the host cannot run the loops around a global barrier.
     """
     for barrier in knl.barriers:
         for s in (barrier.first, barrier.second):

@@ -1,4 +1,4 @@
-"""Scans: reductions of which each instance along an iname adds at most one operand to those of the one before."""
+"""Scans: reductions in which each instance along an iname has at most one operand more than the previous instance."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -103,7 +103,7 @@ def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
 
 
 def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: InstanceSet, sweep: str) -> InstanceSet:
-    """The operands of each instance that the instance before it does not have."""
+    """The operands of each instance that the previous instance does not have."""
     before = _one_further(terms, sweep)
     lost = before.intersect(sums.onto(terms.inames)).subtract(terms)
     iname, = node.inames

@@ -1,4 +1,4 @@
-"""The proof that a step preserves values: each read gets the value of the same write as before.
+"""The proof that a step preserves values: each read gets the value of the same write as before the step.
 
 A write instance identifies a value. The *wanted* flow relates each write instance to the instances that must read its
 value; the *found* flow is the one after the step. A wanted pair that is not found is a lost value; a found pair that

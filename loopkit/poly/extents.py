@@ -1,8 +1,7 @@
-"""The least value and the extent of a range, in the form in which a reader would write them.
+"""The least value and the extent of a range, as short expressions.
 
-isl's normal form may have parts far larger than the value: ``(n - m + 255)/256`` becomes
-``-m + (255*m + n + 255)/256``. Here a term outside of a quotient is moved into it if that makes its coefficients
-smaller.
+isl's normal form may have parts far larger than the value: ``(n - m + 255)/256`` becomes ``-m + (255*m + n +
+255)/256``. This module moves a term outside of a quotient into the quotient if that makes its coefficients smaller.
 """
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def first_value(points: InstanceSet, context: isl.Set) -> Expression:
 def extent_from(points: InstanceSet, low: Expression, context: isl.Set) -> Expression:
     """The number of values from *low* to the greatest of the one iname of *points*, if it has values.
 
-    Divisions round down, or are C's if the *number* is the same. For an empty range the two may differ; then neither
+    Divisions round down, or are C's if both give the same *number*. For an empty range the two may differ, but neither
     is positive.
     """
     if points.set.params().intersect(context).is_empty():

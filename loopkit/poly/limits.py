@@ -1,4 +1,4 @@
-"""Budgets for isl: a bounded number of operations, and an error or a simpler answer in the place of a hang.
+"""Budgets for isl: a bounded number of operations, and then an error or a simpler result instead of a hang.
 
 isl counts allocations and pivots: a million a second, or about 30,000 pivots of a large tableau. Every
 function that users call runs isl within a budget. isl's context, which is also that of the users' sets, has no limit
@@ -8,8 +8,8 @@ A required computation ends in an error when the budget is used up (:func:`bound
 result only makes code simpler or faster, has a small separate budget and a fallback that is always right
 (:func:`affordable`).
 
-An optional computation may be cut short because others in its step used up the budget. A result that rests on it is
-not kept for later steps (:func:`kept`), so that no result is worse because of earlier computations.
+An optional computation may be cut short because others in its step used up the budget. A result that depends on such a
+computation is not kept for later steps (:func:`kept`), so that no result is worse because of earlier computations.
 """
 from __future__ import annotations
 
