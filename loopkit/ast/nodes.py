@@ -332,7 +332,7 @@ _OPERATORS = {"sum": "+", "product": "*"}
 
 
 def program_text(program: Program) -> str:
-    """*program* as text: its launches one after another, and before them the host, if it does more than launch each once.
+    """*program* as text: its launches one after another, after the host's loops, if there are any.
 
     >>> import pymbolic.primitives as p
     >>> body = Block((For("i", 0, p.Variable("n"), 1, Block((Assign(p.Variable("s"), 1, "sum", "insn"),))),))
